@@ -1,0 +1,82 @@
+"""
+Tells numba_ptxlink when numba-cuda's own modules have been imported.
+
+Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothing and defines next to nothing.
+"""
+
+import sys
+
+HOOKED = frozenset(
+    {
+        "numba.cuda.cudadrv.driver",
+        "numba.cuda.codegen",
+        "numba.cuda.compiler",
+        "numba.cuda.dispatcher",
+    }
+)
+
+
+class Finder:
+    """A meta path finder that finds nothing itself: it lets the others find, and is called after the import."""
+
+    def __init__(self):
+        self.busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        # Others ask the whole meta path again, this finder included.
+        if name not in HOOKED or name in self.busy:
+            return None
+        self.busy.add(name)
+        try:
+            for finder in sys.meta_path:
+                find_spec = getattr(finder, "find_spec", None)
+                if finder is self or find_spec is None:
+                    continue
+                spec = find_spec(name, path, target)
+                if spec is not None:
+                    break
+            else:
+                return None
+        finally:
+            self.busy.discard(name)
+        if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = Loader(spec.loader)
+        return spec
+
+
+class Loader:
+    """The loader that would have been used, followed by a call to the plugin."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, attribute):
+        return getattr(self.loader, attribute)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        from numba_ptxlink import _plugin
+
+        _plugin.imported(module)
+
+
+finder = Finder()
+
+
+def install():
+    """Wait for numba-cuda; does nothing where it already does."""
+    if finder not in sys.meta_path:
+        sys.meta_path.insert(0, finder)
+
+
+def remove():
+    """Stop waiting."""
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
+
+
+install()

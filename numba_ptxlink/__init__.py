@@ -1,0 +1,83 @@
+"""Python functions as CUDA symbols: static PTX compilation, a C ABI and a checked linker for Numba."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._plugin import Status, disable, enable, status
+    from ._target import Arch
+    from .assembler import Cubin, assemble
+    from .errors import (
+        AbiError,
+        ActivationError,
+        AssembleError,
+        ConfigError,
+        ExportError,
+        LinkError,
+        PtxlinkError,
+    )
+    from .exporter import Export, Udf, export, udf
+    from .linker import Linked, link
+    from ._toolchain import Toolchain, toolchain
+
+__version__ = "0.1.0"
+
+# Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
+_HOMES = {
+    "_plugin": ("Status", "disable", "enable", "status"),
+    "_target": ("Arch",),
+    "assembler": ("Cubin", "assemble"),
+    "errors": (
+        "AbiError",
+        "ActivationError",
+        "AssembleError",
+        "ConfigError",
+        "ExportError",
+        "LinkError",
+        "PtxlinkError",
+    ),
+    "exporter": ("Export", "Udf", "export", "udf"),
+    "linker": ("Linked", "link"),
+    "_toolchain": ("Toolchain", "toolchain"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AbiError",
+    "ActivationError",
+    "Arch",
+    "AssembleError",
+    "ConfigError",
+    "Cubin",
+    "Export",
+    "ExportError",
+    "LinkError",
+    "Linked",
+    "PtxlinkError",
+    "Status",
+    "Toolchain",
+    "Udf",
+    "assemble",
+    "disable",
+    "enable",
+    "export",
+    "link",
+    "status",
+    "toolchain",
+    "udf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOME_OF[name]
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

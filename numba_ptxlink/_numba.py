@@ -1,0 +1,254 @@
+"""
+The seam to numba-cuda: every one of its internals that this package relies on or replaces is named here.
+
+The replacements let device code be compiled without a driver and for the architecture that was asked for. They
+are tables of wrappers, applied for good by the plugin and for the length of one call by the export.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from ._target import Arch
+
+SUPPORTED = ((0, 30), (0, 31))
+"""The numba-cuda releases this module was written against: from the first, to before the second."""
+
+DRIVER = "numba.cuda.cudadrv.driver"
+
+Wrap = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """
+    One attribute of numba-cuda and what takes its place.
+
+    Args:
+        module: Where it lives.
+        path: Its dotted path inside the module.
+        wrap: Makes the replacement out of the original.
+    """
+
+    module: str
+    path: str
+    wrap: Wrap
+
+    def owner(self) -> Any:
+        """Return the module or class that holds the attribute."""
+        *parents, _ = self.path.split(".")
+        return functools.reduce(getattr, parents, importlib.import_module(self.module))
+
+    @property
+    def attribute(self) -> str:
+        """The attribute's own name."""
+        return self.path.rpartition(".")[2]
+
+
+def unsupported_reason() -> str | None:
+    """Return why the numba-cuda that is installed cannot be served, None where it can. Imports no numba."""
+    try:
+        from numba_cuda import __version__ as version
+    except ImportError:
+        return "numba-cuda is not installed"
+    low, high = SUPPORTED
+    try:
+        release = tuple(int(part) for part in version.split(".")[:2])
+    except ValueError:
+        release = (0, 0)
+    if not low <= release < high:
+        wanted = f">={low[0]}.{low[1]},<{high[0]}.{high[1]}"
+        return f"numba-cuda {version} is not supported; install numba-cuda{wanted}"
+    driver = sys.modules.get(DRIVER)
+    if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:
+        return "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"
+    return None
+
+
+def current_cc() -> tuple[Any, ...]:
+    """Return the compute capability of the device, or numba-cuda's default where there is no device."""
+    from numba.cuda import api, compiler
+    from numba.cuda.cudadrv.error import CudaDriverError, CudaSupportError
+
+    try:
+        cc = tuple(api.get_current_device().compute_capability)
+    except (CudaSupportError, CudaDriverError):
+        return tuple(compiler._default_cc(None))
+    return (cc[0], cc[1], "a" if cc >= (9, 0) else "")
+
+
+def compile_function(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    result: Any,
+    arch: Arch,
+    *,
+    debug: bool = False,
+    lineinfo: bool = False,
+    fastmath: bool = False,
+    opt: bool = True,
+) -> Any:
+    """Compile *function* with Numba's ABI, as far as LLVM IR, and return the CUDACompileResult. No driver."""
+    from numba.cuda.compiler import compile_cuda
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+
+    with global_compiler_lock, applied(DRIVERLESS):
+        return compile_cuda(
+            function,
+            result,
+            args,
+            debug=debug,
+            lineinfo=lineinfo,
+            fastmath=fastmath,
+            nvvm_options={"fastmath": fastmath, "opt": 3 if opt else 0},
+            cc=arch.cc,
+        )
+
+
+_originals: dict[tuple[str, str], Any] = {}
+
+
+def apply(substitution: Substitution) -> bool:
+    """Put the replacement in place; return whether it was not there yet."""
+    key = (substitution.module, substitution.path)
+    if key in _originals:
+        return False
+    owner = substitution.owner()
+    original = owner.__dict__[substitution.attribute]
+    replacement = substitution.wrap(original)
+    setattr(owner, substitution.attribute, replacement)
+    _originals[key] = original
+    return True
+
+
+def undo(substitution: Substitution) -> None:
+    """Put back what stood there."""
+    original = _originals.pop((substitution.module, substitution.path), None)
+    if original is not None:
+        setattr(substitution.owner(), substitution.attribute, original)
+
+
+@contextlib.contextmanager
+def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
+    """Keep *substitutions* in place for the length of a `with` block."""
+    fresh = [each for each in substitutions if apply(each)]
+    try:
+        yield
+    finally:
+        for each in fresh:
+            undo(each)
+
+
+class _Requested(threading.local):
+    cc: tuple[Any, ...] | None = None
+
+
+_requested = _Requested()
+
+
+def _wrap_get_current_device(original: Any) -> Any:
+    @functools.wraps(original)
+    def get_current_device() -> Any:
+        if _requested.cc is None:
+            return original()
+        return SimpleNamespace(compute_capability=_requested.cc)
+
+    return get_current_device
+
+
+def _wrap_compile_device(original: Any) -> Any:
+    from numba.cuda.core.targetconfig import ConfigStack
+
+    @functools.wraps(original)
+    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
+        flags = ConfigStack.top_or_none()
+        cc = getattr(flags, "compute_capability", None) or current_cc()[:2]
+        # numba-cuda keeps one result for all architectures, and code for one is wrong for another.
+        by_cc = self.__dict__.setdefault("_ptxlink_by_cc", {})
+        compiled = by_cc.get((args, tuple(cc)))
+        if compiled is not None:
+            self.overloads[args] = compiled
+            return compiled
+        ours = any(known_args == args for known_args, _ in by_cc)
+        if ours:
+            self.overloads.pop(args, None)
+        outer, _requested.cc = _requested.cc, tuple(cc)
+        try:
+            compiled = original(self, args, return_type)
+        finally:
+            _requested.cc = outer
+        by_cc[(args, tuple(cc))] = compiled
+        return compiled
+
+    return compile_device
+
+
+def _wrap_ensure_cc(original: Any) -> Any:
+    @functools.wraps(original)
+    def _ensure_cc(self: Any, cc: Any) -> Any:
+        return original(self, cc if cc is not None else getattr(self, "_ptxlink_cc", None))
+
+    return _ensure_cc
+
+
+def _wrap_compile_pyfunc(original: Any) -> Any:
+    from .abi import AbiOptions
+
+    @functools.wraps(original)
+    def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
+        AbiOptions.of(kwargs.get("abi_info"))
+        cc = kwargs.get("cc") or current_cc()
+        kwargs["cc"] = cc
+        library, result = original(*args, **kwargs)
+        library._ptxlink_cc = cc
+        return library, result
+
+    return _compile_pyfunc_with_fixup
+
+
+def _wrap_link_all(original: Any) -> Any:
+    @functools.wraps(original)
+    def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
+        choose = getattr(linker, "choose_lto", None)
+        if choose is not None:
+            choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+        return original(self, linker, cc, ignore_nonlto)
+
+    return _link_all
+
+
+DRIVERLESS = (
+    Substitution("numba.cuda.dispatcher", "get_current_device", _wrap_get_current_device),
+    Substitution("numba.cuda.dispatcher", "CUDADispatcher.compile_device", _wrap_compile_device),
+)
+"""What lets device functions call device functions without a driver."""
+
+SUBSTITUTIONS = (
+    *DRIVERLESS,
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
+    Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
+)
+"""What the plugin replaces besides the linker class."""
+
+HOOKED = frozenset({DRIVER, *(each.module for each in SUBSTITUTIONS)})
+"""The modules whose import the plugin waits for."""
+
+
+def bind_everywhere(old: Any, new: Any) -> None:
+    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name `_Linker`."""
+    for name, module in list(sys.modules.items()):
+        if (
+            name.startswith("numba.cuda")
+            and isinstance(module, ModuleType)
+            and module.__dict__.get("_Linker") is old
+        ):
+            module._Linker = new  # type: ignore[attr-defined]

@@ -1,0 +1,315 @@
+"""
+`PtxLinker`, which stands where numba-cuda's linker class stood: its interface, this package's engine.
+
+Imported only once numba-cuda's driver module is there, since errors here are also numba-cuda's.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cuda.core import ObjectCode
+from cuda.core._utils.cuda_utils import NVRTCError
+from numba.cuda.core import config as numba_config
+from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
+from numba.cuda.cudadrv.linkable_code import LinkableCode
+from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+from . import _nvjitlink, _nvrtc, _ptx, linker
+from ._inputs import EXTENSIONS, Input
+from ._target import Arch
+from .errors import AssembleError, LinkError, PtxlinkError
+
+__all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
+
+
+class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
+    """A `LinkError` that callers of numba-cuda catch as its `LinkerError`."""
+
+
+class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
+    """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
+
+
+_served = {"assembled": 0, "linked": 0}
+_served_lock = threading.Lock()
+
+
+def served() -> dict[str, int]:
+    """Return how many links were completed in this process: "assembled" and "linked"."""
+    with _served_lock:
+        return dict(_served)
+
+
+def _count(backend: str) -> None:
+    with _served_lock:
+        _served["assembled" if backend == "nvptxcompiler" else "linked"] += 1
+
+
+class PtxLinker:
+    """
+    Collects the inputs of one link, then makes a cubin of them. Needs no driver; one thread at a time.
+
+    Args:
+        max_registers: Cap on registers per thread; None and 0 mean none.
+        lineinfo: Whether to keep line numbers.
+        cc: Compute capability, as (major, minor) or (major, minor, variant).
+        lto: Whether to optimise at link time.
+        additional_flags: Accepted as numba-cuda accepts it, and like there without effect.
+    """
+
+    def __init__(
+        self,
+        max_registers: int | None = None,
+        lineinfo: bool = False,
+        cc: tuple[Any, ...] | None = None,
+        lto: bool | None = None,
+        additional_flags: Any = None,
+    ) -> None:
+        if cc is None:
+            raise NumbaLinkError("A linker needs cc, such as (9, 0).")
+        self._arch = Arch.of(tuple(cc))
+        self.max_registers = max_registers or None
+        self.lineinfo = lineinfo
+        self.cc = cc
+        self.arch = self._arch.sm
+        self.lto = lto
+        self.additional_flags = additional_flags
+        self.linker: linker.Linked | None = None
+        self._inputs: list[Input] = []
+        self._has_ltoir = False
+
+    def choose_lto(self, *, has_link_files: bool) -> None:
+        """Give up LTO where there is nothing to inline: the PTX that Numba has made already says it all."""
+        if self.lto and not has_link_files and not self.additional_flags:
+            self.lto = False
+
+    @property
+    def info_log(self) -> str:
+        """The remarks of a completed link."""
+        return self._completed().log
+
+    @property
+    def error_log(self) -> str:
+        """The complaints of a completed link; a failed one raises with its log instead."""
+        self._completed()
+        return ""
+
+    def _completed(self) -> linker.Linked:
+        if self.linker is None:
+            raise ValueError("Not Initialized")
+        return self.linker
+
+    def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
+        """Add PTX, as text or bytes."""
+        self._add("ptx", ptx, name)
+
+    def add_cubin(self, cubin: Any, name: str = "<cudapy-cubin>") -> None:
+        """Add a cubin."""
+        self._add("cubin", cubin, name)
+
+    def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
+        """Add LTO-IR, which turns LTO on."""
+        self._add("ltoir", ltoir, name)
+        self._has_ltoir = True
+
+    def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
+        """Add a fat binary."""
+        self._add("fatbin", fatbin, name)
+
+    def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
+        """Add a host object with device code in it."""
+        self._add("object", obj, name)
+
+    def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
+        """Add a static library."""
+        self._add("archive", lib, name)
+
+    def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
+        """Compile CUDA C++ with NVRTC and add what comes out."""
+        from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
+
+        kind = "ltoir" if self.lto else "ptx"
+        try:
+            compiled = _nvrtc.compile_source(
+                _content(cu),
+                str(name),
+                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
+                output=kind,
+                flags=("--generate-line-info",) if self.lineinfo else (),
+                include_dirs=_include_dirs(),
+            )
+        except LinkError as error:
+            raise _as(NumbaSourceError, error) from error
+        if compiled.log:
+            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+        if not self.lto and numba_config.DUMP_ASSEMBLY:
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - what the variable asks for
+            print(compiled.code.decode())  # noqa: T201
+        self._add(kind, compiled.code, name)
+        self._has_ltoir |= bool(self.lto)
+
+    def add_cu_file(self, path: Any) -> None:
+        """Compile a CUDA C++ file with NVRTC and add what comes out."""
+        self.add_cu(_read(path), os.path.basename(path))
+
+    def add_file(self, path: Any, kind: Any) -> None:
+        """Add a file of a kind that numba-cuda names by a driver constant."""
+        self.add_data(_read(path), kind, Path(path).name)
+
+    def add_data(self, data: Any, kind: Any, name: str) -> None:
+        """Add content of a kind that numba-cuda names by a driver constant."""
+        if kind == "cu":
+            self.add_cu(data, name)
+            return
+        for extension, constant in FILE_EXTENSION_MAP.items():
+            if kind == constant:
+                adders = {
+                    "ptx": self.add_ptx,
+                    "cubin": self.add_cubin,
+                    "ltoir": self.add_ltoir,
+                    "fatbin": self.add_fatbin,
+                    "object": self.add_object,
+                    "archive": self.add_library,
+                }
+                adders[EXTENSIONS[f".{extension}"]](data, name)
+                return
+        raise NumbaLinkError(f"Don't know how to link {kind}")
+
+    def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
+        """
+        Add a path, whose extension tells its kind, or a `LinkableCode`.
+
+        Args:
+            path_or_code: The input.
+            ignore_nonlto: Leave out, with a warning, what cannot be optimised at link time.
+        """
+        if isinstance(path_or_code, (str, os.PathLike)):
+            name = os.fspath(path_or_code)
+            extension = Path(name).suffix
+            if not extension:
+                raise NumbaLinkError("Don't know how to link file with no extension")
+            kind = EXTENSIONS.get(extension)
+            if kind is None:
+                raise NumbaLinkError(f"Don't know how to link file with extension {extension}")
+            if kind == "cu":
+                self.add_cu_file(name)
+                return
+            content, constant, shown = _read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
+        elif isinstance(path_or_code, LinkableCode):
+            if path_or_code.kind == "cu":
+                self.add_cu(path_or_code.data, path_or_code.name)
+                return
+            content, constant, shown = path_or_code.data, path_or_code.kind, path_or_code.name
+            name = shown
+        else:
+            raise TypeError("Expected path to file or a LinkableCode object")
+        if ignore_nonlto and not _holds_ltoir(content, constant):
+            warnings.warn(
+                f"Not adding {name} as it is not optimizable at link time, and `ignore_nonlto == True`.",
+                stacklevel=2,
+            )
+            return
+        self.add_data(content, constant, shown)
+
+    def get_linked_ptx(self) -> bytes:
+        """Return the PTX that link-time optimisation makes of the inputs."""
+        options = self._options()
+        flags = linker.nvjitlink_flags(self._arch, options, lto=self._has_ltoir, ptx=self._has_ltoir)
+        inputs = tuple(self._inputs)
+        try:
+            product = _nvjitlink.link([(each.kind, each.name, each.code) for each in inputs], flags)
+        except LinkError as error:
+            raise _as(NumbaLinkError, error) from error
+        names = tuple(each.name for each in inputs)
+        self.linker = linker.Linked(
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, product.info_log
+        )
+        return product.code
+
+    def close(self) -> None:
+        """Do nothing: native handles do not outlive the call that made them."""
+
+    def complete(self) -> ObjectCode:
+        """
+        Link.
+
+        Returns:
+            The cubin, as the `cuda.core.ObjectCode` that numba-cuda loads.
+
+        Raises:
+            NumbaLinkError: The link failed. Carries inputs, flags and log.
+        """
+        if not self._inputs:
+            raise NumbaLinkError("There is nothing to link; add an input first.")
+        try:
+            linked = linker.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
+        except (LinkError, AssembleError) as error:
+            raise _as(NumbaLinkError, error) from error
+        _count(linked.backend)
+        self.linker = linked
+        return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
+
+    def _add(self, kind: str, code: Any, name: Any) -> None:
+        self._inputs.append(Input(kind, str(name), _content(code)))
+
+    def _options(self) -> linker.LinkOptions:
+        # numba-cuda says "debug" and "lineinfo" in the PTX and nowhere else.
+        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == "ptx"]
+        return replace(
+            linker.LinkOptions(lto=self._has_ltoir, max_registers=self.max_registers),
+            debug=any("debug" in _ptx.target(text) for text in texts) and not self._has_ltoir,
+            lineinfo=self.lineinfo or any(_ptx.has_line_numbers(text) for text in texts),
+        )
+
+
+def _as(error_type: type[PtxlinkError], error: PtxlinkError) -> PtxlinkError:
+    return error_type(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+
+
+def _content(code: Any) -> bytes:
+    if hasattr(code, "read"):
+        code = code.read()
+    return code.encode() if isinstance(code, str) else bytes(code)
+
+
+def _read(path: Any) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise NumbaLinkError(f"{path} not found") from error
+
+
+def _holds_ltoir(content: Any, constant: Any) -> bool:
+    if constant == FILE_EXTENSION_MAP["ltoir"]:
+        return True
+    if constant not in (FILE_EXTENSION_MAP["fatbin"], FILE_EXTENSION_MAP["o"]):
+        return False
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return "nvvm" in inspect_obj_content(file.name)
+
+
+def _include_dirs() -> tuple[str, ...]:
+    """Return the directories that numba-cuda gives NVRTC, in its order."""
+    import numba.cuda.cudadrv
+    from numba.cuda.cuda_paths import get_cuda_paths
+
+    major, _ = _nvrtc.version()
+    home = Path(numba.cuda.cudadrv.__file__).parent.parent
+    toolkit = get_cuda_paths()["include_dir"].info
+    extra = getattr(numba_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    return (
+        str(home / "include" / str(major)),
+        *((str(toolkit),) if toolkit else ()),
+        *(str(path) for path in _nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
+        str(home / "memory_management"),
+        *(path for path in extra.split(":") if path),
+    )

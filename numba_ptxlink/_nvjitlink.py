@@ -1,0 +1,122 @@
+"""nvJitLink through cuda.bindings: the only module that calls it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import LinkError
+
+_MISSING = (
+    "nvJitLink could not be loaded ({reason}); install it with "
+    "`pip install 'numba-ptxlink[cu13]'`."
+)
+# Names of nvJitLink's input types by the kinds of `_inputs`.
+_INPUT_TYPES = {
+    "ptx": "PTX",
+    "ltoir": "LTOIR",
+    "cubin": "CUBIN",
+    "object": "OBJECT",
+    "fatbin": "FATBIN",
+    "archive": "LIBRARY",
+}
+
+
+@dataclass(frozen=True)
+class Product:
+    """
+    What a link made.
+
+    Args:
+        code: A cubin, or PTX where "-ptx" was among the flags.
+        info_log: The linker's own remarks.
+        error_log: The linker's complaints that did not fail the link.
+    """
+
+    code: bytes
+    info_log: str
+    error_log: str
+
+
+def version() -> tuple[int, int]:
+    """Return nvJitLink's version as (major, minor)."""
+    major, minor = _binding().version()
+    return (int(major), int(minor))
+
+
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
+    """
+    Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
+
+    Raises:
+        LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
+    """
+    binding = _binding()
+    names = tuple(name for _, name, _ in inputs)
+
+    def fail(error: Exception, log: str, doing: str) -> LinkError:
+        reason = log or str(error)
+        return LinkError(
+            f"nvJitLink failed to {doing}: {reason.strip()}\n"
+            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
+            flags=tuple(flags),
+            inputs=names,
+            log=log,
+        )
+
+    try:
+        handle = binding.create(len(flags), list(flags))
+    except binding.nvJitLinkError as error:
+        raise fail(error, "", "accept its flags") from error
+    with _destroying(binding, handle):
+        for kind, name, code in inputs:
+            input_type = getattr(binding.InputType, _INPUT_TYPES[kind])
+            try:
+                binding.add_data(handle, input_type, code, len(code), name)
+            except binding.nvJitLinkError as error:
+                raise fail(error, _error_log(binding, handle), f"read the {kind} {name}") from error
+        try:
+            binding.complete(handle)
+        except binding.nvJitLinkError as error:
+            raise fail(error, _error_log(binding, handle), "link") from error
+        if "-ptx" in flags:
+            code = bytearray(binding.get_linked_ptx_size(handle))
+            binding.get_linked_ptx(handle, code)
+        else:
+            code = bytearray(binding.get_linked_cubin_size(handle))
+            binding.get_linked_cubin(handle, code)
+        return Product(bytes(code), _info_log(binding, handle), _error_log(binding, handle))
+
+
+@contextlib.contextmanager
+def _destroying(binding: Any, handle: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        binding.destroy(handle)
+
+
+def _error_log(binding: Any, handle: int) -> str:
+    buffer = bytearray(binding.get_error_log_size(handle))
+    if buffer:
+        binding.get_error_log(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")
+
+
+def _info_log(binding: Any, handle: int) -> str:
+    buffer = bytearray(binding.get_info_log_size(handle))
+    if buffer:
+        binding.get_info_log(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+    return nvjitlink

@@ -1,0 +1,131 @@
+"""NVRTC through cuda.bindings: the only module that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ._target import Arch
+from .errors import LinkError
+
+_MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """
+    What NVRTC made of a CUDA C++ source.
+
+    Args:
+        code: PTX text, LTO-IR or a cubin.
+        log: NVRTC's warnings and remarks.
+        flags: The options it was given.
+    """
+
+    code: bytes
+    log: str
+    flags: tuple[str, ...]
+
+
+def version() -> tuple[int, int]:
+    """Return NVRTC's version as (major, minor)."""
+    binding = _binding()
+    status, major, minor = binding.nvrtcVersion()
+    if int(status):
+        raise LinkError(_MISSING.format(reason=status.name))
+    return (int(major), int(minor))
+
+
+def toolkit_include_dirs() -> tuple[Path, ...]:
+    """Return the include directories of the CUDA toolkit and of CCCL that are installed beside NVRTC."""
+    from cuda import pathfinder
+
+    found: list[Path] = []
+    for library in ("cudart", "cccl"):
+        try:
+            header_dir = pathfinder.locate_nvidia_header_directory(library)
+        except Exception:  # noqa: BLE001 - a name this pathfinder does not know is simply not found
+            header_dir = None
+        if header_dir is not None and Path(header_dir.abs_path) not in found:
+            found.append(Path(header_dir.abs_path))
+    return tuple(found)
+
+
+def compile_source(
+    source: str | bytes,
+    name: str,
+    arch: Arch,
+    *,
+    output: str = "ptx",
+    flags: Sequence[str] = (),
+    include_dirs: Sequence[Path | str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Compiled:
+    """
+    Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
+
+    Args:
+        source: One translation unit.
+        name: What the log calls the source.
+        arch: The GPU to generate code for.
+        output: "ptx", "ltoir" or "cubin".
+        flags: Further NVRTC options.
+        include_dirs: Directories that `#include` searches, in order.
+        headers: Headers held in memory, by the name that `#include` uses.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option. Carries its log.
+    """
+    binding = _binding()
+    if isinstance(source, str):
+        source = source.encode()
+    options = (
+        f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
+        "--relocatable-device-code=true",
+        *(("-dlto",) if output == "ltoir" else ()),
+        *(f"--include-path={path}" for path in include_dirs),
+        *flags,
+    )
+    headers = headers or {}
+    texts = [text.encode() for text in headers.values()]
+    names = [header.encode() for header in headers]
+    status, program = binding.nvrtcCreateProgram(source, name.encode(), len(texts), texts, names)
+    if int(status):
+        raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
+    try:
+        (status,) = binding.nvrtcCompileProgram(
+            program, len(options), [option.encode() for option in options]
+        )
+        log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
+        if int(status):
+            raise LinkError(
+                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\n"
+                f"Flags: {' '.join(options)}.",
+                flags=options,
+                inputs=(name,),
+                log=log,
+            )
+        getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
+        code = _fetch(binding, program, getter)
+        return Compiled(code.rstrip(b"\0") if output == "ptx" else code, log.strip(), options)
+    finally:
+        binding.nvrtcDestroyProgram(program)
+
+
+def _fetch(binding: Any, program: Any, what: str) -> bytes:
+    _, size = getattr(binding, f"nvrtcGet{what}Size")(program)
+    buffer = b"\0" * size
+    getattr(binding, f"nvrtcGet{what}")(program, buffer)
+    return buffer
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+    return nvrtc
