@@ -1,0 +1,1 @@
+"""Waits for numba-cuda's driver module, and activates the plugin then."""

@@ -1,0 +1,1 @@
+"""Python device functions as C symbols, compiled and linked statically, without a driver."""
