@@ -51,8 +51,7 @@ class Arch:
             if numbers and major > 0 and 0 <= minor <= 9 and variant in ("", "a", "f"):
                 return cls(major, minor, variant)
         raise ConfigError(
-            f"{value!r} is not a GPU architecture; "
-            'write it like "sm_90", "sm_90a", (9, 0) or (9, 0, "a").'
+            f'{value!r} is not a GPU architecture; write it like "sm_90", "sm_90a", (9, 0) or (9, 0, "a").'
         )
 
     @property
@@ -88,5 +87,3 @@ class PtxVersion:
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
-
-

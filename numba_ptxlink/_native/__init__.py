@@ -1,0 +1,1 @@
+"""The nvPTXCompiler library, linked statically into a cffi extension module."""
