@@ -17,7 +17,7 @@ HOOKED = frozenset(
 
 
 class Finder:
-    """A meta path finder that finds nothing itself: it lets the others find, and is called after the import."""
+    """A meta path finder that lets the others find, and is called after the import."""
 
     def __init__(self):
         self.busy = set()

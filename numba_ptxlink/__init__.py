@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._plugin import Status, disable, enable, status
     from ._target import Arch
+    from ._toolchain import Toolchain, toolchain
     from .assembler import Cubin, assemble
     from .errors import (
         AbiError,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     )
     from .exporter import Export, Udf, export, udf
     from .linker import Linked, link
-    from ._toolchain import Toolchain, toolchain
 
 __version__ = "0.1.0"
 

@@ -3,27 +3,135 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from .errors import AbiError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
 _RESERVED = frozenset(
-    """
-    _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
-    alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break
-    case catch char char16_t char32_t char8_t class co_await co_return co_yield compl concept const
-    const_cast consteval constexpr constinit continue decltype default delete do double dynamic_cast else
-    enum explicit export extern false float for friend goto if inline int long mutable namespace new
-    noexcept not not_eq nullptr operator or or_eq private protected public reflexpr register
-    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct
-    switch synchronized template this thread_local throw true try typedef typeid typename typeof union
-    unsigned using virtual void volatile wchar_t while xor xor_eq
-    blockDim blockIdx gridDim threadIdx warpSize main
-    """.split()
+    [
+        "_Alignas",
+        "_Alignof",
+        "_Atomic",
+        "_Bool",
+        "_Complex",
+        "_Generic",
+        "_Imaginary",
+        "_Noreturn",
+        "_Static_assert",
+        "_Thread_local",
+        "alignas",
+        "alignof",
+        "and",
+        "and_eq",
+        "asm",
+        "atomic_cancel",
+        "atomic_commit",
+        "atomic_noexcept",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "char16_t",
+        "char32_t",
+        "char8_t",
+        "class",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "compl",
+        "concept",
+        "const",
+        "const_cast",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "reflexpr",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "synchronized",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "typeof",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+        "blockDim",
+        "blockIdx",
+        "gridDim",
+        "threadIdx",
+        "warpSize",
+        "main",
+    ]
 )
 
 

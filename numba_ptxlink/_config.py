@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MODES = ("1", "0", "auto")
 _LEVELS = ("debug", "info", "warning", "error", "critical")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._target import Arch
 from .errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._target import Arch
 
 
 def pack(entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool = True) -> bytes:

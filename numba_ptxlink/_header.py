@@ -1,12 +1,15 @@
-"""The ABI model as C and C++ header text: a pure function of its arguments, the same text for the same functions."""
+"""The ABI model as C and C++ header text: a pure function, the same text for the same functions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from . import abi
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _PREAMBLE = """\
 #if defined(__CUDACC_RTC__)

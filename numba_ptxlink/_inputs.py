@@ -27,6 +27,7 @@ EXTENSIONS = {
 }
 
 _EM_CUDA = 190
+_MAGIC = {b"\x50\xed\x55\xba": "fatbin", b"!<arch>\n": "archive", b"\xedCN\x7f": "ltoir"}
 _PTX_VERSION = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
 
 
@@ -51,8 +52,8 @@ def read(source: Any, number: int = 1) -> Input:
     Turn anything that `link` takes, but a UDF, into an `Input`.
 
     Args:
-        source: A path; a `str` without a line break, which is a path too; content as bytes, a `str` with a line
-            break or a file object; or a `LinkableCode` of numba-cuda.
+        source: A path; a `str` without a line break, which is a path too; content as bytes, a `str` with a
+            line break or a file object; or a `LinkableCode` of numba-cuda.
         number: The input's place in the link, for the names of nameless ones.
 
     Raises:
@@ -116,19 +117,18 @@ def recognise(code: bytes) -> str | None:
     if code.startswith(b"\x7fELF"):
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
         return "cubin" if machine == _EM_CUDA else "object"
-    if code.startswith(b"\x50\xed\x55\xba"):
-        return "fatbin"
-    if code.startswith(b"!<arch>\n"):
-        return "archive"
-    if code.startswith(b"\xedCN\x7f"):
-        return "ltoir"
+    for magic, kind in _MAGIC.items():
+        if code.startswith(magic):
+            return kind
     text = code.rstrip(b"\0")
-    if not text.strip() or b"\0" in text:
+    if not text.strip() or b"\0" in text or not _is_utf8(text):
         return None
-    if _PTX_VERSION.search(text):
-        return "ptx"
+    return "ptx" if _PTX_VERSION.search(text) else "cu"
+
+
+def _is_utf8(text: bytes) -> bool:
     try:
         text.decode()
     except UnicodeDecodeError:
-        return None
-    return "cu"
+        return False
+    return True

@@ -1,8 +1,8 @@
 """
 The seam to numba-cuda: every one of its internals that this package relies on or replaces is named here.
 
-The replacements let device code be compiled without a driver and for the architecture that was asked for. They
-are tables of wrappers, applied for good by the plugin and for the length of one call by the export.
+The replacements let device code be compiled without a driver and for the architecture that was asked for.
+They are tables of wrappers, applied for good by the plugin and for the length of one call by the export.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import functools
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._target import Arch
+if TYPE_CHECKING:
+    from ._target import Arch
 
 SUPPORTED = ((0, 30), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
@@ -111,6 +113,44 @@ def compile_function(
             nvvm_options={"fastmath": fastmath, "opt": 3 if opt else 0},
             cc=arch.cc,
         )
+
+
+def ordered_modules(libraries: Sequence[Any]) -> list[str]:
+    """
+    Return the LLVM IR of *libraries* and all they call: callers first, and the same order in every process.
+
+    NVVM drops a linkable function that nothing before it has asked for, so callees have to follow callers.
+    Numba keeps callees in sets, so among the callees that may come next the order is that of their text.
+    """
+    texts: dict[Any, str] = {}
+    callers = TopologicalSorter[Any]()
+    pending = list(libraries)
+    while pending:
+        library = pending.pop()
+        if library in texts:
+            continue
+        texts[library] = _text(library)
+        for callee in library._linking_libraries:
+            callers.add(callee, library)
+            pending.append(callee)
+    ordered = list(libraries)
+    callers.prepare()
+    while callers.is_active():
+        ready = sorted(callers.get_ready(), key=texts.__getitem__)
+        ordered += ready
+        callers.done(*ready)
+    return list(dict.fromkeys(filter(None, map(texts.__getitem__, ordered))))
+
+
+def _text(library: Any) -> str:
+    module = next(iter(library.modules), None)
+    if module is None:
+        return ""
+    # Device code has no use for the environment that CPU code finds by this symbol; its name holds a counter.
+    for name, variable in module.globals.items():
+        if name.startswith("_ZN08NumbaEnv"):
+            variable.linkage = "internal"
+    return str(module)
 
 
 _originals: dict[tuple[str, str], Any] = {}

@@ -157,7 +157,7 @@ class PtxLinker:
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add what comes out."""
-        self.add_cu(_read(path), os.path.basename(path))
+        self.add_cu(_read(path), Path(path).name)
 
     def add_file(self, path: Any, kind: Any) -> None:
         """Add a file of a kind that numba-cuda names by a driver constant."""

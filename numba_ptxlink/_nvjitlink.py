@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import LinkError
 
-_MISSING = (
-    "nvJitLink could not be loaded ({reason}); install it with "
-    "`pip install 'numba-ptxlink[cu13]'`."
-)
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 # Names of nvJitLink's input types by the kinds of `_inputs`.
 _INPUT_TYPES = {
     "ptx": "PTX",
@@ -82,12 +81,12 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
         except binding.nvJitLinkError as error:
             raise fail(error, _error_log(binding, handle), "link") from error
         if "-ptx" in flags:
-            code = bytearray(binding.get_linked_ptx_size(handle))
-            binding.get_linked_ptx(handle, code)
+            made = bytearray(binding.get_linked_ptx_size(handle))
+            binding.get_linked_ptx(handle, made)
         else:
-            code = bytearray(binding.get_linked_cubin_size(handle))
-            binding.get_linked_cubin(handle, code)
-        return Product(bytes(code), _info_log(binding, handle), _error_log(binding, handle))
+            made = bytearray(binding.get_linked_cubin_size(handle))
+            binding.get_linked_cubin(handle, made)
+        return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
 
 
 @contextlib.contextmanager

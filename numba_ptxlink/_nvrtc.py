@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._target import Arch
 from .errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ._target import Arch
 
 _MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 
@@ -101,8 +104,7 @@ def compile_source(
         log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
         if int(status):
             raise LinkError(
-                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\n"
-                f"Flags: {' '.join(options)}.",
+                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(options)}.",
                 flags=options,
                 inputs=(name,),
                 log=log,
@@ -118,7 +120,7 @@ def _fetch(binding: Any, program: Any, what: str) -> bytes:
     _, size = getattr(binding, f"nvrtcGet{what}Size")(program)
     buffer = b"\0" * size
     getattr(binding, f"nvrtcGet{what}")(program, buffer)
-    return buffer
+    return bytes(buffer)
 
 
 def _binding() -> Any:

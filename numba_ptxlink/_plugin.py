@@ -11,14 +11,16 @@ import ctypes
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _numba
 from ._config import config
 from .errors import ActivationError, PtxlinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 __all__ = ["Status", "disable", "enable", "init", "status"]
 
@@ -173,7 +175,7 @@ def _grounds() -> str:
 
 
 def driver_is_older() -> tuple[bool, str]:
-    """Compare driver and toolkit without a fork and without initialising CUDA; return the answer and its words."""
+    """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its words."""
     driver = driver_version()
     if driver is None:
         return False, "there is no driver"
@@ -189,12 +191,13 @@ def driver_is_older() -> tuple[bool, str]:
 
 
 def driver_version() -> tuple[int, int] | None:
-    """Return the newest CUDA the driver supports, None without a driver. `cuDriverGetVersion` needs no `cuInit`."""
+    """Return the newest CUDA the driver supports, None without a driver. CUDA is not initialised."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
     number = ctypes.c_int()
+    # The one driver function that works without cuInit.
     if library.cuDriverGetVersion(ctypes.byref(number)):
         return None
     return (number.value // 1000, number.value % 1000 // 10)
@@ -258,7 +261,12 @@ def _set_up_logging() -> None:
 
 
 def _versions() -> dict[str, str]:
-    names = {"numba": "numba", "numba_cuda": "numba-cuda", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
+    names = {
+        "numba": "numba",
+        "numba_cuda": "numba-cuda",
+        "cuda.core": "cuda-core",
+        "cuda.bindings": "cuda-bindings",
+    }
     return {
         package: str(sys.modules[name].__version__)
         for name, package in names.items()

@@ -1,8 +1,8 @@
 """
 LLVM IR for the C ABI: a function with nvcc's prototype around a function compiled with Numba's own ABI.
 
-A wrapper, and not a calling convention inside the function, because Numba's ABI has what C lacks: a status for
-`raise` and for None. The wrapper decides what becomes of them, and NVVM inlines the function into it.
+A wrapper, and not a calling convention inside the function, because Numba's ABI has what C lacks: a status
+for `raise` and for None. The wrapper decides what becomes of them, and NVVM inlines the function into it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def emit(compiled: Any, signature: abi.Signature, options: abi.AbiOptions, *, in
     function_type = ir.FunctionType(result, [ir_type(ctype) for _, ctype in signature.params])
     outer = ir.Function(inner.module, function_type, signature.name)
     _extend(outer.return_value, signature.result)
-    for argument, (name, ctype) in zip(outer.args, signature.params):
+    for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
         argument.name = name
         _extend(argument, ctype)
 
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
     arguments = [
         from_c(context, builder, ctype, ty, value)
-        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, outer.args)
+        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, outer.args, strict=True)
     ]
     status, value = CUDACallConv(context).call_function(
         builder, inner, compiled.signature.return_type, compiled.signature.args, arguments
@@ -92,7 +92,7 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: abi.CType, ty: Any, value
     return value
 
 
-def to_c(context: Any, builder: ir.IRBuilder, ctype: abi.CType, ty: Any, value: Any) -> Any:
+def to_c(_context: Any, builder: ir.IRBuilder, ctype: abi.CType, ty: Any, value: Any) -> Any:
     """Turn Numba's *value* of type *ty* into the IR type of *ctype*."""
     if isinstance(ty, types.Boolean):
         return builder.zext(value, _I8)

@@ -74,6 +74,7 @@ class Void(CType):
     align: int = 1
 
     def param(self) -> _ptx.Param | None:
+        """Return None: void is no parameter."""
         return None
 
 
@@ -89,6 +90,7 @@ class Scalar(CType):
     kind: str
 
     def param(self) -> _ptx.Param | None:
+        """Return the 32 or 64 bits it travels in."""
         return _ptx.Param(bits=64 if self.size == 8 else 32)
 
 
@@ -98,6 +100,7 @@ class Half(CType):
 
     @property
     def include(self) -> str | None:
+        """The CUDA header that declares the type."""
         return "cuda_fp16.h" if self.name == "__half" else "cuda_bf16.h"
 
 
@@ -109,6 +112,7 @@ class Complex(CType):
 
     @property
     def include(self) -> str | None:
+        """The CUDA header that declares the type."""
         return "cuComplex.h"
 
 
@@ -121,6 +125,7 @@ class Vector(CType):
 
     @property
     def include(self) -> str | None:
+        """The CUDA header that declares the type."""
         return "vector_types.h"
 
 
@@ -131,6 +136,7 @@ class Pointer(CType):
     target: CType
 
     def param(self) -> _ptx.Param | None:
+        """Return the 32 or 64 bits it travels in."""
         return _ptx.Param(bits=64)
 
 
@@ -142,6 +148,7 @@ class Array(CType):
     count: int
 
     def declare(self, name: str) -> str:
+        """Return the declaration of a member *name*."""
         return self.element.declare(f"{name}[{self.count}]")
 
 
@@ -171,6 +178,7 @@ class Struct(CType):
 
     @property
     def include(self) -> str | None:
+        """The CUDA header that declares the type."""
         return self.declared_in
 
 
@@ -281,9 +289,7 @@ _FLOATS = {32: Scalar("float", 4, 4, "float"), 64: Scalar("double", 8, 8, "float
 
 
 def _integer(bits: int, *, signed: bool) -> Scalar:
-    return Scalar(
-        f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint"
-    )
+    return Scalar(f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint")
 
 
 def c_signature(

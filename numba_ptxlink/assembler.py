@@ -73,12 +73,14 @@ class Cubin:
         relocatable: Whether it is to be linked before it can be loaded.
         info_log: What the compiler said while it succeeded: warnings, and the resource usage
             if extra_flags had "-v".
+        flags: The exact arguments the compiler was given.
     """
 
     code: bytes = field(repr=False)
     arch: Arch
     relocatable: bool
     info_log: str
+    flags: tuple[str, ...] = ()
 
 
 def assemble(
@@ -134,7 +136,7 @@ def assemble(
             ffi, handle, lib.nvPTXCompilerGetCompiledProgramSize, lib.nvPTXCompilerGetCompiledProgram
         )
         info_log = _log(ffi, handle, lib.nvPTXCompilerGetInfoLogSize, lib.nvPTXCompilerGetInfoLog)
-    return Cubin(code, target, relocatable, info_log)
+    return Cubin(code, target, relocatable, info_log, flags)
 
 
 def compiler_version() -> tuple[int, int]:
@@ -184,7 +186,7 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
 
 def _load() -> tuple[_Ffi, _Lib]:
     try:
-        from ._native._nvptxcompiler import ffi, lib  # noqa: PLC0415 (40 MB that most processes never need)
+        from ._native._nvptxcompiler import ffi, lib
     except ImportError as error:
         raise AssembleError(
             f"The compiled part of numba-ptxlink cannot be imported ({error}); "

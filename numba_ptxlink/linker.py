@@ -1,22 +1,24 @@
 """
 One cubin out of many inputs: `link`, and the engine that numba-cuda's linker class becomes.
 
-A lone PTX needs no linker: nvPTXCompiler makes a cubin of it in this process. Everything else goes to nvJitLink,
-with CUDA C++ compiled by NVRTC first. Nothing here needs a driver.
+A lone PTX needs no linker: nvPTXCompiler makes a cubin of it in this process. Everything else goes to
+nvJitLink, with CUDA C++ compiled by NVRTC first. Nothing here needs a driver.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _inputs, _nvjitlink, _nvrtc, _ptx, assembler
 from ._inputs import Input
 from ._target import Arch, ArchLike
 from .errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Linked", "link"]
 
@@ -95,14 +97,14 @@ def link(
     extra_flags: Sequence[str] = (),
 ) -> Linked:
     """
-    Link *inputs* to one cubin. Needs neither a GPU nor a driver; thread-safe, other Python threads run meanwhile.
+    Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
 
     Args:
-        inputs: Each a path; PTX or CUDA C++ text; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or an
-            archive; a file object; a `LinkableCode` of numba-cuda; or a UDF.
+        inputs: Each a path; PTX or CUDA C++ text; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or
+            an archive; a file object; a `LinkableCode` of numba-cuda; or a UDF.
         arch: The GPU to generate code for, such as "sm_90".
-        lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs can
-            all become LTO-IR.
+        lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs
+            can all become LTO-IR.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Cap on registers per thread.
@@ -124,7 +126,7 @@ def link(
         source if _is_udf(source) else _inputs.read(source, number)
         for number, source in enumerate(inputs, start=1)
     ]
-    wants_lto = _wants_lto(gathered, lto)
+    wants_lto = _wants_lto(gathered, asked=lto)
     udfs = [each for each in gathered if not isinstance(each, Input)]
     remarks: list[str] = []
     ready: list[Input] = []
@@ -150,20 +152,14 @@ def link(
         ready.append(Input(kind, "<udfs>", compile_udfs(udfs, target, kind)))
     linked = link_inputs(ready, target, options, lto=wants_lto)
     remarks.append(linked.log)
-    return _with_log(linked, "\n".join(filter(None, remarks)))
-
-
-def _with_log(linked: Linked, text: str) -> Linked:
-    from dataclasses import replace
-
-    return replace(linked, log=text)
+    return replace(linked, log="\n".join(filter(None, remarks)))
 
 
 def _is_udf(source: Any) -> bool:
     return hasattr(source, "function") and hasattr(source, "signature") and hasattr(source, "options")
 
 
-def _wants_lto(inputs: Sequence[Any], asked: bool | None) -> bool:
+def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
     kinds = [each.kind if isinstance(each, Input) else "udf" for each in inputs]
     if asked is False and "ltoir" in kinds:
         names = ", ".join(each.name for each in inputs if isinstance(each, Input) and each.kind == "ltoir")
@@ -221,9 +217,7 @@ def choose_backend(inputs: Sequence[Input], *, lto: bool) -> tuple[str, str]:
     return "nvptxcompiler", "one PTX and nothing to link it with"
 
 
-def nvjitlink_flags(
-    arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False
-) -> tuple[str, ...]:
+def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:
     """Return the argument vector for nvJitLink."""
     return (
         f"-arch={arch.sm}",

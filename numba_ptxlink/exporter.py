@@ -9,17 +9,19 @@ import inspect
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _cnames, _fatbin, _header, _numba, _ptx, _wrapper, abi, assembler
+from . import _cnames, _fatbin, _header, _numba, _ptx, abi, assembler
 from ._target import Arch, ArchLike
 from .errors import AbiError, ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["EMIT", "Export", "Udf", "export", "udf"]
 
@@ -59,11 +61,15 @@ class Udf:
         return f"<udf {self.name}: {self.signature}>"
 
     @functools.cached_property
-    def _numba_type_(self) -> Any:
-        # Numba asks a global for its type by this name; typed so, the UDF is a device function to others.
+    def _dispatcher(self) -> Any:
         from numba import cuda
 
-        return cuda.jit(device=True)(self.function)._numba_type_
+        return cuda.jit(device=True)(self.function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        # Numba asks a global for its type by this name; typed so, the UDF is a device function to others.
+        return self._dispatcher._numba_type_
 
     @property
     def source(self) -> str:
@@ -79,11 +85,11 @@ def udf(
     Mark a Python function for export with the C ABI. It stays callable as plain Python.
 
     Args:
-        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types where
-            Numba is to infer the return type.
+        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types
+            where Numba is to infer the return type.
         name: The C symbol; the function's `__name__` by default.
-        on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap" stops
-            the kernel.
+        on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap"
+            stops the kernel.
 
     Raises:
         AbiError: The name is no legal C name, or *on_error* is unknown.
@@ -141,8 +147,8 @@ def export(
     were. The same functions and tools give the same bytes.
 
     Args:
-        source: A module or the path of a Python file, of which the UDFs it defines are taken in their order, or
-            the UDFs themselves.
+        source: A module or the path of a Python file, of which the UDFs it defines are taken in their order,
+            or the UDFs themselves.
         out_dir: Where the files go; made if missing.
         archs: The GPUs to generate code for.
         emit: Which artifacts to write, of "ptx", "ltoir", "cubin" (relocatable) and "fatbin".
@@ -160,17 +166,17 @@ def export(
     kinds = _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    with _loaded(source) as (stem, udfs):
-        stem = name or stem
+    with _loaded(source) as (default_name, udfs):
+        stem = name or default_name
         _check_names(udfs)
         options = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
         compiled = [_compile(udfs, arch, options) for arch in parsed]
-        declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures)]
+        declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures, strict=True)]
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, str] = {}
     for each in compiled:
-        made, found = _emit(each, kinds, stem, options)
+        made, found = _emit(each, kinds, options)
         externs.update(found)
         packed += [(kind, each.arch, f"{stem}.{each.arch.sm}.{kind}", code) for kind, code in made.items()]
         files.update({(kind, each.arch.sm): code for kind, code in made.items() if kind in kinds})
@@ -204,6 +210,13 @@ def export(
         artifacts={key: out / names[key] for key in files},
         signatures=compiled[0].signatures,
     )
+
+
+def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
+    """Compile *udfs* to one piece of PTX or LTO-IR, as *kind* says, with the default options."""
+    _check_names(udfs)
+    options = {"opt": True, "fastmath": False, "lineinfo": False}
+    return _emit(_compile(udfs, arch, options), (kind,), options)[0][kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -277,9 +290,10 @@ def _imported(path: Path) -> Iterator[ModuleType]:
 def _compile(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> _Compiled:
     from numba.cuda.core import sigutils
 
+    from . import _wrapper
+
     signatures: list[abi.Signature] = []
-    own: list[Any] = []
-    linked: dict[int, Any] = {}
+    libraries: list[Any] = []
     for each in udfs:
         try:
             args, result = sigutils.normalize_signature(each.signature)
@@ -299,12 +313,8 @@ def _compile(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> _Comp
         signature = _c_signature(each, compiled.signature.return_type, args)
         _wrapper.emit(compiled, signature, each.options, inline=options["opt"])
         signatures.append(signature)
-        module, *others = compiled.library.modules
-        own.append(module)
-        linked.update((id(other), other) for other in others)
-    # Numba keeps linked modules in sets; sorted, the same functions give the same bytes in every process.
-    texts = sorted({str(module) for module in linked.values()})
-    return _Compiled(arch, tuple(signatures), (*(str(module) for module in own), *texts))
+        libraries.append(compiled.library)
+    return _Compiled(arch, tuple(signatures), tuple(_numba.ordered_modules(libraries)))
 
 
 def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
@@ -315,11 +325,11 @@ def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
             f"{each.signature} has {len(args)}; make them agree."
         )
     safe = [name if _cnames.is_free(name) else f"{name}_" for name in names]
-    return abi.c_signature(each.name, result, zip(safe, args))
+    return abi.c_signature(each.name, result, zip(safe, args, strict=True))
 
 
 def _emit(
-    compiled: _Compiled, kinds: Sequence[str], stem: str, options: dict[str, bool]
+    compiled: _Compiled, kinds: Sequence[str], options: dict[str, bool]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Return the artifacts of one arch by kind, and the prototypes of symbols they leave undefined."""
     ptx = _nvvm(compiled, options, lto=False)

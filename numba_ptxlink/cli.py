@@ -1,0 +1,178 @@
+"""The command `numba-ptxlink`: arguments to function calls, and errors to one line on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import __version__
+from .errors import PtxlinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run the command.
+
+    Args:
+        argv: Its arguments, without the program's name; the process's own by default.
+
+    Returns:
+        The exit status: 0 done, 1 an error that stderr explains, 2 wrong usage.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.include_dir:
+        from .linker import INCLUDE_DIR
+
+        print(INCLUDE_DIR)
+        return 0
+    if arguments.run is None:
+        parser.print_help()
+        return 2
+    try:
+        arguments.run(arguments)
+    except PtxlinkError as error:
+        print(f"numba-ptxlink: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, assemble."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "--include-dir", action="store_true", help="print the directory of the headers that exports include"
+    )
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands")
+
+    export = commands.add_parser("export", help="compile the UDFs of a Python file to C symbols")
+    export.add_argument("file", type=Path, help="the Python file; its @udf functions are exported")
+    export.add_argument("-o", "--out-dir", type=Path, required=True, metavar="DIR")
+    _add_archs(export)
+    export.add_argument(
+        "--emit",
+        default="ptx,ltoir,cubin,fatbin",
+        metavar="KINDS",
+        help="comma-separated: ptx, ltoir, cubin, fatbin (default: all)",
+    )
+    export.add_argument("--name", help="stem of the files (default: the Python file's)")
+    export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
+    export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
+    export.add_argument("--no-opt", action="store_true", help="do not optimise")
+    export.set_defaults(run=_export)
+
+    link = commands.add_parser("link", help="link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin")
+    link.add_argument("inputs", nargs="+", metavar="INPUT")
+    link.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    link.add_argument("--lto", action=argparse.BooleanOptionalAction, default=None)
+    link.add_argument("-I", "--include-dir", dest="include_dirs", action="append", default=[], metavar="DIR")
+    link.add_argument("-D", "--define", dest="defines", action="append", default=[], metavar="NAME[=VALUE]")
+    _add_code_options(link)
+    link.set_defaults(run=_link)
+
+    assemble = commands.add_parser("assemble", help="compile PTX to a cubin")
+    assemble.add_argument("ptx", type=Path, metavar="FILE")
+    assemble.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    assemble.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
+    assemble.add_argument("--opt-level", type=int, default=3, choices=range(4))
+    _add_code_options(assemble)
+    assemble.set_defaults(run=_assemble)
+    return parser
+
+
+def _add_archs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--arch",
+        dest="archs",
+        action="append",
+        metavar="ARCH",
+        help='a GPU to generate code for, such as "sm_90"; repeat for more (default: sm_75)',
+    )
+
+
+def _add_code_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", "-g", action="store_true", help="keep debug information")
+    parser.add_argument("--lineinfo", action="store_true", help="keep line numbers")
+    parser.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from .exporter import export
+
+    made = export(
+        arguments.file,
+        arguments.out_dir,
+        archs=arguments.archs or ("sm_75",),
+        emit=[kind.strip() for kind in arguments.emit.split(",") if kind.strip()],
+        name=arguments.name,
+        opt=not arguments.no_opt,
+        fastmath=arguments.fastmath,
+        lineinfo=arguments.lineinfo,
+    )
+    for signature in made.signatures:
+        print(f"{signature};")
+    for path in (made.header, *made.artifacts.values(), made.manifest):
+        print(f"  {path}  {path.stat().st_size} bytes")
+
+
+def _link(arguments: argparse.Namespace) -> None:
+    from .linker import link
+
+    linked = link(
+        *(Path(each) for each in arguments.inputs),
+        arch=arguments.arch,
+        lto=arguments.lto,
+        debug=arguments.debug,
+        lineinfo=arguments.lineinfo,
+        max_registers=arguments.max_registers,
+        include_dirs=arguments.include_dirs,
+        nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
+    )
+    _write(arguments.output, linked.cubin)
+    print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}")
+
+
+def _assemble(arguments: argparse.Namespace) -> None:
+    from .assembler import assemble
+
+    cubin = assemble(
+        _read(arguments.ptx),
+        arguments.arch,
+        relocatable=arguments.relocatable,
+        opt_level=arguments.opt_level,
+        debug=arguments.debug,
+        lineinfo=arguments.lineinfo,
+        max_registers=arguments.max_registers,
+    )
+    _write(arguments.output, cubin.code)
+    print(f"{arguments.output}  {len(cubin.code)} bytes")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be read: {error.strerror}; check the path.") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
