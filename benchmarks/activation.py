@@ -1,16 +1,15 @@
 """
 What the import hook costs an interpreter that has the package installed.
 
-Interleaves starts of this interpreter with and without the hook's .pth file and prints the difference of the
-medians, for `-c pass` and for `-c "import numba"`. The two kinds of start differ in that one line of `site`:
-without means `-S` plus the same path set by hand, so both run the same Python with the same packages.
+Interleaves starts of this interpreter with and without the hook and prints the difference of the medians, for
+`-c pass` and for `-c "import numba"`. Both kinds of start process a directory of links to the same installed
+packages and their .pth files; one of the two directories lacks the hook's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -33,20 +32,15 @@ def main() -> None:
     if not hook.exists():
         sys.exit(f"{hook} is missing; install numba-ptxlink into this environment first.")
 
-    results = {}
-    for name, program in PROGRAMS.items():
-        # `site` would run the .pth file; what it runs is measured from inside and by whole starts.
-        inside = [line_cost(program) for _ in range(arguments.starts)]
-        with_hook, without = [], []
-        with tempfile.TemporaryDirectory() as empty:
-            for _ in range(arguments.starts):
-                with_hook.append(start(program, install=True, cwd=empty))
-                without.append(start(program, install=False, cwd=empty))
-        results[name] = {
-            "with_ms": statistics.median(with_hook) * 1e3,
-            "without_ms": statistics.median(without) * 1e3,
-            "difference_ms": (statistics.median(with_hook) - statistics.median(without)) * 1e3,
-            "importtime_ms": statistics.median(inside),
+    with tempfile.TemporaryDirectory() as scratch:
+        sites = {kind: Path(scratch, kind) for kind in ("with", "without")}
+        for kind, site in sites.items():
+            site.mkdir()
+            for entry in purelib.iterdir():
+                if kind == "with" or "numba_ptxlink" not in entry.name:
+                    (site / entry.name).symlink_to(entry)
+        results = {
+            name: measure(program, sites, arguments.starts, scratch) for name, program in PROGRAMS.items()
         }
     if arguments.json:
         print(json.dumps(results, indent=2))
@@ -59,25 +53,34 @@ def main() -> None:
         )
 
 
-def start(program: str, *, install: bool, cwd: str) -> float:
-    """Return the wall time in seconds of one start of the interpreter."""
-    code = f"import _numba_ptxlink_hook\n{program}" if install else program
-    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {sys.path[1:]!r}\n{code}"]
-    begun = time.perf_counter()
-    subprocess.run(command, check=True, cwd=cwd)
-    return time.perf_counter() - begun
+def measure(program: str, sites: dict[str, Path], starts: int, cwd: str) -> dict[str, float]:
+    """Return the medians, in milliseconds, of starts with and without the hook."""
+    times: dict[str, list[float]] = {kind: [] for kind in sites}
+    charged = []
+    for _ in range(starts):
+        for kind, site in sites.items():
+            begun = time.perf_counter()
+            start(program, site, cwd)
+            times[kind].append((time.perf_counter() - begun) * 1e3)
+        charged.append(importtime(start(program, sites["with"], cwd, "-X", "importtime")))
+    medians = {f"{kind}_ms": statistics.median(values) for kind, values in times.items()}
+    return {
+        **medians,
+        "difference_ms": medians["with_ms"] - medians["without_ms"],
+        "importtime_ms": statistics.median(charged),
+    }
 
 
-def line_cost(program: str) -> float:
-    """Return what `-X importtime` charges to the hook's module, in milliseconds."""
-    run = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", program],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-    )
-    for line in run.stderr.splitlines():
+def start(program: str, site: Path, cwd: str, *options: str) -> str:
+    """Start the interpreter on *program* with the packages of *site*; return its stderr."""
+    code = f"import site; site.addsitedir({str(site)!r})\n{program}"
+    command = [sys.executable, "-I", "-S", *options, "-c", code]
+    return subprocess.run(command, check=True, cwd=cwd, capture_output=True, text=True).stderr
+
+
+def importtime(stderr: str) -> float:
+    """Return the milliseconds that `-X importtime` charges to the hook's module."""
+    for line in stderr.splitlines():
         if line.endswith("_numba_ptxlink_hook"):
             return int(line.split("|")[1]) / 1e3
     sys.exit("the interpreter did not import the hook; is numba-ptxlink installed?")
