@@ -245,6 +245,12 @@ def test_what_is_no_arch_is_a_config_error(kernel: str) -> None:
     ("flags", "said", "cure"),
     [
         (["--nope"], "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
+        (
+            ["nope"],
+            "Input file 'nope' could not be opened",
+            "Each string in extra_flags is one flag or its value; remove what is neither.",
+        ),
+        (["-e"], "argument expected after '-e'", "Add the value that flag needs to extra_flags."),
         (["--maxrregcount=x"], "Invalid value 'x'", "Correct the value of that option."),
     ],
 )

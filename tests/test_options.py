@@ -36,9 +36,9 @@ def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"relocatable": 1}, "relocatable is 1, a int; pass True or False."),
-        ({"debug": None}, "debug is None, a NoneType; pass True or False."),
-        ({"lineinfo": "yes"}, "lineinfo is 'yes', a str; pass True or False."),
+        ({"relocatable": 1}, "relocatable is 1, of type int; pass True or False."),
+        ({"debug": None}, "debug is None, of type NoneType; pass True or False."),
+        ({"lineinfo": "yes"}, "lineinfo is 'yes', of type str; pass True or False."),
         ({"opt_level": 4}, "opt_level is 4; pass 0, 1, 2 or 3."),
         ({"opt_level": -1}, "opt_level is -1; pass 0, 1, 2 or 3."),
         ({"opt_level": "3"}, "opt_level is '3'; pass 0, 1, 2 or 3."),
@@ -52,11 +52,11 @@ def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> Non
         ),
         ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None to let the compiler choose."),
         ({"max_registers": 256}, "max_registers is 256; pass 1 to 255, or None to let the compiler choose."),
-        ({"max_registers": 32.0}, "max_registers is 32.0, a float; pass a whole number or None."),
-        ({"max_registers": True}, "max_registers is True, a bool; pass a whole number or None."),
+        ({"max_registers": 32.0}, "max_registers is 32.0, of type float; pass a whole number or None."),
+        ({"max_registers": True}, "max_registers is True, of type bool; pass a whole number or None."),
         ({"extra_flags": "-v"}, "extra_flags is '-v'; pass a sequence of strings, one a flag."),
         ({"extra_flags": None}, "extra_flags is None; pass a sequence of strings, one a flag."),
-        ({"extra_flags": [b"-v"]}, "extra_flags contains b'-v', a bytes; pass strings only."),
+        ({"extra_flags": [b"-v"]}, "extra_flags contains b'-v', of type bytes; pass strings only."),
         (
             {"extra_flags": ["-v\0"]},
             "extra_flags contains '-v\\x00'; a flag has at least one character and no NUL: correct it.",
