@@ -1,4 +1,4 @@
-"""Shared PTX and the path set-up that lets the tests see the installed package."""
+"""Shared PTX, the path set-up that shows tests the installed package, and the rule about devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 
 # "python -m pytest" puts the checkout first on sys.path, where the package lacks its compiled part.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
@@ -49,3 +50,24 @@ def make_large_kernel(name: str = "large", operations: int = 4000) -> str:
 def kernel() -> str:
     """Return a small valid PTX module with the kernel "kernel"."""
     return make_kernel(body="st.global.u32 [%rd1], 7;")
+
+
+def missing_device() -> str:
+    """Return why there is no usable device, "" where there is one."""
+    try:
+        from cuda.core import Device
+
+        Device(0).set_current()
+    except Exception as error:  # noqa: BLE001 - what a missing driver raises depends on the version
+        return f"no CUDA device: {type(error).__name__}"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in gpu/, and skip them without a device."""
+    here = [item for item in items if HERE / "gpu" in item.path.parents]
+    reason = missing_device() if here else ""
+    for item in here:
+        item.add_marker(pytest.mark.gpu)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))

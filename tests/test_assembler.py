@@ -40,7 +40,7 @@ def elf_type(code: bytes) -> int:
     return int(struct.unpack_from("<H", code, 16)[0])
 
 
-def refusal(ptx: Any, arch: Any = "sm_90", **options: Any) -> AssembleError:  # noqa: ANN401
+def refusal(ptx: Any, arch: Any = "sm_90", **options: Any) -> AssembleError:
     """Return the error that assembling raises."""
     with pytest.raises(AssembleError) as caught:
         assemble(ptx, arch, **options)
@@ -48,7 +48,7 @@ def refusal(ptx: Any, arch: Any = "sm_90", **options: Any) -> AssembleError:  # 
 
 
 @pytest.mark.parametrize("encode", [str, str.encode])
-def test_returns_a_cubin(kernel: str, encode: Any) -> None:  # noqa: ANN401
+def test_returns_a_cubin(kernel: str, encode: Any) -> None:
     """Text and bytes become an ELF image with its arch, and an empty log."""
     cubin = assemble(encode(kernel), "sm_90")
     assert b"\x7fELF" == cubin.code[:4]
@@ -353,7 +353,7 @@ class CountingLib:
         self.lib = lib
         self.calls: Counter[str] = Counter()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401, D105
+    def __getattr__(self, name: str) -> Any:
         self.calls[name] += 1
         return getattr(self.lib, name)
 

@@ -55,7 +55,9 @@ def main() -> int:
     for kind, title in (("ptx", "PTX link"), ("ltoir", "LTO link")):
         made = linked[kind]
         symbols = [name for name in ("apply_transform", "user_transform") if name.encode() in made.cubin]
-        print(f"{title}: {len(made.cubin)} bytes by {made.backend} ({made.reason}), with {', '.join(symbols)}")
+        print(
+            f"{title}: {len(made.cubin)} bytes by {made.backend} ({made.reason}), with {', '.join(symbols)}"
+        )
         if device:
             verified &= run(device, made, arguments.elements, title)
     if not device:
