@@ -82,12 +82,14 @@ class Declaration:
         python: Its Python side, such as "saxpy(float32, float32) -> float32".
         summary: The first line of its docstring, "" for none.
         source: Where it is defined, such as "udfs.py:12".
+        errors: What it does where Python would raise, "" where it never does.
     """
 
     signature: c.Signature
     python: str
     summary: str
     source: str
+    errors: str = ""
 
 
 def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.Signature] = ()) -> str:
@@ -228,7 +230,7 @@ def _members(struct: c.Struct) -> Iterable[str]:
 
 
 def _declaration(each: Declaration) -> str:
-    lines = [each.python, each.summary, f"Defined in {each.source}."]
+    lines = [each.python, each.summary, f"Defined in {each.source}.", each.errors]
     comment = "".join(f" * {_comment(line)}\n" for line in lines if line)
     space = "NUMBA_PTXLINK_KERNEL" if each.signature.kernel else "NUMBA_PTXLINK_DEVICE"
     return f"/*\n{comment} */\n{space} {each.signature};\n"

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
-from numba.cuda import types
+from numba.cuda import cgutils, types
 from numba.cuda.core import imputils
 from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.cudadrv import nvvm
 
 from . import _cmodel as c
+from . import _flat
 from ._convert import from_c, from_return, ir_type, to_c
 
 if TYPE_CHECKING:
@@ -70,9 +71,51 @@ def emit(
     return outer
 
 
+def emit_flat(
+    compiled: Any, name: str, params: Sequence[str], options: AbiOptions, *, inline: bool
+) -> c.Signature:
+    """
+    Add a function with numba-cuda's own prototype, and return that as a C signature.
+
+    Args:
+        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
+        name: The symbol.
+        params: The names of the parameters.
+        options: What to do about errors.
+        inline: Whether NVVM may dissolve the Python function into the wrapper.
+    """
+    context = compiled.target_context
+    returns, args = compiled.signature.return_type, compiled.signature.args
+    signature = _flat.signature(context, name, returns, list(zip(params, args, strict=True)))
+    packer = context.get_arg_packer(args)
+    value_type = returns.type if isinstance(returns, types.Optional) else returns
+    result = ir.VoidType()
+    if not isinstance(value_type, types.NoneType):
+        result = context.data_model_manager[value_type].get_return_type()
+    inner = _inner(compiled, inline=inline)
+    outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
+    _extend(outer.return_value, signature.result)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    arguments = packer.from_arguments(builder, outer.args)
+    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
+    if isinstance(result, ir.VoidType):
+        builder.ret_void()
+    else:
+        if isinstance(returns, types.Optional):
+            optional = cgutils.create_struct_proxy(returns)(context, builder, value=value)
+            zero = context.get_constant_null(value_type)
+            value = builder.select(optional.valid, optional.data, zero)
+        builder.ret(context.get_return_value(builder, value_type, value))
+    return signature
+
+
 def _inner(compiled: Any, *, inline: bool) -> ir.Function:
     inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
     inner.linkage = "internal"
+    for name, variable in inner.module.globals.items():
+        # Device code has no use for the environment that CPU code finds by this symbol.
+        if name.startswith("_ZN08NumbaEnv"):
+            variable.linkage = "internal"
     if inline or _holds_record(compiled.signature.return_type):
         # A record is returned by its address, which may be in the frame of the function.
         inner.attributes.discard("noinline")
@@ -86,7 +129,7 @@ def _holds_record(ty: Any) -> bool:
     return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and _holds_record(ty.type))
 
 
-def _call(  # one call, with all that Numba's convention has around it
+def _call(
     compiled: Any,
     builder: ir.IRBuilder,
     inner: ir.Function,

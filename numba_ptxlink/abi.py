@@ -243,7 +243,7 @@ def _composite(ty: Any, names: Names) -> CType | None:
         return _tuple(ty, names)
     if isinstance(ty, types.Optional):
         value = _member(ty.type, "its value", names)
-        return struct(f"optional_{_code(value)}", [("value", value), ("has_value", _BOOL)], about=str(ty))
+        return struct(f"optional_{code(value)}", [("value", value), ("has_value", _BOOL)], about=str(ty))
     if isinstance(ty, types.Record):
         return _record(ty, names)
     if isinstance(ty, types.NestedArray):
@@ -299,10 +299,10 @@ def _tuple(ty: Any, names: Names) -> CType:
         for field, label, inner in zip(fields, labels, ty.types, strict=True)
     ]
     if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
-        name = _legal(ty.instance_class.__name__)
+        name = _cnames.legal(ty.instance_class.__name__)
     else:
         # The count comes first, so that no two types spell the same name.
-        name = _shortened(f"tuple{len(ty)}_" + "_".join(_code(ctype) for _, ctype in members))
+        name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for _, ctype in members))
     made = struct(name, members, about=str(ty))
     # Numba aligns what C aligns to more than its members are, such as complex64, no more than those.
     alike = (Scalar, Half, Pointer)
@@ -334,11 +334,18 @@ def _record(ty: Any, names: Names) -> CType:
     name = names.get(ty)
     if name is None:
         name = "packed" if packed else "record"
-        name += f"{len(members)}_" + "_".join(f"{each.name}_{_code(each.type)}" for each in members)
+        name += f"{len(members)}_" + "_".join(f"{each.name}_{code(each.type)}" for each in members)
         # Members of the same types may stand at other offsets.
         name = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
     return Struct(
-        _legal(name), ty.size, align, tuple(members), packed, in_memory=True, record=True, about=_fields(ty)
+        _cnames.legal(name),
+        ty.size,
+        align,
+        tuple(members),
+        packed,
+        in_memory=True,
+        record=True,
+        about=_fields(ty),
     )
 
 
@@ -360,23 +367,21 @@ def _field(ty: Any, what: str, names: Names) -> CType:
 def _labels(fields: Iterable[str]) -> list[str]:
     labels: list[str] = []
     for field in fields:
-        labels.append(_legal(field, labels))
+        labels.append(_cnames.legal(field, labels))
     return labels
 
 
-def _legal(name: str, taken: Iterable[str] = ()) -> str:
-    taken = list(taken)
-    return name if _cnames.is_free(name) and name not in taken else _cnames.propose(name, taken)
-
-
-def _code(ctype: CType) -> str:
+def code(ctype: CType) -> str:
+    """Return what a generated name says about *ctype*, such as f32 for float."""
+    if isinstance(ctype, Void):
+        return "void"
     if isinstance(ctype, Pointer):
-        return f"p_{_code(ctype.target)}"
+        return f"p_{code(ctype.target)}"
     if isinstance(ctype, Array):
-        return f"{ctype.count}x_{_code(ctype.element)}"
+        return f"{ctype.count}x_{code(ctype.element)}"
     if isinstance(ctype, View):
         const = "c" if "<const " in ctype.name else ""
-        return f"{const}view{ctype.ndim}_{_code(ctype.element)}"
+        return f"{const}view{ctype.ndim}_{code(ctype.element)}"
     if isinstance(ctype, Scalar) and ctype.kind in ("int", "uint"):
         return f"{ctype.kind[0]}{ctype.size * 8}"
     if isinstance(ctype, Vector):
