@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,10 +103,11 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         ExportError: A compiler refused the code, or a prototype is not C++'s.
         AssembleError: The PTX could not be assembled.
     """
-    modules = _numba.ordered_modules(compiled.libraries)
+    tag = f"{zlib.crc32(' '.join(each.name for each in compiled.signatures).encode()):08x}"
+    modules = _externs.private_shims(_numba.ordered_modules(compiled.libraries), tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = _externs.undefined(ptx.decode())
-    linked = _externs.linkable(compiled.libraries, missing, compiled.arch)
+    linked = _externs.linkable(compiled.libraries, missing, compiled.arch, tag)
     ltoir = b""
     if linked or "ltoir" in kinds:
         ltoir = _nvvm(compiled, modules, options, lto=True)

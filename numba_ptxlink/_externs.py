@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 # Numba-cuda's bindings generator ends the names of its shims so, and starts their definitions so.
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst)\()')
+_SHIM_NAME = re.compile(r"\b\w+_nbst\b")
 _KEEP = "numba_ptxlink_keep"
 _KEEP_ENTRY = re.compile(
     rf"(?:^[ \t]*//[ \t]*\.globl[ \t]+{_KEEP}[ \t]*\n)?^\.visible \.entry {_KEEP}\(.*?^\}}\n",
@@ -42,7 +43,14 @@ def undefined(ptx: str) -> dict[str, _ptx.Prototype]:
     }
 
 
-def linkable(libraries: Iterable[Any], missing: Iterable[str], arch: Arch) -> list[tuple[str, bytes]]:
+def private_shims(modules: Iterable[str], tag: str) -> list[str]:
+    """Return *modules*, LLVM IR, calling Numba's shims by names that end in *tag*: each export has its own."""
+    return [_SHIM_NAME.sub(rf"\g<0>_{tag}", module) for module in modules]
+
+
+def linkable(
+    libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str
+) -> list[tuple[str, bytes]]:
     """
     Return name and LTO-IR of the code that *libraries* ask to be linked, as far as it can become LTO-IR.
 
@@ -50,6 +58,7 @@ def linkable(libraries: Iterable[Any], missing: Iterable[str], arch: Arch) -> li
         libraries: Numba's code libraries.
         missing: What is undefined; of Numba's shims, only these are taken.
         arch: The GPU to generate code for.
+        tag: What the names of Numba's shims end in.
 
     Raises:
         ExportError: NVRTC could not compile it.
@@ -68,21 +77,21 @@ def linkable(libraries: Iterable[Any], missing: Iterable[str], arch: Arch) -> li
             made[code.name, text] = None
         elif code.kind == "cu":
             folder = [Path(each).parent] if isinstance(each, (str, Path)) else []
-            made[code.name, _compile(_only(text.decode(), missing), code.name, arch, folder)] = None
+            made[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
     return sorted(made)
 
 
-def _only(source: str, missing: set[str]) -> str:
+def _only(source: str, missing: set[str], tag: str) -> str:
     """Return *source*, of a file of shims only those that are *missing*; others are returned as they are."""
     starts = list(_SHIM.finditer(source))
     if not starts:
         return source
-    # Another export may hold the same shim.
-    kept = [source[: starts[0].start()]]
     ends = [start.start() for start in starts[1:]] + [len(source)]
-    shims = {start[1]: source[start.end() : end] for start, end in zip(starts, ends, strict=True)}
-    weak = 'extern "C" __attribute__((weak)) __device__ int\n'
-    return "".join(kept + [weak + shims[name] for name in sorted(shims) if name in missing])
+    shims = {
+        f"{start[1]}_{tag}": source[start.start() : end] for start, end in zip(starts, ends, strict=True)
+    }
+    wanted = [_SHIM_NAME.sub(rf"\g<0>_{tag}", shims[name]) for name in sorted(shims) if name in missing]
+    return source[: starts[0].start()] + "".join(wanted)
 
 
 def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> bytes:

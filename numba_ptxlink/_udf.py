@@ -195,9 +195,10 @@ def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
     for each in found:
         other = taken.setdefault(each.name, each)
         if other is not each:
+            where = f"{each.function.__qualname__} ({each.source})"
             raise AbiError(
-                f"{each.name!r}, the C name of function {each.function.__qualname__} ({each.source}), is taken "
-                f"by another function of this export, {other.function.__module__}."
+                f"{each.name!r}, the C name of function {where}, is taken by another "
+                f"function of this export, {other.function.__module__}."
                 f"{other.function.__qualname__} {other.signature}; "
                 f"use name={_propose(each, other, taken)!r}, for example."
             )
