@@ -38,11 +38,13 @@ class Substitution:
         module: Where it lives.
         path: Its dotted path inside the module.
         wrap: Makes the replacement out of the original.
+        everywhere: Whether other modules of numba-cuda import it by name, which then need it too.
     """
 
     module: str
     path: str
     wrap: Wrap
+    everywhere: bool = False
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -165,6 +167,8 @@ def apply(substitution: Substitution) -> bool:
     original = owner.__dict__[substitution.attribute]
     replacement = substitution.wrap(original)
     setattr(owner, substitution.attribute, replacement)
+    if substitution.everywhere:
+        _rebind(substitution.attribute, original, replacement)
     _originals[key] = original
     return True
 
@@ -173,7 +177,10 @@ def undo(substitution: Substitution) -> None:
     """Put back what stood there."""
     original = _originals.pop((substitution.module, substitution.path), None)
     if original is not None:
-        setattr(substitution.owner(), substitution.attribute, original)
+        owner = substitution.owner()
+        if substitution.everywhere:
+            _rebind(substitution.attribute, owner.__dict__[substitution.attribute], original)
+        setattr(owner, substitution.attribute, original)
 
 
 @contextlib.contextmanager
@@ -239,19 +246,28 @@ def _wrap_ensure_cc(original: Any) -> Any:
     return _ensure_cc
 
 
-def _wrap_compile_pyfunc(original: Any) -> Any:
-    from .abi import AbiOptions
-
+def _wrap_compile_cuda(original: Any) -> Any:
     @functools.wraps(original)
-    def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
-        AbiOptions.of(kwargs.get("abi_info"))
-        cc = kwargs.get("cc") or current_cc()
-        kwargs["cc"] = cc
-        library, result = original(*args, **kwargs)
-        library._ptxlink_cc = cc
-        return library, result
+    def compile_cuda(*args: Any, **kwargs: Any) -> Any:
+        compiled = original(*args, **kwargs)
+        # Device functions that it calls have been compiled before it.
+        _last.compiled = compiled
+        return compiled
 
-    return _compile_pyfunc_with_fixup
+    return compile_cuda
+
+
+class _Last(threading.local):
+    compiled: Any = None
+
+
+_last = _Last()
+
+
+def take_compiled() -> Any:
+    """Return the CUDACompileResult of what this thread compiled last, and forget it."""
+    compiled, _last.compiled = _last.compiled, None
+    return compiled
 
 
 def _wrap_link_all(original: Any) -> Any:
@@ -275,7 +291,7 @@ SUBSTITUTIONS = (
     *DRIVERLESS,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
-    Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
+    Substitution("numba.cuda.compiler", "compile_cuda", _wrap_compile_cuda),
 )
 """What the plugin replaces besides the linker class."""
 
@@ -285,10 +301,14 @@ HOOKED = frozenset({DRIVER, *(each.module for each in SUBSTITUTIONS)})
 
 def bind_everywhere(old: Any, new: Any) -> None:
     """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name `_Linker`."""
+    _rebind("_Linker", old, new)
+
+
+def _rebind(attribute: str, old: Any, new: Any) -> None:
     for name, module in list(sys.modules.items()):
         if (
             name.startswith("numba.cuda")
             and isinstance(module, ModuleType)
-            and module.__dict__.get("_Linker") is old
+            and module.__dict__.get(attribute) is old
         ):
-            module._Linker = new  # type: ignore[attr-defined]
+            setattr(module, attribute, new)

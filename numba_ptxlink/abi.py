@@ -95,7 +95,7 @@ class AbiOptions:
                 raise AbiError(
                     f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
                 )
-        if options.abi_name is not None:
+        if options.abi_name is not None and not _cnames.is_mangled(options.abi_name):
             _cnames.check(options.abi_name, "the function")
         return options
 
