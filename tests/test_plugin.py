@@ -466,3 +466,16 @@ except pl.AbiError as error:
     )
     assert len(lines) == 1
     assert lines[0].startswith(f"True {message}")
+
+
+def test_the_name_that_cpp_mangles_to_is_accepted():
+    """abi_name may be what C++ mangles a declaration to, so that C++ can do without extern "C"."""
+    lines = run(
+        COMPILE,
+        """
+        from numba_ptxlink import _ptx
+        ptx, _ = compile(lambda x: x, int32(int32), abi_info={"abi_name": "_Z1fi"})
+        print([str(f.prototype) for f in _ptx.functions(ptx)])
+        """,
+    )
+    assert lines == ["['.func (.b32) _Z1fi(.b32)']"]
