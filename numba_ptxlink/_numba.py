@@ -130,7 +130,7 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
         if library in texts:
             continue
         texts[library] = _text(library)
-        for callee in library._linking_libraries:
+        for callee in getattr(library, "_linking_libraries", ()):  # external code has none
             callers.add(callee, library)
             pending.append(callee)
     ordered = list(libraries)

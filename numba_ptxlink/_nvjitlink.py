@@ -45,9 +45,14 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
+
+    Args:
+        inputs: What to link.
+        flags: The linker's arguments.
+        output: "cubin", "ptx" or "ltoir"; by default what *flags* ask for.
 
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
@@ -80,12 +85,9 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
             binding.complete(handle)
         except binding.nvJitLinkError as error:
             raise fail(error, _error_log(binding, handle), "link") from error
-        if "-ptx" in flags:
-            made = bytearray(binding.get_linked_ptx_size(handle))
-            binding.get_linked_ptx(handle, made)
-        else:
-            made = bytearray(binding.get_linked_cubin_size(handle))
-            binding.get_linked_cubin(handle, made)
+        output = output or ("ptx" if "-ptx" in flags else "cubin")
+        made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
+        getattr(binding, f"get_linked_{output}")(handle, made)
         return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
 
 
