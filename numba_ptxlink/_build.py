@@ -119,7 +119,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         missing = _externs.undefined(ptx.decode())
         if "ltoir" in kinds:
             ltoir = _externs.merge_ltoir(ltoir, linked, compiled.arch)
-    _verify(ptx.decode(), compiled.signatures)
+    _verify(ptx.decode(), compiled.signatures, compiled.arch)
     made = {"ptx": ptx, "ltoir": ltoir}
     if "cubin" in kinds:
         made["cubin"] = assembler.assemble(
@@ -133,15 +133,16 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
     return Built({kind: code for kind, code in made.items() if kind in kinds}, externs)
 
 
-def _verify(ptx: str, signatures: Sequence[abi.Signature]) -> None:
+def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {
         f.prototype.name: f.prototype for f in _ptx.functions(ptx) if f.defined and f.linkage == "visible"
     }
     for signature in signatures:
-        if visible.get(signature.name) != signature.prototype:
+        wanted = signature.prototype_for(modern=_numba.is_modern(arch))
+        if visible.get(signature.name) != wanted:
             raise ExportError(
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
-                f"{signature.prototype}; please report this with the function's signature."
+                f"{wanted}; please report this with the function's signature."
             )
 
 
@@ -156,7 +157,7 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
     if lto:
         flags["gen_lto"] = None
     try:
-        code: bytes = nvvm.compile_ir(list(modules), **flags)
+        code: bytes = nvvm.compile_ir(_numba.in_dialect(modules, compiled.arch), **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(
@@ -184,6 +185,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     modules = _externs.private_shims(_numba.ordered_modules([library]), tag)
     options = {**library._nvvm_options, "arch": arch.compute}
     options.pop("gen-lto", None)
+    modules = _numba.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
     linked = _externs.linkable([library], _externs.undefined(ptx), arch, tag)
     if not linked:

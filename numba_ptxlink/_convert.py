@@ -246,5 +246,7 @@ def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: dict[int, Any]) -> 
 def _spill(builder: ir.IRBuilder, value: Any, pointer: ir.Type) -> Any:
     """Store *value* and return its address, of type *pointer*."""
     slot = cgutils.alloca_once(builder, value.type)
+    # Numba reads a field at its natural alignment wherever its offset allows that, packed or not.
+    slot.align = 16
     builder.store(value, slot)
     return builder.bitcast(slot, pointer)

@@ -11,7 +11,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._numba import Substitution, current_cc, take_compiled
+from ._numba import Substitution, current_cc, in_dialect, take_compiled
+from ._target import Arch
 from .abi import AbiOptions
 from .errors import AbiError, ExportError
 
@@ -74,6 +75,7 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
         function.attributes.add("alwaysinline")
     if kernel:
         library._entry_name = name
+    library._llvm_strs = in_dialect([str(module) for module in library.modules], Arch.of(given["cc"]))
     library._ptxlink_cc = given["cc"]
     _latest.library, _latest.cc = library, given["cc"]
     _latest.symbols = () if kernel else (name,)
@@ -145,7 +147,6 @@ def _resolved(code: Any) -> Any:
 
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes) -> bytes:
     from . import _externs, _fatbin, assembler
-    from ._target import Arch
 
     arch = Arch.of(_latest.cc)
     # A kernel that misses nothing can be loaded as it is.

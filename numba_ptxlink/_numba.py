@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -142,6 +143,21 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
         ordered += ready
         callers.done(*ready)
     return list(dict.fromkeys(filter(None, map(texts.__getitem__, ordered))))
+
+
+_TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
+
+
+def is_modern(arch: Arch) -> bool:
+    """Return whether NVVM compiles for *arch* with its newer LLVM."""
+    return arch.cc >= (10, 0)
+
+
+def in_dialect(modules: Sequence[str], arch: Arch) -> list[str]:
+    """Return *modules*, LLVM IR, in the dialect that NVVM reads for *arch*."""
+    if is_modern(arch):
+        return list(modules)
+    return [_TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
 def _text(library: Any) -> str:

@@ -49,8 +49,10 @@ def emit(
     # The context of all modules would carry the named types into every module that Numba makes from now on.
     module.context = ir.Context()
     result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
-    function_type = ir.FunctionType(result, [ir_type(module, ctype) for _, ctype in signature.params])
-    outer = ir.Function(module, function_type, signature.name)
+    kinds = [ir_type(module, ctype) for _, ctype in signature.params]
+    large = [c.is_large(ctype) and not signature.kernel for _, ctype in signature.params]
+    kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
+    outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
     _align(outer, signature)
     if not signature.kernel:
         _extend(outer.return_value, signature.result)
@@ -60,9 +62,15 @@ def emit(
             _extend(argument, ctype)
 
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    values = []
+    for (_, ctype), value, by_address in zip(signature.params, outer.args, large, strict=True):
+        if by_address:
+            value.add_attribute("byval")
+            value.attributes.align = ctype.align
+        values.append(builder.load(value, align=ctype.align) if by_address else value)
     arguments = [
         from_c(context, builder, ctype, ty, value)
-        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, outer.args, strict=True)
+        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, values, strict=True)
     ]
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
     if isinstance(signature.result, c.Void):
@@ -192,6 +200,8 @@ def _align(function: ir.Function, signature: c.Signature) -> None:
     values = [signature.result, *(ctype for _, ctype in signature.params)]
     operands: list[Any] = []
     for position, ctype in enumerate(values):
+        if position and c.is_large(ctype) and not signature.kernel:
+            continue  # the attribute of the address says it
         if ctype.align != natural_align(ctype):
             operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]
     if operands:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import zlib
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,7 @@ OPTIONS = {"opt": True, "fastmath": False, "lineinfo": False}
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 NUMBERS = ("boolean", *INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
-VECTORS = tuple(
-    f"{base}x{count}" for base in (*INTEGERS, "float32", "float64") for count in (1, 2, 3, 4)
-)
+VECTORS = tuple(f"{base}x{count}" for base in (*INTEGERS, "float32", "float64") for count in (1, 2, 3, 4))
 ROWS = {
     **{name: name for name in (*NUMBERS, "bfloat16", "voidptr", "intenum", "datetime64", "timedelta64")},
     "pointer": ("pointer", "float32"),
@@ -45,6 +44,12 @@ ROWS = {
         True,
         (("a", "uint8"), ("inner", ("record", False, (("a", "int8"), ("b", "int32")))), ("z", "complex128")),
     ),
+    "packed_half": (
+        "record",
+        False,
+        (("a", "int8"), ("h", "float16"), ("n", ("record", True, (("h", "float16"),)))),
+    ),
+    "large": ("record", False, (("a", "int8"), ("many", ("nested", "int16", (70,))))),
     **{name: ("vector", name) for name in ("float32x2", "float32x3", "float32x4", "uint8x4", "float64x4")},
     "array1": ("array", "float32", 1, "C"),
     "array2": ("array", "complex64", 2, "A"),
@@ -88,8 +93,9 @@ def _echo(count: int) -> Callable[..., Any]:
 ECHOES = {count: _echo(count) for count in range(1, 9)}
 
 
+@functools.cache
 def numba_type(spec: Any) -> Any:
-    """Return the Numba type of *spec*."""
+    """Return the Numba type of *spec*, the same for the same."""
     from numba.cuda import types
     from numba.cuda.np.numpy_support import from_dtype
     from numba.cuda.vector_types import vector_types
@@ -139,10 +145,12 @@ def _fields(parts: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Any]:
     )
 
 
-_FIELD_NUMBERS = st.sampled_from([name for name in NUMBERS if name != "bfloat16"] + ["datetime64"])
+# Numba has no nested arrays of the others.
+_FIELD_NUMBERS = st.sampled_from(NUMBERS[1:])
 _FIELDS = st.recursive(
     st.one_of(
         _FIELD_NUMBERS,
+        st.sampled_from(["boolean", "datetime64", "timedelta64"]),
         st.tuples(
             st.just("nested"), _FIELD_NUMBERS, st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
         ),
@@ -208,7 +216,9 @@ def draw(count: int, seed: int) -> list[Echo]:
 
 def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> _build.Compiled:
     """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
-    return _build.lower([echo.udf(f"f{number}") for number, echo in enumerate(echoes)], Arch.of(arch), OPTIONS)
+    return _build.lower(
+        [echo.udf(f"f{number}") for number, echo in enumerate(echoes)], Arch.of(arch), OPTIONS
+    )
 
 
 def build(compiled: _build.Compiled, arch: str, *kinds: str) -> _build.Built:
