@@ -52,6 +52,11 @@ def kernel() -> str:
     return make_kernel(body="st.global.u32 [%rd1], 7;")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that rewrites the golden files."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
+
+
 def missing_device() -> str:
     """Return why there is no usable device, "" where there is one."""
     try:
