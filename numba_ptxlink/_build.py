@@ -104,7 +104,8 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         AssembleError: The PTX could not be assembled.
     """
     tag = _tag([each.name for each in compiled.signatures])
-    modules = _externs.private_shims(_numba.ordered_modules(compiled.libraries), tag)
+    modules = _numba.without_counters(_numba.ordered_modules(compiled.libraries))
+    modules = _externs.private_shims(modules, tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = _externs.undefined(ptx.decode())
     linked = _externs.linkable(compiled.libraries, missing, compiled.arch, tag)

@@ -145,6 +145,23 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(filter(None, map(texts.__getitem__, ordered))))
 
 
+# Numba tells versions of a function apart by an ABI tag in its mangled name: "v" and a count of the process.
+_COUNTED = re.compile(r'\bModuleID = "[^"]*"|B\d+v\d+')
+
+
+def without_counters(modules: Sequence[str]) -> list[str]:
+    """Return *modules*, LLVM IR, with names that do not depend on what the process compiled before."""
+    known: dict[str, str] = {}
+
+    def rename(match: re.Match[str]) -> str:
+        if match[0].startswith("ModuleID"):
+            return 'ModuleID = ""'
+        tag = f"v{len(known)}"
+        return known.setdefault(match[0], f"B{len(tag)}{tag}")
+
+    return [_COUNTED.sub(rename, module) for module in modules]
+
+
 _TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
 
 
