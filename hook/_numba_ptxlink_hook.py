@@ -11,6 +11,7 @@ HOOKED = frozenset(
         "numba.cuda.cudadrv.driver",
         "numba.cuda.codegen",
         "numba.cuda.compiler",
+        "numba.cuda.core.callconv",
         "numba.cuda.dispatcher",
     }
 )

@@ -25,6 +25,7 @@ SUPPORTED = ((0, 30), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
+CALLCONV = "numba.cuda.core.callconv"
 
 Wrap = Callable[[Any], Any]
 
@@ -260,9 +261,65 @@ def _wrap_link_all(original: Any) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
             choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+            linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
         return original(self, linker, cc, ignore_nonlto)
 
     return _link_all
+
+
+def _wrap_create_library(original: Any) -> Any:
+    @functools.wraps(original)
+    def run_pass(self: Any, state: Any) -> Any:
+        result = original(self, state)
+        function = state.func_id
+        file = function.filename.replace("\\", "/").rpartition("/")[2]
+        state.library._ptxlink_origin = f"{function.func_qualname} ({file}:{function.firstlineno})"
+        return result
+
+    return run_pass
+
+
+def _wrap_c_function_type(original: Any) -> Any:
+    from llvmlite import ir
+
+    @functools.wraps(original)
+    def get_function_type(self: Any, restype: Any, argtypes: Any) -> Any:
+        function_type = original(self, restype, argtypes)
+        if not _is_none(restype):
+            return function_type
+        # numba-cuda has a pointer there, which no `void` function of C++ returns.
+        return ir.FunctionType(ir.VoidType(), function_type.args)
+
+    return get_function_type
+
+
+def _wrap_c_call_function(original: Any) -> Any:
+    @functools.wraps(original)
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any) -> Any:
+        if not _is_none(resty):
+            return original(self, builder, callee, resty, argtys, args)
+        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
+        return None, self.context.get_dummy_value()
+
+    return call_function
+
+
+def _wrap_c_return_value(original: Any) -> Any:
+    from llvmlite import ir
+
+    @functools.wraps(original)
+    def return_value(self: Any, builder: Any, retval: Any) -> Any:
+        if isinstance(builder.function.ftype.return_type, ir.VoidType):
+            return builder.ret_void()
+        return original(self, builder, retval)
+
+    return return_value
+
+
+def _is_none(restype: Any) -> bool:
+    from numba.cuda import types
+
+    return bool(restype == types.none)
 
 
 DRIVERLESS = (
@@ -273,8 +330,12 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
+    Substitution(CALLCONV, "CUDACABICallConv.get_function_type", _wrap_c_function_type),
+    Substitution(CALLCONV, "CUDACABICallConv.call_function", _wrap_c_call_function),
+    Substitution(CALLCONV, "CUDACABICallConv.return_value", _wrap_c_return_value),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
+    Substitution("numba.cuda.compiler", "CreateLibrary.run_pass", _wrap_create_library),
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
 )
 """What the plugin replaces besides the linker class."""

@@ -12,7 +12,7 @@ import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda.core import ObjectCode
 from cuda.core._utils.cuda_utils import NVRTCError
@@ -26,6 +26,9 @@ from ._inputs import EXTENSIONS, Input
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
 
 
@@ -36,6 +39,9 @@ class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
 class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
     """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
 
+
+# What numba-cuda calls the code of its own kernels.
+_UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 _served = {"assembled": 0, "linked": 0}
 _served_lock = threading.Lock()
@@ -84,11 +90,24 @@ class PtxLinker:
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
+        self._origin = ""
+        self._witness = b""
 
     def choose_lto(self, *, has_link_files: bool) -> None:
         """Give up LTO where there is nothing to inline: the PTX that Numba has made already says it all."""
         if self.lto and not has_link_files and not self.additional_flags:
             self.lto = False
+
+    def describe(self, origin: str, ptx: Iterable[str]) -> None:
+        """
+        Tell what Numba knows about the code that it is about to add.
+
+        Args:
+            origin: The Python function it was compiled from and where that stands; messages name it.
+            ptx: The PTX that Numba has made of it at dispatch, if any: with LTO it tells the symbols.
+        """
+        self._origin = origin
+        self._witness = "\n".join(ptx).encode()
 
     @property
     def info_log(self) -> str:
@@ -257,7 +276,13 @@ class PtxLinker:
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
-        self._inputs.append(Input(kind, str(name), _content(code)))
+        shown, witness = str(name), b""
+        if shown in _UNNAMED and self._origin:
+            # With debug information there is one PTX for each function of a kernel.
+            number = sum(each.name.startswith(self._origin) for each in self._inputs)
+            shown = f"{self._origin} #{number + 1}" if number else self._origin
+            witness = self._witness if kind == "ltoir" else b""
+        self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> linker.LinkOptions:
         # numba-cuda says "debug" and "lineinfo" in the PTX and nowhere else.

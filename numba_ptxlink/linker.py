@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _inputs, _nvjitlink, _nvrtc, _ptx, assembler
+from . import _checks, _inputs, _nvjitlink, _nvrtc, _ptx, _symbols, assembler
 from ._inputs import Input
 from ._target import Arch, ArchLike
-from .errors import LinkError
+from .errors import AssembleError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -186,20 +186,50 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
         (ptx,) = inputs
-        cubin = assembler.assemble(
-            ptx.code.rstrip(b"\0"),
-            arch,
-            opt_level=0 if options.debug else 3,
-            debug=options.debug,
-            lineinfo=options.lineinfo,
-            max_registers=options.max_registers,
-            extra_flags=options.extra_flags,
-        )
+        try:
+            cubin = assembler.assemble(
+                ptx.code.rstrip(b"\0"),
+                arch,
+                opt_level=0 if options.debug else 3,
+                debug=options.debug,
+                lineinfo=options.lineinfo,
+                max_registers=options.max_registers,
+                extra_flags=options.extra_flags,
+            )
+        except AssembleError as error:
+            cure = _checks.explain_undefined(error.log, [_symbols.table(ptx, arch)])
+            message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
+            raise AssembleError(message, flags=error.flags, inputs=names, log=error.log) from error
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    product = _nvjitlink.link([(each.kind, each.name, each.code) for each in inputs], flags)
+    findings = _checks.check(inputs, arch, _nvjitlink.version(), _nvjitlink.PACKAGE)
+    if findings.merged:
+        log.info("equal definitions merged: %s", ", ".join(findings.merged))
+    product = _run_nvjitlink(findings, flags)
     text = "\n".join(filter(None, (product.info_log, product.error_log)))
     return Linked(product.code, arch, backend, lto, reason, flags, names, text)
+
+
+def _run_nvjitlink(findings: _checks.Findings, flags: tuple[str, ...]) -> _nvjitlink.Product:
+    inputs = [(each.kind, each.name, each.code) for each in findings.inputs]
+    names = tuple(each.name for each in findings.inputs)
+    try:
+        product = _nvjitlink.link(inputs, flags)
+    except LinkError as error:
+        cure = _checks.explain_undefined(error.log, findings.tables)
+        if not cure:
+            raise
+        raise LinkError(f"{error}\n{cure}", flags=error.flags, inputs=error.inputs, log=error.log) from error
+    if any(line.startswith("error") for line in product.error_log.splitlines()):
+        # nvJitLink calls this a success.
+        raise LinkError(
+            f"nvJitLink linked {', '.join(names)} wrongly:\n{product.error_log.strip()}\n"
+            f"Correct the inputs; flags: {' '.join(flags)}.",
+            flags=flags,
+            inputs=names,
+            log=product.error_log,
+        )
+    return product
 
 
 def choose_backend(inputs: Sequence[Input], *, lto: bool) -> tuple[str, str]:
