@@ -14,7 +14,7 @@ _LABEL = re.compile(r"\$L\w+")
 _NOISE = re.compile(r"^[ \t]*\.(?:loc|file|pragma\s+\"nounroll\")\b[^\n]*$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _LOCAL = re.compile(
-    r"^[ \t]*\.(?:global|const)\b[^;={]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*(?:=[^;]*)?;", re.M
+    r"^[ \t]*\.(?:global|const)\b[^;={]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*(?:=[^;]*)?;", re.MULTILINE
 )
 
 

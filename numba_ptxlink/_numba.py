@@ -295,9 +295,10 @@ def _wrap_c_function_type(original: Any) -> Any:
 
 def _wrap_c_call_function(original: Any) -> Any:
     @functools.wraps(original)
-    def call_function(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any) -> Any:
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, *arguments: Any) -> Any:
         if not _is_none(resty):
-            return original(self, builder, callee, resty, argtys, args)
+            return original(self, builder, callee, resty, *arguments)
+        argtys, args = arguments
         builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
         return None, self.context.get_dummy_value()
 

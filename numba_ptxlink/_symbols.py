@@ -1,4 +1,4 @@
-"""The symbols that one input of a link defines and asks for, whatever its kind, as far as they can be read."""
+"""The symbols that one input of a link defines and asks for, as far as its kind lets them be read."""
 
 from __future__ import annotations
 
