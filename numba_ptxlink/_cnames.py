@@ -153,7 +153,8 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
         problem = "is not a C identifier"
     elif name in _RESERVED:
         problem = "is a reserved word of C, C++ or CUDA C++"
-    elif name.startswith("__") or re.match(r"_[A-Z]", name):
+    # A mangled name is how a function that C++ declares without extern "C" is called.
+    elif name.startswith("__") or re.match(r"_(?!Z[\dN])[A-Z]", name):
         problem = "is reserved for the compiler: it starts with two underscores or one and a capital"
     elif name in taken:
         problem = "is taken by another function of this export"
