@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# Reserved too, but the way to give a function the name that C++ mangles a declaration to.
+_MANGLED = re.compile(r"_Z\w+", re.ASCII)
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
@@ -153,8 +155,7 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
         problem = "is not a C identifier"
     elif name in _RESERVED:
         problem = "is a reserved word of C, C++ or CUDA C++"
-    # A mangled name is how a function that C++ declares without extern "C" is called.
-    elif name.startswith("__") or re.match(r"_(?!Z[\dN])[A-Z]", name):
+    elif (name.startswith("__") or re.match(r"_[A-Z]", name)) and not _MANGLED.fullmatch(name):
         problem = "is reserved for the compiler: it starts with two underscores or one and a capital"
     elif name in taken:
         problem = "is taken by another function of this export"
