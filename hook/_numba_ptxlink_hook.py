@@ -12,6 +12,8 @@ HOOKED = frozenset(
         "numba.cuda.codegen",
         "numba.cuda.compiler",
         "numba.cuda.core.callconv",
+        "numba.cuda.debuginfo",
+        "numba.cuda.decorators",
         "numba.cuda.dispatcher",
     }
 )

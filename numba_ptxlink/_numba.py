@@ -18,6 +18,8 @@ from graphlib import TopologicalSorter
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ._numba_fixes import FIXES
+
 if TYPE_CHECKING:
     from ._target import Arch
 
@@ -25,7 +27,6 @@ SUPPORTED = ((0, 30), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
-CALLCONV = "numba.cuda.core.callconv"
 
 Wrap = Callable[[Any], Any]
 
@@ -39,11 +40,13 @@ class Substitution:
         module: Where it lives.
         path: Its dotted path inside the module.
         wrap: Makes the replacement out of the original.
+        bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
     """
 
     module: str
     path: str
     wrap: Wrap
+    bound: bool = False
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -166,6 +169,8 @@ def apply(substitution: Substitution) -> bool:
     original = owner.__dict__[substitution.attribute]
     replacement = substitution.wrap(original)
     setattr(owner, substitution.attribute, replacement)
+    if substitution.bound:
+        bind_everywhere(original, replacement, substitution.attribute)
     _originals[key] = original
     return True
 
@@ -174,7 +179,11 @@ def undo(substitution: Substitution) -> None:
     """Put back what stood there."""
     original = _originals.pop((substitution.module, substitution.path), None)
     if original is not None:
-        setattr(substitution.owner(), substitution.attribute, original)
+        owner = substitution.owner()
+        replacement = owner.__dict__[substitution.attribute]
+        setattr(owner, substitution.attribute, original)
+        if substitution.bound:
+            bind_everywhere(replacement, original, substitution.attribute)
 
 
 @contextlib.contextmanager
@@ -267,62 +276,6 @@ def _wrap_link_all(original: Any) -> Any:
     return _link_all
 
 
-def _wrap_create_library(original: Any) -> Any:
-    @functools.wraps(original)
-    def run_pass(self: Any, state: Any) -> Any:
-        result = original(self, state)
-        function = state.func_id
-        file = function.filename.replace("\\", "/").rpartition("/")[2]
-        state.library._ptxlink_origin = f"{function.func_qualname} ({file}:{function.firstlineno})"
-        return result
-
-    return run_pass
-
-
-def _wrap_c_function_type(original: Any) -> Any:
-    from llvmlite import ir
-
-    @functools.wraps(original)
-    def get_function_type(self: Any, restype: Any, argtypes: Any) -> Any:
-        function_type = original(self, restype, argtypes)
-        if not _is_none(restype):
-            return function_type
-        # numba-cuda has a pointer there, which no `void` function of C++ returns.
-        return ir.FunctionType(ir.VoidType(), function_type.args)
-
-    return get_function_type
-
-
-def _wrap_c_call_function(original: Any) -> Any:
-    @functools.wraps(original)
-    def call_function(self: Any, builder: Any, callee: Any, resty: Any, *arguments: Any) -> Any:
-        if not _is_none(resty):
-            return original(self, builder, callee, resty, *arguments)
-        argtys, args = arguments
-        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
-        return None, self.context.get_dummy_value()
-
-    return call_function
-
-
-def _wrap_c_return_value(original: Any) -> Any:
-    from llvmlite import ir
-
-    @functools.wraps(original)
-    def return_value(self: Any, builder: Any, retval: Any) -> Any:
-        if isinstance(builder.function.ftype.return_type, ir.VoidType):
-            return builder.ret_void()
-        return original(self, builder, retval)
-
-    return return_value
-
-
-def _is_none(restype: Any) -> bool:
-    from numba.cuda import types
-
-    return bool(restype == types.none)
-
-
 DRIVERLESS = (
     Substitution("numba.cuda.dispatcher", "get_current_device", _wrap_get_current_device),
     Substitution("numba.cuda.dispatcher", "CUDADispatcher.compile_device", _wrap_compile_device),
@@ -331,12 +284,9 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
-    Substitution(CALLCONV, "CUDACABICallConv.get_function_type", _wrap_c_function_type),
-    Substitution(CALLCONV, "CUDACABICallConv.call_function", _wrap_c_call_function),
-    Substitution(CALLCONV, "CUDACABICallConv.return_value", _wrap_c_return_value),
+    *(Substitution(*fix) for fix in FIXES),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
-    Substitution("numba.cuda.compiler", "CreateLibrary.run_pass", _wrap_create_library),
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
 )
 """What the plugin replaces besides the linker class."""
@@ -345,12 +295,12 @@ HOOKED = frozenset({DRIVER, *(each.module for each in SUBSTITUTIONS)})
 """The modules whose import the plugin waits for."""
 
 
-def bind_everywhere(old: Any, new: Any) -> None:
-    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name `_Linker`."""
+def bind_everywhere(old: Any, new: Any, attribute: str = "_Linker") -> None:
+    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name *attribute*."""
     for name, module in list(sys.modules.items()):
         if (
             name.startswith("numba.cuda")
             and isinstance(module, ModuleType)
-            and module.__dict__.get("_Linker") is old
+            and module.__dict__.get(attribute) is old
         ):
-            module._Linker = new  # type: ignore[attr-defined]
+            setattr(module, attribute, new)
