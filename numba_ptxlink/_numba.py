@@ -269,7 +269,8 @@ def _wrap_link_all(original: Any) -> Any:
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
-            choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+            has_link_files = bool(self._linking_files or self.needs_cudadevrt)
+            choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
             linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
         return original(self, linker, cc, ignore_nonlto)
 

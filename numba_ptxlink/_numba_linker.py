@@ -94,9 +94,14 @@ class PtxLinker:
         self._witness = b""
         self._failure: PtxlinkError | None = None
 
-    def choose_lto(self, *, has_link_files: bool) -> None:
-        """Give up LTO where there is nothing to inline: the PTX that Numba has made already says it all."""
-        if self.lto and not has_link_files and not self.additional_flags:
+    def choose_lto(self, *, has_link_files: bool, debug: bool = False) -> None:
+        """
+        Give up LTO where it is of no use.
+
+        Where there is nothing to inline, the PTX that Numba has made already says it all; and code for the
+        debugger is not optimised.
+        """
+        if self.lto and not self.additional_flags and (debug or not has_link_files):
             self.lto = False
 
     def describe(self, origin: str, ptx: Iterable[str]) -> None:
