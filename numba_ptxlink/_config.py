@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MODES = ("1", "0", "auto")
+BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -24,10 +25,12 @@ class Config:
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
+        backend: NUMBA_PTXLINK_BACKEND: the tool that makes cubins, "auto" for what the inputs need.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None where the variable is unset.
     """
 
     mode: str = "1"
+    backend: str = "auto"
     log_level: int | None = None
 
     @classmethod
@@ -41,6 +44,7 @@ class Config:
         level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, None)
         return cls(
             mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1") or "1",
+            backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
         )
 

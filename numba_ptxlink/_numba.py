@@ -18,6 +18,8 @@ from graphlib import TopologicalSorter
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ._numba_fixes import FIXES
+
 if TYPE_CHECKING:
     from ._target import Arch
 
@@ -38,11 +40,13 @@ class Substitution:
         module: Where it lives.
         path: Its dotted path inside the module.
         wrap: Makes the replacement out of the original.
+        bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
     """
 
     module: str
     path: str
     wrap: Wrap
+    bound: bool = False
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -165,6 +169,8 @@ def apply(substitution: Substitution) -> bool:
     original = owner.__dict__[substitution.attribute]
     replacement = substitution.wrap(original)
     setattr(owner, substitution.attribute, replacement)
+    if substitution.bound:
+        bind_everywhere(original, replacement, substitution.attribute)
     _originals[key] = original
     return True
 
@@ -173,7 +179,11 @@ def undo(substitution: Substitution) -> None:
     """Put back what stood there."""
     original = _originals.pop((substitution.module, substitution.path), None)
     if original is not None:
-        setattr(substitution.owner(), substitution.attribute, original)
+        owner = substitution.owner()
+        replacement = owner.__dict__[substitution.attribute]
+        setattr(owner, substitution.attribute, original)
+        if substitution.bound:
+            bind_everywhere(replacement, original, substitution.attribute)
 
 
 @contextlib.contextmanager
@@ -259,7 +269,9 @@ def _wrap_link_all(original: Any) -> Any:
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
-            choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+            has_link_files = bool(self._linking_files or self.needs_cudadevrt)
+            choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
+            linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
         return original(self, linker, cc, ignore_nonlto)
 
     return _link_all
@@ -273,6 +285,7 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
+    *(Substitution(*fix) for fix in FIXES),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
@@ -283,12 +296,12 @@ HOOKED = frozenset({DRIVER, *(each.module for each in SUBSTITUTIONS)})
 """The modules whose import the plugin waits for."""
 
 
-def bind_everywhere(old: Any, new: Any) -> None:
-    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name `_Linker`."""
+def bind_everywhere(old: Any, new: Any, attribute: str = "_Linker") -> None:
+    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name *attribute*."""
     for name, module in list(sys.modules.items()):
         if (
             name.startswith("numba.cuda")
             and isinstance(module, ModuleType)
-            and module.__dict__.get("_Linker") is old
+            and module.__dict__.get(attribute) is old
         ):
-            module._Linker = new  # type: ignore[attr-defined]
+            setattr(module, attribute, new)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+PACKAGE = "nvidia-nvjitlink"
 # Names of nvJitLink's input types by the kinds of `_inputs`.
 _INPUT_TYPES = {
     "ptx": "PTX",

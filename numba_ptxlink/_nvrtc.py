@@ -25,11 +25,13 @@ class Compiled:
         code: PTX text, LTO-IR or a cubin.
         log: NVRTC's warnings and remarks.
         flags: The options it was given.
+        lowered_names: The symbol of each name expression, in the order of the expressions.
     """
 
     code: bytes
     log: str
     flags: tuple[str, ...]
+    lowered_names: tuple[tuple[str, str], ...] = ()
 
 
 def version() -> tuple[int, int]:
@@ -65,6 +67,7 @@ def compile_source(
     flags: Sequence[str] = (),
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
+    name_expressions: Sequence[str] = (),
 ) -> Compiled:
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
@@ -77,6 +80,7 @@ def compile_source(
         flags: Further NVRTC options.
         include_dirs: Directories that `#include` searches, in order.
         headers: Headers held in memory, by the name that `#include` uses.
+        name_expressions: Functions, variables and template instances whose symbols are wanted.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -98,6 +102,8 @@ def compile_source(
     if int(status):
         raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
     try:
+        for expression in name_expressions:
+            binding.nvrtcAddNameExpression(program, expression.encode())
         (status,) = binding.nvrtcCompileProgram(
             program, len(options), [option.encode() for option in options]
         )
@@ -111,9 +117,21 @@ def compile_source(
             )
         getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
         code = _fetch(binding, program, getter)
-        return Compiled(code.rstrip(b"\0") if output == "ptx" else code, log.strip(), options)
+        lowered = tuple((each, _lowered(binding, program, each, name)) for each in name_expressions)
+        return Compiled(code.rstrip(b"\0") if output == "ptx" else code, log.strip(), options, lowered)
     finally:
         binding.nvrtcDestroyProgram(program)
+
+
+def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:
+    status, symbol = binding.nvrtcGetLoweredName(program, expression.encode())
+    if int(status):
+        raise LinkError(
+            f"{name} has no symbol for the name expression {expression!r} ({status.name}); "
+            'write it as C++ would in that file, such as "ns::kernel<float>".',
+            inputs=(name,),
+        )
+    return str(symbol.decode())
 
 
 def _fetch(binding: Any, program: Any, what: str) -> bytes:

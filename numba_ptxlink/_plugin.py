@@ -37,6 +37,7 @@ class Status:
         reason: Why, or why not.
         trigger: What made the decision: "import hook", "entry point", "enable()", "disable()" or None for
             nothing yet.
+        backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" for what the inputs need.
         links_served: Links completed by `PtxLinker` in this process.
         assembled: How many of them went through nvPTXCompiler.
         linked: How many went through nvJitLink.
@@ -46,6 +47,7 @@ class Status:
     active: bool
     reason: str
     trigger: str | None
+    backend: str
     links_served: int
     assembled: int
     linked: int
@@ -115,6 +117,7 @@ def status() -> Status:
             active=_state.active,
             reason=_state.reason,
             trigger=_state.trigger,
+            backend=config().backend,
             links_served=counts["assembled"] + counts["linked"],
             assembled=counts["assembled"],
             linked=counts["linked"],

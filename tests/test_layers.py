@@ -16,9 +16,10 @@ PACKAGE = Path(pl.__file__).parent
 LAYERS = (
     ("errors",),
     ("_config", "_target", "_cnames"),
-    ("_native", "_options", "_ptx", "_inputs"),
-    ("assembler", "_nvjitlink", "_nvrtc", "_fatbin"),
-    ("_cmodel", "abi", "_header", "_numba", "_convert", "_flat", "_wrapper"),
+    ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge"),
+    ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
+    ("_symbols", "_checks", "_backends", "_sources"),
+    ("_cmodel", "abi", "_header", "_numba_fixes", "_numba", "_convert", "_flat", "_wrapper"),
     ("_udf", "_externs", "_build"),
     ("exporter",),
     ("linker",),
