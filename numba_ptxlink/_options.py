@@ -76,7 +76,7 @@ class AssembleOptions:
 
 def _require_bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ConfigError(f"{name} is {value!r}, a {_type(value)}; pass True or False.")
+        raise ConfigError(f"{name} is {value!r}, of type {_type(value)}; pass True or False.")
 
 
 def _require_opt_level(value: object, *, debug: bool) -> None:
@@ -94,7 +94,7 @@ def _require_max_registers(value: object) -> None:
     if value is None:
         return
     if not _is_int(value):
-        raise ConfigError(f"max_registers is {value!r}, a {_type(value)}; pass a whole number or None.")
+        raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
     if not (isinstance(value, int) and 1 <= value <= _MAX_REGISTERS):
         # The compiler would ignore a larger one, and read 0 as its minimum.
         raise ConfigError(
@@ -108,7 +108,7 @@ def _require_flags(value: object, parameters: Mapping[str, str]) -> tuple[str, .
     flags = tuple(value)
     for flag in flags:
         if not isinstance(flag, str):
-            raise ConfigError(f"extra_flags contains {flag!r}, a {_type(flag)}; pass strings only.")
+            raise ConfigError(f"extra_flags contains {flag!r}, of type {_type(flag)}; pass strings only.")
         if not flag or "\0" in flag:
             raise ConfigError(
                 f"extra_flags contains {flag!r}; a flag has at least one character and no NUL: correct it."

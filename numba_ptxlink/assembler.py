@@ -40,6 +40,8 @@ _UPGRADE = (
 # What the compiler says, and what helps; the first that occurs in the log counts.
 _CURES = (
     ("Unknown option", "Correct or remove that flag in extra_flags."),
+    ("could not be opened", "Each string in extra_flags is one flag or its value; remove what is neither."),
+    ("argument expected after", "Add the value that flag needs to extra_flags."),
     ("for option '", "Correct the value of that option."),
     (
         "cannot be compiled for architecture",

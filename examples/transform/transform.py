@@ -1,0 +1,105 @@
+"""
+A CUDA C++ kernel that calls a Python function.
+
+Exports the Python function, links it into the kernel as PTX and as LTO-IR, runs both on the GPU and compares
+them with NumPy. Without a GPU it links, shows what came out, says what was not run, and exits 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import numba_ptxlink as pl
+
+HERE = Path(__file__).resolve().parent
+BLOCK = 256
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--elements", type=int, default=1 << 20, help="length of the arrays")
+    parser.add_argument("--device", type=int, default=0, help="number of the GPU")
+    parser.add_argument("--arch", default="sm_90", help="what to compile for where there is no GPU")
+    parser.add_argument("--out-dir", type=Path, help="keep the exported files here")
+    arguments = parser.parse_args()
+    if arguments.elements < 1:
+        parser.error("--elements must be at least 1")
+
+    device, reason = find_device(arguments.device)
+    arch = pl.Arch.of(tuple(device.compute_capability)) if device else pl.Arch.of(arguments.arch)
+    if device:
+        print(f"Device: {device.name}, compute capability {arch.major}.{arch.minor}")
+    else:
+        print(f"Device: none ({reason}); compiling for {arch.sm}")
+
+    with tempfile.TemporaryDirectory() as scratch:
+        out_dir = arguments.out_dir or Path(scratch)
+        exported = pl.export(HERE / "user_transform.py", out_dir, archs=[arch])
+        print(f"Exported: {'; '.join(map(str, exported.signatures))}")
+        linked = {
+            kind: pl.link(
+                HERE / "apply_transform.cu",
+                exported.artifacts[kind, arch.sm],
+                arch=arch,
+                lto=kind == "ltoir",
+                include_dirs=[out_dir],
+            )
+            for kind in ("ptx", "ltoir")
+        }
+    verified = True
+    for kind, title in (("ptx", "PTX link"), ("ltoir", "LTO link")):
+        made = linked[kind]
+        symbols = [name for name in ("apply_transform", "user_transform") if name.encode() in made.cubin]
+        print(
+            f"{title}: {len(made.cubin)} bytes by {made.backend} ({made.reason}), with {', '.join(symbols)}"
+        )
+        if device:
+            verified &= run(device, made, arguments.elements, title)
+    if not device:
+        print("Not run: the kernels and their comparison with NumPy need a GPU.")
+    return 0 if verified else 1
+
+
+def find_device(number: int):
+    """Return the `cuda.core` device and "", or None and why there is none."""
+    from cuda.core import Device
+
+    try:
+        device = Device(number)
+        device.set_current()
+    except Exception as error:  # what a missing driver raises depends on the version
+        return None, str(error).splitlines()[0] if str(error) else type(error).__name__
+    return device, ""
+
+
+def run(device, linked: pl.Linked, elements: int, title: str) -> bool:
+    """Launch `apply_transform`, compare with NumPy, and say how it went."""
+    from cuda.core import LaunchConfig, launch
+    from numba import cuda
+
+    cuda.select_device(device.device_id)
+    values = np.random.default_rng(0).random(elements, dtype=np.float32)
+    source = cuda.to_device(values)
+    # Filled with NaN, so that an element the kernel misses cannot pass.
+    target = cuda.to_device(np.full_like(values, np.nan))
+    stream = device.create_stream()
+    config = LaunchConfig(grid=(elements + BLOCK - 1) // BLOCK, block=BLOCK)
+    kernel = linked.kernel("apply_transform")
+    pointers = (array.__cuda_array_interface__["data"][0] for array in (source, target))
+    launch(stream, config, kernel, *pointers, np.int32(elements))
+    stream.sync()
+    actual = target.copy_to_host()
+    index = np.arange(elements)
+    expected = np.where(index % 2, values * np.exp(-0.001 * index), values + 1.0).astype(np.float32)
+    matches = bool(np.allclose(actual, expected, rtol=1e-6))
+    print(f"{title}: {elements} elements {'match' if matches else 'DO NOT MATCH'} NumPy")
+    return matches
+
+
+if __name__ == "__main__":
+    sys.exit(main())

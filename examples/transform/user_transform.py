@@ -1,0 +1,13 @@
+"""The function that a user writes: plain Python, exported as the C symbol `user_transform`."""
+
+import math
+
+from numba_ptxlink import udf
+
+
+@udf("float32(float32, int32)")
+def user_transform(value, index):
+    """Damp *value* by its distance from the start."""
+    if index % 2:
+        return value * math.exp(-0.001 * index)
+    return value + 1.0

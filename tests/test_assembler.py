@@ -1,0 +1,389 @@
+"""PTX to cubin through nvPTXCompiler."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from conftest import make_kernel, make_large_kernel
+
+from numba_ptxlink import assembler
+from numba_ptxlink._target import Arch, PtxVersion
+from numba_ptxlink.assembler import (
+    assemble,
+    compiler_version,
+    supported_archs,
+    supported_ptx_versions,
+)
+from numba_ptxlink.errors import AssembleError, ConfigError
+
+ET_REL, ET_EXEC = 1, 2
+VERSION = ".".join(map(str, compiler_version()))
+CALLER = """\
+.version 8.0
+.target sm_75
+.address_size 64
+.extern .func helper();
+.visible .entry kernel() { call helper; ret; }
+"""
+
+
+def elf_type(code: bytes) -> int:
+    """Return e_type of an ELF image."""
+    return int(struct.unpack_from("<H", code, 16)[0])
+
+
+def refusal(ptx: Any, arch: Any = "sm_90", **options: Any) -> AssembleError:
+    """Return the error that assembling raises."""
+    with pytest.raises(AssembleError) as caught:
+        assemble(ptx, arch, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("encode", [str, str.encode])
+def test_returns_a_cubin(kernel: str, encode: Any) -> None:
+    """Text and bytes become an ELF image with its arch, and an empty log."""
+    cubin = assemble(encode(kernel), "sm_90")
+    assert b"\x7fELF" == cubin.code[:4]
+    assert b"kernel" in cubin.code
+    assert (Arch(9, 0), False, "") == (cubin.arch, cubin.relocatable, cubin.info_log)
+
+
+def test_repr_leaves_out_the_code(kernel: str) -> None:
+    """A cubin prints in a line, without its bytes."""
+    cubin = assemble(kernel, "sm_90")
+    assert f"Cubin(arch={Arch(9, 0)!r}, relocatable=False, info_log='')" == repr(cubin)
+
+
+def test_relocatable_is_an_object_to_link(kernel: str) -> None:
+    """A relocatable cubin is of type ET_REL, another one of type ET_EXEC."""
+    assert ET_REL == elf_type(assemble(kernel, "sm_90", relocatable=True).code)
+    assert ET_EXEC == elf_type(assemble(kernel, "sm_90").code)
+
+
+def test_relocatable_leaves_calls_open() -> None:
+    """A call to a function of another module assembles when relocatable."""
+    assert b"helper" in assemble(CALLER, "sm_90", relocatable=True).code
+
+
+def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:
+    """Debug information and line numbers are in sections of their own."""
+    assert b".debug_line" not in assemble(kernel, "sm_90").code
+    lines = assemble(kernel, "sm_90", lineinfo=True).code
+    assert b".debug_line" in lines
+    assert b".nv_debug_info" not in lines
+    debug = assemble(kernel, "sm_90", debug=True).code
+    assert b".debug_line" in debug
+    assert b".nv_debug_info" in debug
+
+
+def test_opt_level_changes_the_code() -> None:
+    """Less optimised code is other code."""
+    ptx = make_large_kernel(operations=50)
+    assert assemble(ptx, "sm_90").code != assemble(ptx, "sm_90", opt_level=0).code
+
+
+def test_register_cap_holds() -> None:
+    """A cap on registers lowers what the kernel uses."""
+
+    def registers(cap: int | None) -> int:
+        log = assemble(
+            make_large_kernel(operations=200), "sm_90", max_registers=cap, extra_flags=["-v"]
+        ).info_log
+        return int(re.findall(r"Used (\d+) registers", log)[0])
+
+    assert registers(None) > 24
+    assert registers(24) <= 24
+
+
+def test_register_cap_below_the_minimum_is_raised(kernel: str) -> None:
+    """The log says when the compiler raised a cap to the architecture's minimum."""
+    assert "register count of 1 to lower bound" in assemble(kernel, "sm_90", max_registers=1).info_log
+
+
+def test_extra_flags_reach_the_compiler(kernel: str) -> None:
+    """The flag -v fills the information log, which has no trailing NUL."""
+    log = assemble(kernel, "sm_90", extra_flags=("-v",)).info_log
+    assert "Compiling entry function 'kernel' for 'sm_90'" in log
+    assert "\0" not in log
+
+
+def test_trailing_nul_is_no_part_of_the_ptx(kernel: str) -> None:
+    """PTX with the final NUL that NVRTC counts gives the same cubin."""
+    assert assemble(kernel, "sm_90") == assemble(kernel.encode() + b"\0", "sm_90")
+
+
+def test_comments_may_hold_any_bytes(kernel: str) -> None:
+    """A comment needs to be neither ASCII nor UTF-8."""
+    assert assemble(kernel, "sm_90") == assemble(kernel.encode() + b"// \xff\xfe \xc3\xa9\n", "sm_90")
+
+
+def test_versions_are_the_librarys() -> None:
+    """The compiler is of CUDA 13, reads its PTX and knows its architectures, in ascending order."""
+    assert 13 == compiler_version()[0]
+    archs, versions = supported_archs(), supported_ptx_versions()
+    assert sorted(archs) == list(archs)
+    assert sorted(versions) == list(versions)
+    assert {Arch(7, 5), Arch(8, 0), Arch(9, 0), Arch(10, 0), Arch(12, 0)} <= set(archs)
+    assert {PtxVersion(8, 0), PtxVersion(9, 0)} <= set(versions)
+
+
+def test_every_supported_arch_assembles(kernel: str) -> None:
+    """Each architecture that is listed works, and so do its variants, "a" from 9.0 and "f" from 10.0."""
+
+    def accepts(arch: Arch) -> bool:
+        try:
+            return assemble(kernel, arch).arch == arch
+        except AssembleError:
+            return False
+
+    variants = [Arch(*arch.cc, variant) for arch in supported_archs() for variant in ("", "a", "f")]
+    least = {"": 0, "a": 90, "f": 100}
+    expected = [arch for arch in variants if arch.number >= least[arch.variant]]
+    assert expected == [arch for arch in variants if accepts(arch)]
+
+
+def test_quotes_the_lines_it_names() -> None:
+    """A refusal shows what the compiler said, and each line it named with its number."""
+    error = refusal(make_kernel(body="foo %rd1;\n    call nope;"))
+    assert (
+        f"nvPTXCompiler {VERSION} refused the PTX for sm_90:\n"
+        "    ptxas application ptx input, line 9; error   : Not a name of any known instruction: 'foo'\n"
+    ) == "".join(str(error).splitlines(keepends=True)[:2])
+    assert "\n     9 |     foo %rd1;\n    10 |     call nope;\n" in str(error)
+    assert str(error).endswith("\nCorrect the PTX; if a tool wrote it, correct that tool's input.")
+
+
+def test_error_carries_flags_and_log() -> None:
+    """A refusal carries the exact flags, and the log as it was but for the trailing NUL."""
+    error = refusal(make_kernel(body="foo;"), relocatable=True, extra_flags=["-v"])
+    assert ("--gpu-name=sm_90", "--compile-only", "--opt-level=3", "-v") == error.flags
+    assert error.log.startswith("ptxas application ptx input, line 9; ")
+    assert error.log.endswith("Ptx assembly aborted due to errors\n")
+
+
+def test_long_refusals_are_shortened() -> None:
+    """A message quotes ten complaints and a part of an endless line; the log has all."""
+    error = refusal(make_kernel(body="\n".join(f"foo{i} {'x' * 500};" for i in range(40))))
+    more = error.log.count("; error ") - 10
+    assert more > 0
+    assert f"    ... and {more} more, in the attribute log\n" in str(error)
+    assert max(map(len, str(error).splitlines())) < 200
+
+
+@pytest.mark.parametrize(
+    ("ptx", "expected"),
+    [
+        (None, "PTX is a str or bytes, and this is a NoneType; pass its text, for a file path.read_bytes()."),
+        ("", "The PTX is empty; pass a module that begins with a .version directive."),
+        (b" \n\0", "The PTX is empty; pass a module that begins with a .version directive."),
+        (
+            b".version 8.0\n.tar\0get sm_90",
+            "The PTX has a NUL character in line 2; remove it, or pass text, not a binary.",
+        ),
+    ],
+)
+def test_refuses_what_is_no_ptx_text(ptx: object, expected: str) -> None:
+    """What cannot be PTX is refused before the compiler sees it, with what to pass instead."""
+    error = refusal(ptx)
+    assert (expected, "", ()) == (str(error), error.log, error.flags)
+
+
+def test_refuses_lone_surrogates() -> None:
+    """Text that has no UTF-8 form is refused with what to pass instead."""
+    assert str(refusal("// \udc80\n")).endswith("; pass it as bytes.")
+
+
+def test_names_the_missing_version_directive() -> None:
+    """PTX without .version gets the compiler's words and the cure."""
+    error = refusal(".target sm_90\n")
+    assert "Missing .version directive" in error.log
+    assert str(error).endswith("\nBegin the PTX with a .version and a .target directive.")
+
+
+def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
+    """PTX newer than the compiler is refused with the newest version it reads and what to upgrade."""
+    error = refusal(kernel.replace(".version 8.0", ".version 99.0"))
+    newest = supported_ptx_versions()[-1]
+    assert str(error).startswith(
+        f"The PTX is of a newer ISA than nvPTXCompiler {VERSION} reads, which is {newest} at most.\n"
+    )
+    assert "\n    1 | .version 99.0\n" in str(error)
+    assert str(error).endswith("python -m pip install --upgrade numba-ptxlink.")
+
+
+@pytest.mark.parametrize(
+    ("arch", "cure"),
+    [
+        ("sm_70", "; choose one of these."),
+        ("sm_89f", "; choose one of these."),
+        ("sm_990", "python -m pip install --upgrade numba-ptxlink."),
+    ],
+)
+def test_unknown_arch_lists_the_known(kernel: str, arch: str, cure: str) -> None:
+    """An architecture the compiler lacks is refused with those it has."""
+    error = refusal(kernel, arch)
+    known = ", ".join(each.sm for each in supported_archs())
+    assert str(error).startswith(f"nvPTXCompiler {VERSION} does not know {arch}; it knows {known}, ")
+    assert str(error).endswith(cure)
+
+
+def test_what_is_no_arch_is_a_config_error(kernel: str) -> None:
+    """An arch that names none is refused before the compiler sees it."""
+    with pytest.raises(ConfigError, match="is not a GPU architecture"):
+        assemble(kernel, "hopper")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "cure"),
+    [
+        (["--nope"], "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
+        (
+            ["nope"],
+            "Input file 'nope' could not be opened",
+            "Each string in extra_flags is one flag or its value; remove what is neither.",
+        ),
+        (["-e"], "argument expected after '-e'", "Add the value that flag needs to extra_flags."),
+        (["--maxrregcount=x"], "Invalid value 'x'", "Correct the value of that option."),
+    ],
+)
+def test_bad_flag(kernel: str, flags: list[str], said: str, cure: str) -> None:
+    """A flag the compiler does not take is refused in its words, with the cure."""
+    error = refusal(kernel, extra_flags=flags)
+    assert said in error.log
+    assert said in str(error)
+    assert str(error).endswith(f"\n{cure}")
+
+
+@pytest.mark.parametrize(
+    ("ptx", "said", "cure"),
+    [
+        (CALLER, "Unresolved extern function 'helper'", "relocatable=True and link later."),
+        (
+            make_kernel().replace("sm_75", "sm_90a"),
+            "PTX with .target 'sm_90a' cannot be compiled",
+            "or generate the PTX for this one.",
+        ),
+        (
+            make_kernel().replace("sm_75", "sm_100"),
+            "PTX .version 8.0 does not support .target sm_100",
+            "Generate the PTX with a newer toolkit, or raise its .version.",
+        ),
+        (
+            make_kernel().replace("8.0", "6.3").replace("ret;", "elect.sync _|%p1, -1;\nret;"),
+            "requires PTX ISA .version 8.0 or later",
+            "Generate the PTX with a newer toolkit, or raise its .version.",
+        ),
+    ],
+)
+def test_common_refusals_have_their_own_cure(ptx: str, said: str, cure: str) -> None:
+    """A refusal with a known cause ends in what helps against it."""
+    error = refusal(ptx)
+    assert said in str(error)
+    assert str(error).endswith(cure)
+
+
+def test_unbuilt_tree_says_how_to_install(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source tree without the compiled part says how to get it."""
+    monkeypatch.setitem(sys.modules, "numba_ptxlink._native._nvptxcompiler", None)
+    error = refusal(kernel)
+    assert str(error).startswith("The compiled part of numba-ptxlink cannot be imported (")
+    assert str(error).endswith("or python -m pip install -e . in a checkout.")
+
+
+def test_import_loads_no_library() -> None:
+    """Importing the module leaves the library on the disk until it is used."""
+    program = (
+        "import sys, numba_ptxlink.assembler;"
+        "print([n for n in sys.modules if n.endswith('_nvptxcompiler') or n in ('numba', 'cuda', 'cffi')])"
+    )
+    output = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
+    assert "[]\n" == output.stdout
+
+
+def test_threads_get_their_own_cubins() -> None:
+    """Threads that assemble different PTX at once get what one thread gets."""
+    modules = [make_large_kernel(f"kernel_{i}", operations=200 + i) for i in range(8)]
+    expected = [assemble(ptx, "sm_90").code for ptx in modules]
+    with ThreadPoolExecutor(4) as pool:
+        actual = [cubin.code for cubin in pool.map(lambda ptx: assemble(ptx, "sm_90"), modules)]
+    assert expected == actual
+
+
+def test_other_threads_run_meanwhile() -> None:
+    """A Python thread makes progress while the compiler works."""
+    ptx = make_large_kernel()
+    done, ready = threading.Event(), threading.Event()
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        ready.set()
+        while not done.wait(0.0001):
+            ticks += 1
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=tick)
+    thread.start()
+    ready.wait()
+    # From here on nothing but giving up the GIL lets the other thread run.
+    sys.setswitchinterval(3600)
+    try:
+        before = ticks
+        assemble(ptx, "sm_90")
+        during = ticks - before
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
+    assert during > 0
+
+
+class CountingLib:
+    """The library, with a count of each function's calls."""
+
+    def __init__(self, lib: object) -> None:
+        self.lib = lib
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self.lib, name)
+
+
+def test_every_handle_is_destroyed(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Success and failure alike leave no compiler behind."""
+    ffi, lib = assembler._load()
+    counting = CountingLib(lib)
+    monkeypatch.setattr(assembler, "_load", lambda: (ffi, counting))
+    for _ in range(3):
+        assemble(kernel, "sm_90")
+        refusal(make_kernel(body="foo;"))
+        refusal(kernel, "sm_70")
+        refusal(kernel, extra_flags=["--nope"])
+    assert (12, 12) == (counting.calls["nvPTXCompilerCreate"], counting.calls["nvPTXCompilerDestroy"])
+
+
+def test_failures_do_not_grow_the_process() -> None:
+    """Hundreds of refusals of a large module take no lasting memory."""
+    ptx = make_kernel(body="foo;").encode() + b"// padding\n" * 10_000
+
+    def resident_kib() -> int:
+        with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
+            return int(re.findall(r"VmRSS:\s+(\d+) kB", status.read())[0])
+
+    for _ in range(100):
+        refusal(ptx)
+    before = resident_kib()
+    for _ in range(400):
+        refusal(ptx)
+    grown = resident_kib() - before
+    # One module is 110 kB: keeping each would take 44 MB.
+    assert grown < 20_000

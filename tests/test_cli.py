@@ -1,0 +1,103 @@
+"""The command line: arguments to calls, errors to one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+
+MODULE = Path(__file__).with_name("udfs_module.py")
+
+
+def test_export_writes_what_was_asked_for(tmp_path, capsys):
+    """`export` writes header, manifest and the kinds of --emit for each --arch, and lists them."""
+    status = cli.main(
+        [
+            *("export", str(MODULE), "-o", str(tmp_path), "--arch", "sm_80", "--arch", "sm_90a"),
+            *("--emit", "ptx,cubin", "--name", "mine", "--fastmath", "--lineinfo"),
+        ]
+    )
+    assert status == 0
+    names = {"mine.h", "mine.json", *(f"mine.{a}.{k}" for a in ("sm_80", "sm_90a") for k in ("ptx", "cubin"))}
+    assert names == {path.name for path in tmp_path.iterdir()}
+    printed = capsys.readouterr().out
+    assert "float blend(float x, int8_t n);" in printed
+    assert all(name in printed for name in names)
+    manifest = json.loads((tmp_path / "mine.json").read_text())
+    assert manifest["options"] == {"opt": True, "fastmath": True, "lineinfo": True}
+    assert ".loc" in (tmp_path / "mine.sm_80.ptx").read_text()
+
+
+def test_link_and_assemble_write_cubins(tmp_path, capsys):
+    """`assemble` and `link` write the cubin that the functions return."""
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(make_kernel())
+    expected = pl.assemble(make_kernel(), "sm_90").code
+    for command in ("assemble", "link"):
+        out = tmp_path / f"{command}.cubin"
+        assert cli.main([command, str(ptx), "-o", str(out), "--arch", "sm_90"]) == 0
+        assert expected == out.read_bytes()
+    assert "nvptxcompiler: one PTX and nothing to link it with" in capsys.readouterr().out
+
+
+def test_link_takes_sources_defines_and_include_dirs(tmp_path):
+    """`link` compiles CUDA C++ with -I and -D."""
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "value.h").write_text("#define VALUE 7\n")
+    source = tmp_path / "kernel.cu"
+    source.write_text(
+        '#include "value.h"\nstatic_assert(VALUE == OTHER, "");\nextern "C" __global__ void empty() {}\n'
+    )
+    out = tmp_path / "kernel.cubin"
+    arguments = ["link", str(source), "-o", str(out), "--arch", "sm_90"]
+    assert cli.main([*arguments, "-I", str(tmp_path / "include"), "-D", "OTHER=7"]) == 0
+    assert b"empty" in out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "missing.py", "-o", "out"], "missing.py is no file; give the path of a Python file."),
+        (["link", "missing.ptx", "-o", "out", "--arch", "sm_90"], "missing.ptx not found; check the path."),
+        (["assemble", "missing.ptx", "-o", "out", "--arch", "sm_90"], "missing.ptx could not be read: "),
+        (["link", __file__, "-o", "out", "--arch", "nine"], "'nine' is not a GPU architecture"),
+    ],
+)
+def test_an_error_is_one_line_and_status_one(arguments, message, capsys, tmp_path, monkeypatch):
+    """An error of this package is a line on stderr without a traceback, and exit status 1."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("numba-ptxlink: error: ")
+    assert message in shown.err
+    assert not any(tmp_path.iterdir())
+
+
+def test_include_dir_and_version(capsys):
+    """--include-dir prints the headers' directory, --version the version."""
+    assert cli.main(["--include-dir"]) == 0
+    assert Path(capsys.readouterr().out.strip()).is_dir()
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.strip() == f"numba-ptxlink {pl.__version__}"
+
+
+def test_no_command_is_wrong_usage(capsys):
+    """Without a command the help is shown and the status is 2."""
+    assert cli.main([]) == 2
+    assert "export" in capsys.readouterr().out
+
+
+def test_the_installed_command_runs():
+    """The installed script is the command."""
+    script = Path(sys.executable).with_name("numba-ptxlink")
+    run = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == f"numba-ptxlink {pl.__version__}"

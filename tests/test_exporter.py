@@ -1,0 +1,299 @@
+"""Exports: from a Python file to symbols that C++ can link, without a driver."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink import _nvrtc, _ptx
+
+MODULE = Path(__file__).with_name("udfs_module.py")
+COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
+SYMBOLS = ["blend", "scale_in_place", "every_type", "negate", "checked", "calls_another"]
+CALLER = """
+#include "udfs_module.h"
+extern "C" __global__ void caller(float* p, int n, double* out) {
+    int8_t every = every_type(-1, 2, -3, 4, -5, 6, -7, 8, negate(true), 1.5f, 2.5, p);
+    scale_in_place(p, n);
+    out[n] = blend(p[n], every) + checked(n) + calls_another(out[n]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> pl.Export:
+    """Return an export of every kind for two architectures."""
+    return pl.export(MODULE, tmp_path_factory.mktemp("export"), archs=["sm_80", "sm_90"])
+
+
+def write(folder: Path, body: str, name: str = "mine.py") -> Path:
+    """Write a Python file that imports `udf`."""
+    path = folder / name
+    path.write_text(f"from numba_ptxlink import udf\n{body}\n")
+    return path
+
+
+def test_one_artifact_of_each_kind_per_arch(exported):
+    """A module becomes one artifact per kind and arch, one fat binary, a header and a manifest."""
+    expected = {"udfs_module.h", "udfs_module.json", "udfs_module.fatbin"}
+    expected |= {f"udfs_module.{a}.{k}" for a in ("sm_80", "sm_90") for k in ("ptx", "ltoir", "cubin")}
+    assert expected == {path.name for path in exported.header.parent.iterdir()}
+    assert exported.artifacts["ptx", "sm_90"].name == "udfs_module.sm_90.ptx"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_the_prototypes_are_those_that_nvrtc_emits(exported, arch):
+    """NVRTC, given the header and a caller, declares exactly the prototypes that the PTX defines."""
+    compiled = _nvrtc.compile_source(
+        CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[exported.header.parent]
+    )
+    wanted = {
+        f.prototype for f in _ptx.functions(compiled.code.decode()) if f.linkage == "extern" and not f.defined
+    }
+    text = exported.artifacts["ptx", arch].read_text()
+    made = {f.prototype for f in _ptx.functions(text) if f.linkage == "visible" and f.defined}
+    assert len(wanted) == len(SYMBOLS)
+    assert wanted == made
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
+def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
+    """A kernel that NVRTC built from the header links with each kind of artifact."""
+    artifact = exported.artifacts[kind, "" if kind == "fatbin" else "sm_90"]
+    linked = pl.link(CALLER, artifact, arch="sm_90", include_dirs=[exported.header.parent])
+    assert linked.cubin[:4] == b"\x7fELF"
+    assert b"caller" in linked.cubin
+    assert linked.lto is (kind == "ltoir")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "suffix"),
+    [
+        ("g++", ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".cpp"),
+        ("gcc", ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".c"),
+        ("nvcc", ["-std=c++17", "-rdc=true", "-arch=sm_80", "-Werror", "all-warnings"], ".cu"),
+    ],
+)
+def test_the_header_compiles(exported, tmp_path, compiler, options, suffix):
+    """The header is good C, C++ and CUDA C++, also when it is included twice."""
+    found = find_tool(compiler)
+    if found is None:
+        pytest.skip(f"{compiler} is not installed")
+    source = tmp_path / f"include{suffix}"
+    source.write_text('#include "udfs_module.h"\n' * 2 + (CALLER if suffix == ".cu" else "int used;\n"))
+    folder = exported.header.parent
+    run = subprocess.run(
+        [found, *options, f"-I{folder}", "-c", str(source), "-o", str(tmp_path / "out.o")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def find_tool(name: str) -> str | None:
+    """Return the path of a compiler: of nvcc, the one of the installed wheel if there is one."""
+    if name == "nvcc":
+        import nvidia
+
+        for folder in nvidia.__path__:
+            for path in Path(folder).glob("*/bin/nvcc"):
+                return str(path)
+    return shutil.which(name)
+
+
+def test_the_manifest_describes_the_files(exported):
+    """The manifest lists functions with their C declarations, files with their hashes, and tool versions."""
+    manifest = json.loads(exported.manifest.read_text())
+    assert SYMBOLS == [each["symbol"] for each in manifest["functions"]]
+    assert manifest["functions"][0]["declaration"] == "float blend(float x, int8_t n);"
+    assert manifest["functions"][0]["prototype"] == ".func (.b32) blend(.b32, .b32)"
+    assert manifest["functions"][0]["source"].startswith("udfs_module.py:")
+    assert manifest["archs"] == ["sm_80", "sm_90"]
+    assert manifest["externs"] == []
+    assert {"nvptxcompiler", "numba-ptxlink", "numba-cuda", "nvidia-nvvm"} <= set(manifest["tools"])
+    for each in (manifest["header"], *manifest["artifacts"]):
+        content = (exported.header.parent / each["file"]).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (each["bytes"], each["sha256"])
+    assert len(manifest["artifacts"]) == len(exported.artifacts)
+
+
+def test_another_process_exports_the_same_bytes(exported, tmp_path):
+    """Exports are reproducible: another process, with other hash seeds, writes the same files."""
+    for seed in ("1", "2"):
+        out = tmp_path / seed
+        subprocess.run(
+            [*COMMAND, "export", str(MODULE), "-o", str(out), "--arch", "sm_80", "--arch", "sm_90"],
+            check=True,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**__import__("os").environ, "PYTHONHASHSEED": seed},
+        )
+    names = sorted(path.name for path in exported.header.parent.iterdir())
+    assert len(names) == 9
+    for name in names:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
+
+
+def test_only_what_was_asked_for_is_written(tmp_path):
+    """`emit` chooses the artifacts."""
+    made = pl.export(MODULE, tmp_path, archs=["sm_75"], emit=["ptx"], name="other")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["other.h", "other.json", "other.sm_75.ptx"]
+    assert list(made.artifacts) == [("ptx", "sm_75")]
+
+
+def test_a_udf_stays_callable():
+    """A marked function is called as plain Python, with its name and docstring."""
+
+    @pl.udf("int32(int32)", name="plus_one")
+    def successor(x):
+        """Add one."""
+        return x + 1
+
+    assert (successor(1), successor.__name__, successor.__doc__, successor.name) == (
+        2,
+        "successor",
+        "Add one.",
+        "plus_one",
+    )
+
+
+def test_the_symbol_defaults_to_the_functions_name():
+    """Without a name the symbol is the function's own, without its scope."""
+
+    @pl.udf("int32(int32)")
+    def nested(x):
+        return x
+
+    assert nested.name == "nested"
+
+
+def test_the_return_type_may_be_inferred(tmp_path):
+    """A tuple of argument types leaves the return type to Numba."""
+    from numba.cuda import types
+
+    @pl.udf((types.float32, types.int32))
+    def total(x, n):
+        return x * n
+
+    made = pl.export([total], tmp_path, emit=["ptx"])
+    assert [str(each) for each in made.signatures] == ["double total(float x, int32_t n)"]
+
+
+def test_a_failing_export_leaves_the_earlier_one(tmp_path):
+    """An export that fails changes none of the files that an earlier one wrote."""
+    path = write(tmp_path, "@udf('int32(int32)')\ndef f(x):\n    return x")
+    out = tmp_path / "out"
+    pl.export(path, out, emit=["ptx"])
+    before = {each.name: each.read_bytes() for each in out.iterdir()}
+    write(tmp_path, "@udf('int32(int32)')\ndef f(x):\n    return undefined_name(x)")
+    with pytest.raises(pl.ExportError):
+        pl.export(path, out, emit=["ptx"])
+    assert before == {each.name: each.read_bytes() for each in out.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("x = 1", pl.ExportError, "defines no UDF; mark functions with @udf(signature)."),
+        ("1 / 0", pl.ExportError, "failed while it was imported: ZeroDivisionError: division by zero."),
+        (
+            "@udf('int32(int32)')\ndef f(x):\n    return open(x)",
+            pl.ExportError,
+            "Numba could not compile f (mine.py:2) for sm_90: ",
+        ),
+        (
+            "@udf('int32(int32, int32)')\ndef f(x):\n    return x",
+            pl.AbiError,
+            "Function f (mine.py:2) has 1 parameters and its signature int32(int32, int32) has 2",
+        ),
+        (
+            "@udf('int33(int32)')\ndef f(x):\n    return x",
+            pl.AbiError,
+            "Function f (mine.py:2): 'int33(int32)' is no Numba signature",
+        ),
+        (
+            """@udf('int32(int32)')\ndef f(x):\n    return x
+@udf('int64(int64)', name='f')\ndef g(x):\n    return x""",
+            pl.AbiError,
+            "'f', the C name of function g (mine.py:5), is taken by another function of this export",
+        ),
+        (
+            "@udf('int32(int32)', name='for')\ndef f(x):\n    return x",
+            pl.ExportError,
+            "'for', the C name of the function, is a reserved word of C, C++ or CUDA C++; use 'for_'",
+        ),
+        (
+            "@udf\ndef f(x):\n    return x",
+            pl.ExportError,
+            'udf() needs a signature: write @udf("float32(float32)").',
+        ),
+        (
+            "udf('int32(int32)')(len)",
+            pl.ExportError,
+            "udf() decorates Python functions, not builtin_function_or_method",
+        ),
+        (
+            "f = udf('int32(int32)')(lambda x: x)",
+            pl.ExportError,
+            "'<lambda>', the C name of function <lambda>, is not a C identifier; use 'lambda',",
+        ),
+        (
+            "@udf('int32(int32)', on_error='abort')\ndef f(x):\n    return x",
+            pl.ExportError,
+            "abi_info['on_error'] is 'abort'; the choices are zero, trap.",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_exported(tmp_path, body, error, message):
+    """What is wrong with a module is said with the function, the line and the cure."""
+    with pytest.raises(error) as caught:
+        pl.export(write(tmp_path, body), tmp_path / "out", archs=["sm_90"], emit=["ptx"])
+    assert message in str(caught.value)
+
+
+def test_a_type_without_a_counterpart_in_c(tmp_path):
+    """A type that C does not have is named with its function and parameter, before NVVM is asked."""
+
+    @pl.udf("int32(unicode_type)")
+    def length(text):
+        return len(text)
+
+    with pytest.raises(pl.AbiError) as caught:
+        pl.export([length], tmp_path)
+    assert str(caught.value).startswith(
+        "Function length: parameter 'text', of Numba type unicode_type, has no C type. "
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"archs": ["sm_9"]}, pl.ConfigError, "'sm_9' is not a GPU architecture"),
+        ({"archs": []}, pl.ExportError, "export() needs at least one arch"),
+        ({"archs": ["sm_42"]}, pl.ExportError, "NVVM could not compile "),
+        ({"emit": ["elf"]}, pl.ExportError, "Cannot emit 'elf'; the kinds are ptx, ltoir, cubin, fatbin."),
+    ],
+)
+def test_wrong_arguments(tmp_path, arguments, error, message):
+    """A wrong arch or kind is said with what would be right."""
+    with pytest.raises(error) as caught:
+        pl.export(MODULE, tmp_path, **arguments)
+    assert message in str(caught.value)
+
+
+def test_sources_that_are_none(tmp_path):
+    """A missing file, no function at all and a bare function are each their own error."""
+    with pytest.raises(pl.ExportError, match=r"missing\.py is no file; give the path of a Python file\."):
+        pl.export(tmp_path / "missing.py", tmp_path)
+    with pytest.raises(pl.ExportError, match=r"was given no UDF; mark functions with @udf\."):
+        pl.export([], tmp_path)
+    with pytest.raises(pl.ExportError, match=r"takes functions marked with @udf, not <built-in"):
+        pl.export([len], tmp_path)

@@ -1,0 +1,174 @@
+"""The linker: which tool makes the cubin, and what is said when none can."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from conftest import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink import _nvrtc
+
+CALLEE = 'extern "C" __device__ int triple(int x) { return 3 * x; }\n'
+CALLER = (
+    'extern "C" __device__ int triple(int x);\n'
+    'extern "C" __global__ void caller(int* p) { *p = triple(*p); }\n'
+)
+ARCH = pl.Arch.of("sm_90")
+
+
+def compiled(source: str, output: str) -> bytes:
+    """Return *source* compiled by NVRTC."""
+    return _nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
+
+
+def test_a_lone_ptx_is_assembled():
+    """One PTX is compiled in process, without a linker, and the reason is kept."""
+    linked = pl.link(make_kernel(), arch="sm_90")
+    assert (linked.backend, linked.reason) == ("nvptxcompiler", "one PTX and nothing to link it with")
+    assert linked.cubin == pl.assemble(make_kernel(), "sm_90").code
+    assert linked.flags == pl.assemble(make_kernel(), "sm_90").flags
+    assert linked.inputs == ("<ptx 1>",)
+
+
+@pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("ptx", "cubin"), ("cubin", "ptx"), ("ltoir", "ltoir")])
+def test_several_inputs_are_linked(kinds):
+    """Inputs of any kinds are linked by nvJitLink, with LTO where one of them is LTO-IR."""
+    linked = pl.link(compiled(CALLER, kinds[0]), compiled(CALLEE, kinds[1]), arch="sm_90")
+    assert linked.backend == "nvjitlink"
+    assert linked.lto is ("ltoir" in kinds)
+    assert ("-lto" in linked.flags) is linked.lto
+    assert b"caller" in linked.cubin
+
+
+def test_cuda_sources_are_optimised_together():
+    """CUDA C++ sources alone are linked with LTO, unless that is declined."""
+    assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"
+    assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason == "2 inputs"
+
+
+def test_a_lone_cuda_source_is_assembled():
+    """One CUDA C++ source needs no linker."""
+    linked = pl.link('extern "C" __global__ void empty() {}\n', arch="sm_90")
+    assert linked.backend == "nvptxcompiler"
+
+
+@pytest.mark.parametrize("form", ["path", "str path", "bytes", "file", "linkable code"])
+def test_an_input_in_every_form(tmp_path, form):
+    """The same PTX as a path, a path's text, bytes, a file object and a LinkableCode gives the same cubin."""
+    path = tmp_path / "kernel.ptx"
+    path.write_text(make_kernel())
+    if form == "linkable code":
+        from numba.cuda import PTXSource
+
+        given = PTXSource(make_kernel().encode(), name="kernel.ptx")
+    else:
+        given = {
+            "path": path,
+            "str path": str(path),
+            "bytes": path.read_bytes(),
+            "file": io.StringIO(path.read_text()),
+        }[form]
+    assert pl.link(given, arch="sm_90").cubin == pl.assemble(make_kernel(), "sm_90").code
+
+
+def test_a_udf_is_an_input():
+    """A UDF is compiled and linked with the kernel that calls it."""
+
+    @pl.udf("int32(int32)")
+    def triple(x):
+        return 3 * x
+
+    linked = pl.link(CALLER, triple, arch="sm_90")
+    assert linked.lto is True
+    assert linked.inputs[-1] == "<udfs>"
+
+
+def test_headers_defines_and_include_dirs_reach_nvrtc(tmp_path):
+    """In-memory headers, include directories and further flags are NVRTC's."""
+    (tmp_path / "on_disk.h").write_text("#define B 2\n")
+    source = (
+        '#include "on_disk.h"\n#include "in_memory.h"\n'
+        'static_assert(A + B + C == 6, "");\nextern "C" __global__ void empty() {}\n'
+    )
+    linked = pl.link(
+        source,
+        arch="sm_90",
+        include_dirs=[tmp_path],
+        headers={"in_memory.h": "#define A 1\n"},
+        nvrtc_flags=["-DC=3"],
+    )
+    assert b"empty" in linked.cubin
+
+
+def test_the_register_cap_and_line_numbers_reach_the_tool():
+    """Options become the tool's arguments, and the arguments are kept."""
+    linked = pl.link(make_kernel(), arch="sm_90", max_registers=32, lineinfo=True)
+    assert {"--maxrregcount=32", "--generate-line-info"} <= set(linked.flags)
+    linked = pl.link(
+        compiled(CALLER, "ptx"), compiled(CALLEE, "ptx"), arch="sm_90", max_registers=32, lineinfo=True
+    )
+    assert {"-maxrregcount=32", "-lineinfo"} <= set(linked.flags)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("missing.ptx", "missing.ptx not found; check the path."),
+        (b"", "Input 1 is empty; give PTX, LTO-IR, a cubin"),
+        (b"\x00\x01\x02\xff", "Input 1 is of no known kind; give PTX"),
+        (7, "Input 1 is a int; give a path, PTX or CUDA C++ text, bytes"),
+    ],
+)
+def test_inputs_that_are_none(source, message):
+    """An input that is missing, empty, unknown or of a wrong type is said with what would be right."""
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(source, arch="sm_90")
+    assert message in str(caught.value)
+
+
+def test_a_file_whose_content_is_not_what_its_name_says(tmp_path):
+    """A file is checked against its extension."""
+    path = tmp_path / "kernel.cubin"
+    path.write_text(make_kernel())
+    with pytest.raises(pl.LinkError, match="its extension says cubin and its content is ptx"):
+        pl.link(path, arch="sm_90")
+
+
+def test_no_input_is_an_error():
+    """A link needs something to link."""
+    with pytest.raises(pl.LinkError, match="needs at least one input"):
+        pl.link(arch="sm_90")
+
+
+def test_declining_lto_for_ltoir_is_an_error():
+    """LTO-IR cannot be linked without LTO, and the error says what to give in its place."""
+    with pytest.raises(pl.LinkError, match="<ltoir 1> holds LTO-IR, which can only be linked with link-time"):
+        pl.link(compiled(CALLER, "ltoir"), compiled(CALLEE, "ptx"), arch="sm_90", lto=False)
+
+
+def test_a_source_that_does_not_compile_carries_nvrtcs_log():
+    """NVRTC's log and flags are in the error."""
+    with pytest.raises(pl.LinkError, match=r"NVRTC could not compile <cu 1>") as caught:
+        pl.link("SYNTAX error\n", arch="sm_90")
+    assert 'identifier "SYNTAX" is undefined' in caught.value.log
+    assert "--gpu-architecture=compute_90" in caught.value.flags
+    assert caught.value.inputs == ("<cu 1>",)
+
+
+def test_an_undefined_symbol_carries_the_linkers_log():
+    """NvJitLink's log, inputs and flags are in the error."""
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(compiled(CALLER, "ptx"), make_kernel(), arch="sm_90")
+    assert "triple" in str(caught.value)
+    assert caught.value.inputs == ("<ptx 1>", "<ptx 2>")
+
+
+def test_ptxlinker_is_found_in_the_linker_module():
+    """The class that replaces numba-cuda's is where the engine is."""
+    from numba_ptxlink import linker
+
+    assert linker.PtxLinker.__name__ == "PtxLinker"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        linker.nothing  # noqa: B018

@@ -1,0 +1,82 @@
+"""The extension module: its committed C source, and what it needs and exports."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import runpy
+import shutil
+import subprocess
+
+import cffi
+import pytest
+from conftest import ROOT
+
+from numba_ptxlink._native import _nvptxcompiler
+
+SOURCE = ROOT / "numba_ptxlink" / "_native"
+EXTENSION = _nvptxcompiler.__file__
+
+
+def run(tool: str, *arguments: str) -> str:
+    """Return what a tool of binutils prints."""
+    path = shutil.which(tool)
+    if path is None:
+        pytest.skip(f"{tool} of binutils is not installed")
+    return subprocess.run([path, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_c_source_is_what_the_generator_writes() -> None:
+    """The committed C file equals the generator's output."""
+    generator = runpy.run_path(str(SOURCE / "generate.py"))
+    if cffi.__version__ != generator["CFFI_VERSION"]:
+        pytest.skip(f"cffi {generator['CFFI_VERSION']} writes the file, and this is {cffi.__version__}")
+    committed = (SOURCE / "_nvptxcompiler.c").read_text(encoding="utf-8")
+    generated = generator["generate"]()
+    diff = "\n".join(
+        difflib.unified_diff(committed.splitlines(), generated.splitlines(), "committed", "generated")
+    )
+    assert not diff, f"Run python -m numba_ptxlink._native.generate in the checkout:\n{diff}"
+    assert committed == generated
+
+
+def test_extra_pins_the_generator_version() -> None:
+    """The extra "test" installs the version of cffi that writes the C file."""
+    pinned = re.search(r'"cffi==([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    named = re.search(r'CFFI_VERSION = "([\d.]+)"', (SOURCE / "generate.py").read_text(encoding="utf-8"))
+    assert pinned
+    assert named
+    assert named[1] == pinned[1]
+
+
+def test_stub_declares_the_functions_and_constants() -> None:
+    """The type stub names exactly what the module has."""
+    stub = (SOURCE / "_nvptxcompiler.pyi").read_text(encoding="utf-8")
+    declared = set(re.findall(r"nvPTXCompiler[A-Z]\w+|NVPTXCOMPILE_\w+", stub))
+    assert set(dir(_nvptxcompiler.lib)) == declared
+
+
+def test_serves_every_python() -> None:
+    """The file name carries the stable ABI's tag, not one Python's."""
+    assert EXTENSION.endswith("/_nvptxcompiler.abi3.so")
+
+
+def test_exports_only_its_init_function() -> None:
+    """No symbol of the library can bind to, or be bound by, another module of the process."""
+    symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", EXTENSION).splitlines()]
+    assert ["PyInit__nvptxcompiler"] == symbols
+
+
+def test_needs_only_the_c_library() -> None:
+    """Neither a driver, nor nvJitLink, nor a C++ run-time library has to be there."""
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", EXTENSION))
+    allowed = re.compile(r"(lib(c|m|dl|pthread|rt)\.so\.\d+|ld-linux.*)")
+    assert [] == [name for name in needed if not allowed.fullmatch(name)]
+    assert "libc.so.6" in needed
+
+
+def test_needs_no_symbol_from_elsewhere() -> None:
+    """Every undefined symbol is of the C library or of Python's stable ABI."""
+    lines = [line.split() for line in run("nm", "-D", "--undefined-only", EXTENSION).splitlines()]
+    strong = [name for kind, name in lines if kind == "U"]
+    assert [] == [name for name in strong if "@GLIBC" not in name and not re.match(r"_?Py", name)]

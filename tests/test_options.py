@@ -1,0 +1,87 @@
+"""Options and the argument vectors made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from numba_ptxlink._options import AssembleOptions
+from numba_ptxlink._target import Arch
+from numba_ptxlink.errors import ConfigError
+
+SM_90A = Arch(9, 0, "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("--opt-level=3",)),
+        ({"opt_level": 0}, ("--opt-level=0",)),
+        ({"relocatable": True}, ("--compile-only", "--opt-level=3")),
+        ({"lineinfo": True}, ("--opt-level=3", "--generate-line-info")),
+        ({"debug": True}, ("--device-debug",)),
+        ({"debug": True, "opt_level": 0}, ("--device-debug",)),
+        ({"debug": True, "lineinfo": True}, ("--device-debug",)),
+        ({"max_registers": 1}, ("--opt-level=3", "--maxrregcount=1")),
+        ({"max_registers": 255}, ("--opt-level=3", "--maxrregcount=255")),
+        ({"extra_flags": ["-v", "-w"]}, ("--opt-level=3", "-v", "-w")),
+        ({"extra_flags": ("-e", "c")}, ("--opt-level=3", "-e", "c")),
+    ],
+)
+def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> None:
+    """The argument vector begins with the architecture and ends with the extra flags."""
+    arguments = AssembleOptions(**options).arguments(SM_90A)  # type: ignore[arg-type]
+    assert ("--gpu-name=sm_90a", *expected) == arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"relocatable": 1}, "relocatable is 1, of type int; pass True or False."),
+        ({"debug": None}, "debug is None, of type NoneType; pass True or False."),
+        ({"lineinfo": "yes"}, "lineinfo is 'yes', of type str; pass True or False."),
+        ({"opt_level": 4}, "opt_level is 4; pass 0, 1, 2 or 3."),
+        ({"opt_level": -1}, "opt_level is -1; pass 0, 1, 2 or 3."),
+        ({"opt_level": "3"}, "opt_level is '3'; pass 0, 1, 2 or 3."),
+        ({"opt_level": True}, "opt_level is True; pass 0, 1, 2 or 3."),
+        (
+            {"opt_level": 2, "debug": True},
+            (
+                "debug=True contradicts opt_level=2: code for the debugger is not optimised; "
+                "leave out opt_level, or pass lineinfo=True in place of debug."
+            ),
+        ),
+        ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None to let the compiler choose."),
+        ({"max_registers": 256}, "max_registers is 256; pass 1 to 255, or None to let the compiler choose."),
+        ({"max_registers": 32.0}, "max_registers is 32.0, of type float; pass a whole number or None."),
+        ({"max_registers": True}, "max_registers is True, of type bool; pass a whole number or None."),
+        ({"extra_flags": "-v"}, "extra_flags is '-v'; pass a sequence of strings, one a flag."),
+        ({"extra_flags": None}, "extra_flags is None; pass a sequence of strings, one a flag."),
+        ({"extra_flags": [b"-v"]}, "extra_flags contains b'-v', of type bytes; pass strings only."),
+        (
+            {"extra_flags": ["-v\0"]},
+            "extra_flags contains '-v\\x00'; a flag has at least one character and no NUL: correct it.",
+        ),
+        (
+            {"extra_flags": [""]},
+            "extra_flags contains ''; a flag has at least one character and no NUL: correct it.",
+        ),
+        (
+            {"extra_flags": ["--gpu-name=sm_80"]},
+            "extra_flags contains '--gpu-name=sm_80'; use the parameter arch for it.",
+        ),
+        ({"extra_flags": ["-arch", "sm_80"]}, "extra_flags contains '-arch'; use the parameter arch for it."),
+        ({"extra_flags": ["-c"]}, "extra_flags contains '-c'; use the parameter relocatable for it."),
+    ],
+)
+def test_refuses_with_cause_and_cure(options: dict[str, object], expected: str) -> None:
+    """A wrong option is refused in a sentence that names it, its value and what to pass instead."""
+    with pytest.raises(ConfigError) as caught:
+        AssembleOptions(**options)  # type: ignore[arg-type]
+    assert expected == str(caught.value)
+
+
+def test_is_a_value() -> None:
+    """Options with equal content are equal and hash alike, whatever sequence the flags came in."""
+    one, other = AssembleOptions(extra_flags=["-v"]), AssembleOptions(extra_flags=("-v",))
+    assert one == other
+    assert hash(one) == hash(other)

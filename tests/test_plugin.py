@@ -1,0 +1,468 @@
+"""Activation, each case in an interpreter of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SHOW = """
+s = pl.status()
+print(f"{s.active}|{s.reason}|{s.trigger}|{s.links_served}")
+"""
+# Drives a kernel through compile and link as if there were an 8.0 device; loading is where it ends.
+FAKE_DEVICE = """
+from types import SimpleNamespace
+import numba.cuda.api, numba.cuda.dispatcher, numba.cuda.cudadrv.devices as devices
+class Loaded(Exception):
+    pass
+class Context:
+    device = SimpleNamespace(compute_capability=(8, 0), id=0)
+    def create_module_image(self, cubin, setup, teardown):
+        assert cubin.code[:4] == b"\\x7fELF"
+        raise Loaded
+numba.cuda.api.get_current_device = lambda: Context.device
+numba.cuda.dispatcher.get_current_device = lambda: Context.device
+devices.get_context = numba.cuda.dispatcher.get_context = lambda *_: Context()
+def link_one_kernel():
+    @cuda.jit
+    def kernel(x):
+        x[0] = 1
+    try:
+        kernel.compile("void(float32[:])")
+    except Loaded:
+        return "loaded"
+"""
+
+
+def run(*program: str, **environ: str) -> list[str]:
+    """Run the parts of *program* in a fresh interpreter, with nothing on stderr; return what it prints."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            "\n".join(map(textwrap.dedent, ("import numba_ptxlink as pl", *program))),
+        ],
+        capture_output=True,
+        text=True,
+        env={**env, **environ},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_importing_numba_cuda_activates():
+    """The import hook alone activates the plugin, before any code can bind the stock linker."""
+    lines = run(
+        SHOW,
+        "from numba import cuda\nfrom numba.cuda.cudadrv.driver import _Linker\nprint(_Linker.__name__)",
+        SHOW,
+    )
+    assert lines == [
+        "False|numba.cuda has not been imported yet|None|0",
+        "PtxLinker",
+        "True|numba-cuda is installed and supported|import hook|0",
+    ]
+
+
+def test_the_hook_imports_nothing_of_this_package():
+    """An interpreter that never imports numba.cuda never imports this package."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            "import sys; print([m for m in sys.modules if m[:13] == 'numba_ptxlink'])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_cpu_numba_does_not_import_numba_cuda():
+    """A CPU-only program that makes Numba run its entry points imports no numba.cuda through the plugin."""
+    lines = run("""
+        import sys
+        from numba import njit
+        @njit
+        def f(x):
+            return x + 1
+        print(f(1), "numba.cuda.cudadrv.driver" in sys.modules, pl.status().trigger)
+    """)
+    assert lines == ["2 False entry point"]
+
+
+def test_kernels_are_linked_by_ptxlinker():
+    """A kernel's cubin comes from PtxLinker, and the counter says so."""
+    lines = run(
+        "from numba import cuda\n",
+        FAKE_DEVICE,
+        "print(link_one_kernel(), pl.status().links_served, pl.status().assembled)",
+    )
+    assert lines == ["loaded 1 1"]
+
+
+def test_the_variable_turns_the_plugin_off():
+    """NUMBA_PTXLINK=0 leaves the stock linker, which then serves the link."""
+    lines = run(
+        "from numba import cuda\nfrom numba.cuda.cudadrv import driver\n",
+        FAKE_DEVICE,
+        "print(driver._Linker.__name__, link_one_kernel())",
+        SHOW,
+        NUMBA_PTXLINK="0",
+    )
+    assert lines == ["_Linker loaded", "False|NUMBA_PTXLINK=0|import hook|0"]
+
+
+def test_auto_is_off_without_a_driver():
+    """NUMBA_PTXLINK=auto stays inactive where there is no driver whose age could matter."""
+    lines = run(
+        """
+        from numba_ptxlink import _plugin
+        _plugin.driver_version = lambda: None
+        from numba import cuda
+        """,
+        SHOW,
+        NUMBA_PTXLINK="auto",
+    )
+    assert lines == ["False|NUMBA_PTXLINK=auto: there is no driver|import hook|0"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "active", "relation"), [((12, 4), True, "older than"), ((99, 0), False, "as new as")]
+)
+def test_auto_compares_driver_and_toolkit(driver, active, relation):
+    """NUMBA_PTXLINK=auto is active exactly where the driver is older than the toolkit, and says so."""
+    lines = run(
+        f"""
+        from numba_ptxlink import _nvrtc, _plugin
+        _plugin.driver_version = lambda: {driver}
+        from numba import cuda
+        s = pl.status()
+        toolkit = "{{}}.{{}}".format(*_nvrtc.version())
+        print(s.active)
+        print(s.reason.replace(toolkit, "TOOLKIT"))
+        """,
+        NUMBA_PTXLINK="auto",
+    )
+    words = f"the driver (CUDA {driver[0]}.{driver[1]}) is {relation} the toolkit (TOOLKIT)"
+    assert lines == [str(active), f"NUMBA_PTXLINK=auto: {words}"]
+
+
+def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_path):
+    """The driver is asked by cuDriverGetVersion alone."""
+    source = tmp_path / "fake.c"
+    source.write_text(
+        "#include <stdlib.h>\n"
+        "int cuInit(unsigned flags) { abort(); }\n"
+        "int cuDriverGetVersion(int* version) { *version = 12040; return 0; }\n"
+    )
+    library = tmp_path / "libcuda.so.1"
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build a stand-in driver with")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    lines = run(
+        """
+        import os
+        from numba_ptxlink import _plugin
+        os.fork = None
+        print(_plugin.driver_version())
+        """,
+        LD_LIBRARY_PATH=str(tmp_path),
+    )
+    assert lines == ["(12, 4)"]
+
+
+def test_an_unknown_value_of_the_variable_is_an_error():
+    """A value that NUMBA_PTXLINK does not know is named with its choices."""
+    lines = run(
+        """
+        try:
+            from numba import cuda
+        except pl.ConfigError as error:
+            print(error)
+        """,
+        NUMBA_PTXLINK="yes",
+    )
+    assert lines == ["NUMBA_PTXLINK='yes' is unknown; set it to 1, 0, auto."]
+
+
+def test_an_unsupported_numba_cuda_is_left_alone():
+    """A numba-cuda of another release stays as it is, without an exception, and status() says why."""
+    lines = run(
+        """
+        import numba_cuda
+        numba_cuda.__version__ = "0.12.1"
+        from numba import cuda
+        from numba.cuda.cudadrv import driver
+        print(driver._Linker.__name__)
+        """,
+        SHOW,
+        """
+        try:
+            pl.enable()
+        except pl.ActivationError as error:
+            print(error)
+        """,
+    )
+    reason = "numba-cuda 0.12.1 is not supported; install numba-cuda>=0.30,<0.31"
+    assert lines == [
+        "_Linker",
+        f"False|{reason}|import hook|0",
+        f"numba-ptxlink cannot be enabled: {reason}.",
+    ]
+
+
+def test_an_absent_numba_cuda_is_no_error():
+    """Without numba-cuda the plugin is inactive, imports no numba, and enable() says what is missing."""
+    lines = run("""
+        import sys
+        sys.modules["numba_cuda"] = None
+        from numba_ptxlink import _plugin
+        _plugin.init()
+        print(pl.status().reason, "numba" in sys.modules)
+        try:
+            pl.enable()
+        except pl.ActivationError as error:
+            print(error)
+    """)
+    assert lines == [
+        "numba-cuda is not installed False",
+        "numba-ptxlink cannot be enabled: numba-cuda is not installed.",
+    ]
+
+
+def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
+    """Where numba-cuda's inside is not what its version says, everything goes back to stock."""
+    lines = run("""
+        from numba_ptxlink import _numba
+        missing = _numba.Substitution("numba.cuda.compiler", "no_such_function", lambda original: original)
+        _numba.SUBSTITUTIONS = (*_numba.SUBSTITUTIONS, missing)
+        from numba import cuda
+        from numba.cuda.cudadrv import driver
+        s = pl.status()
+        print(driver._Linker.__name__, s.active, s.reason)
+    """)
+    assert lines == ["_Linker False numba-cuda lacks what the plugin replaces (KeyError: 'no_such_function')"]
+
+
+def test_the_simulator_is_left_alone():
+    """Under the CUDA simulator the plugin is inactive, and kernels simulate."""
+    lines = run(
+        """
+        import numpy as np
+        from numba import cuda
+        from numba_ptxlink import _plugin
+        @cuda.jit
+        def fill(x):
+            x[cuda.grid(1)] = 7
+        x = np.zeros(4)
+        fill[1, 4](x)
+        print(x.tolist())
+        _plugin.init()
+        """,
+        SHOW,
+        NUMBA_ENABLE_CUDASIM="1",
+    )
+    assert lines == [
+        "[7.0, 7.0, 7.0, 7.0]",
+        "False|the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)|entry point|0",
+    ]
+
+
+def test_disable_restores_exactly_what_was_there():
+    """disable() puts back every object that the plugin replaced, and enable() takes over again."""
+    lines = run(
+        """
+        pl.disable()
+        from numba import cuda
+        import numba.cuda.cudadrv.driver as driver
+        import numba.cuda.memory_management.nrt as nrt
+        from numba_ptxlink import _numba
+        def bound():
+            places = [vars(each.owner())[each.attribute] for each in _numba.SUBSTITUTIONS]
+            return [driver._Linker, nrt._Linker, *places]
+        stock = bound()
+        pl.enable()
+        ours = bound()
+        print(sum(a is b for a, b in zip(stock, ours)))
+        pl.disable()
+        print(all(a is b for a, b in zip(stock, bound())))
+        pl.enable()
+        pl.enable()
+        pl.disable()
+        print(all(a is b for a, b in zip(stock, bound())))
+        """,
+        SHOW,
+    )
+    assert lines == ["0", "True", "True", "False|disable() was called|disable()|0"]
+
+
+def test_disable_before_the_import_keeps_the_plugin_off():
+    """disable() before numba.cuda is imported is remembered when it is."""
+    assert run("pl.disable()\nfrom numba import cuda", SHOW) == ["False|disable() was called|import hook|0"]
+
+
+def test_enable_overrides_the_variable():
+    """enable() counts for more than NUMBA_PTXLINK=0, before numba.cuda is imported and after."""
+    for before, after, trigger in (("pl.enable()", "", "import hook"), ("", "pl.enable()", "enable()")):
+        assert run(before, "from numba import cuda", after, SHOW, NUMBA_PTXLINK="0") == [
+            f"True|enable() was called|{trigger}|0"
+        ]
+
+
+def test_the_entry_points_name_init_and_may_run_twice():
+    """Both groups of entry points lead to init(), which activates once and is harmless after that."""
+    lines = run("""
+        from importlib.metadata import entry_points
+        from numba import cuda
+        from numba.cuda.cudadrv import driver
+        import _numba_ptxlink_hook
+        pl.disable()
+        found = [
+            point
+            for group in ("numba_extensions", "numba_cuda_extensions")
+            for point in entry_points(group=group, name="init")
+            if point.module.startswith("numba_ptxlink")
+        ]
+        print(sorted(point.group for point in found))
+        from numba_ptxlink import _plugin
+        _plugin._state.wanted = None
+        for point in (*found, *found):
+            point.load()()
+        s = pl.status()
+        print(driver._Linker.__name__, s.active, s.trigger)
+    """)
+    assert lines == ["['numba_cuda_extensions', 'numba_extensions']", "PtxLinker True entry point"]
+
+
+def test_another_finder_in_front_changes_nothing():
+    """A finder that asks the whole meta path again, as numba-cuda's does, gets its module and no loop."""
+    lines = run("""
+        import sys
+        class Asks:
+            def find_spec(self, name, path=None, target=None):
+                if name.startswith("numba.cuda.cudadrv") and not getattr(self, "busy", False):
+                    self.busy = True
+                    try:
+                        for finder in sys.meta_path:
+                            spec = finder is not self and finder.find_spec(name, path, target)
+                            if spec:
+                                return spec
+                    finally:
+                        self.busy = False
+        sys.meta_path.insert(0, Asks())
+        from numba import cuda
+        from numba.cuda.cudadrv import driver
+        loaders = driver.__loader__, driver.__spec__.loader
+        print(driver._Linker.__name__, *(type(loader).__name__ for loader in loaders))
+    """)
+    assert lines == ["PtxLinker SourceFileLoader SourceFileLoader"]
+
+
+def test_the_log_variable_shows_the_decision():
+    """NUMBA_PTXLINK_LOG=info writes the decision to stderr through logging, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "from numba import cuda"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_PTXLINK_LOG": "info"},
+    )
+    assert done.stderr.splitlines() == [
+        "numba_ptxlink INFO: active: numba-cuda is installed and supported (import hook)"
+    ]
+
+
+COMPILE = "from numba import cuda, int32\nfrom numba.cuda import compile, compile_all, compile_ptx\n"
+
+
+def test_compile_ptx_works_without_a_driver():
+    """compile_ptx() without cc makes PTX of the asked name where stock numba-cuda asks for a driver."""
+    lines = run(
+        COMPILE,
+        """
+ptx, _ = compile_ptx(lambda x: x, int32(int32), device=True, abi="c", abi_info={"abi_name": "f"})
+from numba_ptxlink import _ptx
+print([str(f.prototype) for f in _ptx.functions(ptx)], _ptx.target(ptx), pl.status().active)
+""",
+    )
+    assert lines == ["['.func (.b32) f(.b32)'] ('sm_75',) True"]
+
+
+def test_the_default_cc_is_honoured():
+    """Without a device and cc, NUMBA_CUDA_DEFAULT_PTX_CC chooses the architecture for every output."""
+    lines = run(
+        COMPILE,
+        """
+from numba_ptxlink import _ptx
+ptx, _ = compile(lambda x: x, int32(int32))
+many, _ = compile_all(lambda x: x, int32(int32), output="ptx")
+ltoir, _ = compile(lambda x: x, int32(int32), output="ltoir")
+print(_ptx.target(ptx), _ptx.target(many[0]), len(ltoir) > 0)
+""",
+        NUMBA_CUDA_DEFAULT_PTX_CC="8.6",
+    )
+    assert lines == ["('sm_86',) ('sm_86',) True"]
+
+
+def test_device_functions_call_device_functions_without_a_driver():
+    """A function that calls jitted helpers compiles without a driver, each time for the cc asked for."""
+    lines = run(
+        COMPILE,
+        """
+from numba import njit
+from numba_ptxlink import _ptx
+@cuda.jit(device=True)
+def helper(x):
+    return x + 1
+@njit
+def cpu_helper(x):
+    return helper(x) * 2
+def f(x):
+    return cpu_helper(x)
+for cc in ((8, 0), (9, 0), (8, 0)):
+    ptx, _ = compile(f, int32(int32), cc=cc)
+    print(_ptx.target(ptx), [g.prototype.name for g in _ptx.functions(ptx) if not g.defined])
+""",
+    )
+    assert lines == ["('sm_80',) []", "('sm_90',) []", "('sm_80',) []"]
+
+
+@pytest.mark.parametrize(
+    ("abi_info", "message"),
+    [
+        ("{'name': 'f'}", "abi_info has the unknown key 'name'; the keys are "),
+        ("'f'", "abi_info must be a dict such as "),
+        ("{'abi_name': 3}", "The C name of the function must be a str, not int: 3."),
+        (
+            "{'abi_name': 'for'}",
+            "'for', the C name of the function, is a reserved word of C, C++ or CUDA C++; ",
+        ),
+        ("{'abi_name': 'a::b'}", "'a::b', the C name of the function, is not a C identifier; use 'a_b'"),
+        ("{'abi_name': '_Bool2'}", "'_Bool2', the C name of the function, is reserved for the compiler: "),
+    ],
+)
+def test_abi_info_is_checked(abi_info, message):
+    """A wrong abi_info is an error that names the mistake, before NVVM is asked."""
+    lines = run(
+        COMPILE,
+        f"""
+try:
+    compile(lambda x: x, int32(int32), abi_info={abi_info})
+except pl.AbiError as error:
+    print(isinstance(error, ValueError), error)
+""",
+    )
+    assert len(lines) == 1
+    assert lines[0].startswith(f"True {message}")
