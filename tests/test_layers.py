@@ -17,6 +17,8 @@ LAYERS = (
     ("errors",),
     ("_config", "_target", "_cnames"),
     ("_native", "_options", "_ptx", "_inputs"),
+    ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
+    ("cache",),
     ("assembler", "_nvjitlink", "_nvrtc", "_fatbin"),
     ("abi", "_header", "_numba", "_wrapper"),
     ("exporter",),
