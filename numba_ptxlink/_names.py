@@ -3,8 +3,8 @@ Names that depend on content alone: what Numba's counters in LLVM IR become, so 
 
 Numba makes a function's name unique by a number counted up in the process, such as the v23 in
 `_ZN4udfs6helperB3v23B54cw51…Ef`. Here the number becomes a digest of the function and of all it calls, which
-keeps apart what has to be kept apart, wherever it was compiled, and gives one text to one function. Names that
-hold a hash or an address of the process, which only ever are local to a module, are numbered.
+keeps apart what has to be kept apart, wherever it was compiled, and gives one text to one function. Names
+with a hash or an address of the process in them, which only ever are local to a module, are numbered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _DIGITS = 20
 # Texts in quotes first: what a string constant holds is no name, and has a length that is written elsewhere.
@@ -42,9 +42,9 @@ class Canonical:
 
 
 def canonical(
-    texts: Mapping[Hashable, str],
-    callees: Mapping[Hashable, Sequence[Hashable]],
-    roots: Sequence[Hashable],
+    texts: Mapping[int, str],
+    callees: Mapping[int, Sequence[int]],
+    roots: Sequence[int],
     kept: Sequence[str] = (),
 ) -> Canonical | None:
     """
@@ -59,16 +59,14 @@ def canonical(
     Returns:
         The modules, or None where modules call each other in a circle.
     """
-    graph: TopologicalSorter[Hashable] = TopologicalSorter(
-        {module: callees.get(module, ()) for module in texts}
-    )
+    graph: TopologicalSorter[int] = TopologicalSorter({module: callees.get(module, ()) for module in texts})
     try:
         bottom_up = list(graph.static_order())
     except CycleError:
         return None
     number_of_kept = {number for name in kept for number in _numbers(name)}
     new_numbers = {number: number for number in number_of_kept}
-    done: dict[Hashable, str] = {}
+    done: dict[int, str] = {}
     renamed: dict[str, str] = {}
     for module in bottom_up:
         text = _MODULE_ID.sub("", texts[module])
@@ -100,10 +98,10 @@ def visible(text: str) -> tuple[str, ...]:
 
 
 def _in_order(
-    texts: Mapping[Hashable, str], callees: Mapping[Hashable, Sequence[Hashable]], roots: Sequence[Hashable]
+    texts: Mapping[int, str], callees: Mapping[int, Sequence[int]], roots: Sequence[int]
 ) -> list[str]:
     # NVVM drops a linkable function that nothing before it has asked for, so callees have to follow callers.
-    callers: TopologicalSorter[Hashable] = TopologicalSorter()
+    callers: TopologicalSorter[int] = TopologicalSorter()
     for module in texts:
         callers.add(module)
         for callee in callees.get(module, ()):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from . import _names
+from . import _names, _nvvm
 
 if TYPE_CHECKING:
     from ._target import Arch
@@ -114,6 +114,15 @@ def compile_function(
             nvvm_options={"fastmath": fastmath, "opt": 3 if opt else 0},
             cc=arch.cc,
         )
+
+
+def compile_ir(modules: Sequence[str], **options: Any) -> bytes:
+    """Compile LLVM IR with NVVM, as numba-cuda does, or take the result out of the cache."""
+    from numba.cuda.cudadrv import nvvm
+
+    with applied(NVVM):
+        code: bytes = nvvm.compile_ir(list(modules), **options)
+        return code
 
 
 def ordered_modules(libraries: Sequence[Any]) -> list[str]:
@@ -282,7 +291,7 @@ def _wrap_llvm_strs(original: Any) -> Any:
     @functools.wraps(original.fget)
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None:
-            # A kernel is looked up by the name kept here. A device function is known by its own to the caller.
+            # A kernel is looked up by the name kept here; a device function's caller knows it by its own.
             made = _canonical([self], keep_visible=self._entry_name is None)
             if made is None or not made.texts:
                 return original.fget(self)
@@ -293,6 +302,13 @@ def _wrap_llvm_strs(original: Any) -> Any:
     return property(llvm_strs)
 
 
+NVVM = (
+    # The module that names it, since NVVM's own is imported before the plugin is.
+    Substitution("numba.cuda.codegen", "nvvm.compile_ir", _nvvm.wrap_compile_ir),
+    Substitution("numba.cuda.codegen", "nvvm.CompilationUnit.get_log", _nvvm.wrap_get_log),
+)
+"""What makes NVVM's output come out of the cache."""
+
 DRIVERLESS = (
     Substitution("numba.cuda.dispatcher", "get_current_device", _wrap_get_current_device),
     Substitution("numba.cuda.dispatcher", "CUDADispatcher.compile_device", _wrap_compile_device),
@@ -301,6 +317,7 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
+    *NVVM,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import _build_id
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ def version() -> tuple[int, int]:
     """Return nvJitLink's version as (major, minor)."""
     major, minor = _binding().version()
     return (int(major), int(minor))
+
+
+def identity() -> tuple[str, ...]:
+    """Return what tells this nvJitLink from every other: its name, version and build."""
+    try:
+        return ("nvJitLink", "{}.{}".format(*version()), _build_id.loaded("nvJitLink"))
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:

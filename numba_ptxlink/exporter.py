@@ -366,8 +366,6 @@ def _emit(
 
 
 def _nvvm(compiled: _Compiled, options: dict[str, bool], *, lto: bool) -> bytes:
-    from numba.cuda.cudadrv import nvvm
-
     flags: dict[str, Any] = {
         "arch": compiled.arch.compute,
         "opt": 3 if options["opt"] else 0,
@@ -376,7 +374,7 @@ def _nvvm(compiled: _Compiled, options: dict[str, bool], *, lto: bool) -> bytes:
     if lto:
         flags["gen_lto"] = None
     try:
-        code: bytes = nvvm.compile_ir(list(compiled.modules), **flags)
+        code = _numba.compile_ir(compiled.modules, **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(

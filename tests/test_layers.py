@@ -15,11 +15,12 @@ PACKAGE = Path(pl.__file__).parent
 # From the bottom up; a module imports from layers below its own, or from its own where the order says so.
 LAYERS = (
     ("errors",),
-    ("_config", "_target", "_cnames"),
+    ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_inputs"),
     ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
     ("cache",),
     ("assembler", "_nvjitlink", "_nvrtc", "_fatbin"),
+    ("_nvvm",),
     ("abi", "_header", "_numba", "_wrapper"),
     ("exporter",),
     ("linker",),
