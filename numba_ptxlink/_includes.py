@@ -8,6 +8,7 @@ below all directories count.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 _MOST_FILES = 20_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
-# Anywhere in a line, and in comments and texts too: to take too much is harmless.
-_DIRECTIVE = re.compile(
-    rb"(?:#|%:|\?\?=)" + _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)"
-    rb"|__has_(?:include|include_next|embed)\b" + _GAP + rb"(?:\(" + _GAP + rb")?([^\r\n]*)",
-    re.DOTALL,
+_WORD = _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)"
+# Anywhere in a line, and in comments and texts too: to take too much is harmless. One pattern for each way to
+# begin, since a search for a fixed beginning is many times faster.
+_DIRECTIVES = tuple(
+    (start, re.compile(re.escape(start) + _WORD, re.DOTALL)) for start in (b"#", b"%:", b"??=")
+)
+_QUESTION = re.compile(
+    rb"__has_(?:include|include_next|embed)\b" + _GAP + rb"(?:\(" + _GAP + rb")?([^\r\n]*)", re.DOTALL
 )
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
-_DEFINED = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
-_KNOWS_PATHS = re.compile(rb"__FILE__|__FILE_NAME__|__BASE_FILE__|__builtin_FILE|source_location|\bassert\b")
+_BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
+_PATH_WORDS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
 
 
 @dataclass(frozen=True)
@@ -82,50 +86,57 @@ def manifest(
 def _follow(own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]) -> tuple[set[str], list[_Scan]]:
     """Return a line for every file that an include may mean, and what all texts say."""
     lines: set[str] = set()
-    files: dict[Path, _Scan] = {}
-    seen: set[tuple[str, Path]] = set()
-    pending = list(own)
+    files: dict[str, _Scan] = {}
+    seen: set[tuple[str, str, str]] = set()
+    pending = [(found, str(home)) for found, home in own]
     while pending and len(files) <= _MOST_FILES:
         found, home = pending.pop()
-        fresh = [name for name in found.names if (name, home) not in seen]
-        seen.update((name, home) for name in fresh)
-        for name, (place, directory) in product(fresh, enumerate((home, *dirs))):
-            path = directory / name
+        places = [("beside", home), *((str(i), str(path)) for i, path in enumerate(dirs))]
+        for name, (place, directory) in product(found.names, places):
+            if (name, place, directory) in seen:
+                continue
+            seen.add((name, place, directory))
+            path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
             inner = files.get(path) or _scan_file(path)
             if inner is not None:
                 lines.add(f"file {place} {name} {inner.digest}")
                 if path not in files:
                     files[path] = inner
-                    pending.append((inner, path.parent))
+                    pending.append((inner, _real(os.path.dirname(path))))  # noqa: PTH120 - likewise
     return lines, [*(each for each, _ in own), *files.values()]
+
+
+@functools.cache
+def _real(folder: str) -> str:
+    # Without links and "..", a circle of includes comes to its end.
+    return os.path.realpath(folder)
 
 
 def scan(text: bytes) -> _Scan:
     """Read the directives out of *text*."""
-    names: set[str] = set()
-    opaque = False
     spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
-    for match in _DIRECTIVE.finditer(spliced):
-        argument = match[1] if match[1] is not None else match[2]
-        literal = _LITERAL.match(argument)
-        if literal:
-            names.add(os.fsdecode(literal[1] or literal[2]))
-        elif match[1] is not None or not _DEFINED.match(argument):
-            # A bare __has_include asks whether the compiler knows it.
-            opaque = True
+    directives = [
+        match[1] for start, pattern in _DIRECTIVES if start in spliced for match in pattern.finditer(spliced)
+    ]
+    # A bare __has_include asks whether the compiler knows it.
+    questions = [match[1] for match in _QUESTION.finditer(spliced) if not _BARE.match(match[1])]
+    literals = [_LITERAL.match(argument) for argument in (*directives, *questions)]
     return _Scan(
-        hashlib.sha256(text).hexdigest(), frozenset(names), opaque, _KNOWS_PATHS.search(spliced) is not None
+        digest=hashlib.sha256(text).hexdigest(),
+        names=frozenset(os.fsdecode(match[1] or match[2]) for match in literals if match),
+        opaque=None in literals,
+        knows_paths=any(word in spliced for word in _PATH_WORDS),
     )
 
 
-def _scan_file(path: Path) -> _Scan | None:
+def _scan_file(path: str) -> _Scan | None:
     try:
-        status = path.stat()
-        key = (str(path), status.st_size, status.st_mtime_ns, status.st_ino)
+        status = os.stat(path)  # noqa: PTH116 - likewise
+        key = (path, status.st_size, status.st_mtime_ns, status.st_ino)
         with _scans_lock:
             known = _scans.get(key)
         if known is None:
-            known = scan(path.read_bytes())
+            known = scan(Path(path).read_bytes())
             with _scans_lock:
                 _scans[key] = known
     except OSError:
