@@ -69,7 +69,7 @@ def manifest(
     dirs = [Path(path) for path in include_dirs]
     held = {name: text.encode() for name, text in headers.items()}
     own = [(scan(text), folder) for text in (source, *held.values())]
-    lines, scans = _follow(own, dirs)
+    lines, scans, used = _follow(own, dirs)
     if len(scans) > _MOST_FILES:
         return None
     lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in held.items()}
@@ -78,14 +78,20 @@ def manifest(
         if None in trees:
             return None
         lines |= {f"tree {i} {tree}" for i, tree in enumerate(trees)}
+        used |= {str(path) for path in (folder, *dirs)}
     if any(each.knows_paths for each in scans):
-        lines |= {f"path {i} {path.absolute()}" for i, path in enumerate((folder, *dirs))}
+        lines |= {f"path {Path(path).absolute()}" for path in used}
     return tuple(sorted(lines))
 
 
-def _follow(own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]) -> tuple[set[str], list[_Scan]]:
-    """Return a line for every file that an include may mean, and what all texts say."""
+def _follow(
+    own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]
+) -> tuple[set[str], list[_Scan], set[str]]:
+    """Return a line for every file that an include may mean, what the texts say, and the directories in use."""
+    # Without links and "..", a circle of includes comes to its end.
+    real = functools.cache(os.path.realpath)
     lines: set[str] = set()
+    used: set[str] = set()
     files: dict[str, _Scan] = {}
     seen: set[tuple[str, str, str]] = set()
     pending = [(found, str(home)) for found, home in own]
@@ -100,16 +106,11 @@ def _follow(own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]) -> tuple[se
             inner = files.get(path) or _scan_file(path)
             if inner is not None:
                 lines.add(f"file {place} {name} {inner.digest}")
+                used.add(directory)
                 if path not in files:
                     files[path] = inner
-                    pending.append((inner, _real(os.path.dirname(path))))  # noqa: PTH120 - likewise
-    return lines, [*(each for each, _ in own), *files.values()]
-
-
-@functools.cache
-def _real(folder: str) -> str:
-    # Without links and "..", a circle of includes comes to its end.
-    return os.path.realpath(folder)
+                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
+    return lines, [*(each for each, _ in own), *files.values()], used
 
 
 def scan(text: bytes) -> _Scan:
