@@ -87,7 +87,7 @@ def manifest(
 def _follow(
     own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]
 ) -> tuple[set[str], list[_Scan], set[str]]:
-    """Return a line for every file that an include may mean, what the texts say, and the directories in use."""
+    """Return a line for every file that an include may mean, what the texts say, and where it found files."""
     # Without links and "..", a circle of includes comes to its end.
     real = functools.cache(os.path.realpath)
     lines: set[str] = set()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from . import _names, _nvvm
+from . import _names, _numba_cache, _nvvm
 
 if TYPE_CHECKING:
     from ._target import Arch
@@ -282,7 +282,10 @@ def _wrap_link_all(original: Any) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
             choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
-        return original(self, linker, cc, ignore_nonlto)
+        original(self, linker, cc, ignore_nonlto)
+        order = getattr(linker, "order_files", None)
+        if order is not None:
+            order(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
 
     return _link_all
 
@@ -321,7 +324,14 @@ SUBSTITUTIONS = (
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._rebuild", _numba_cache.wrap_rebuild_library),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._reduce_states", _numba_cache.wrap_reduce_states),
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
+    Substitution("numba.cuda.dispatcher", "CUDACache._index_key", _numba_cache.wrap_index_key),
+    Substitution("numba.cuda.dispatcher", "Cache._load_overload", _numba_cache.wrap_load_overload),
+    Substitution("numba.cuda.dispatcher", "Cache._save_overload", _numba_cache.wrap_save_overload),
+    Substitution("numba.cuda.dispatcher", "CUDACacheImpl.rebuild", _numba_cache.wrap_rebuild_kernel),
+    Substitution("numba.cuda.dispatcher", "CUDADispatcher.enable_caching", _numba_cache.wrap_enable_caching),
 )
 """What the plugin replaces besides the linker class."""
 

@@ -90,6 +90,10 @@ class PtxLinker:
         if self.lto and not has_link_files and not self.additional_flags:
             self.lto = False
 
+    def order_files(self, own: int) -> None:
+        """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
+        self._inputs[own:] = sorted(self._inputs[own:], key=lambda each: (each.kind, each.code))
+
     @property
     def info_log(self) -> str:
         """The remarks of a completed link."""

@@ -20,7 +20,7 @@ LAYERS = (
     ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
     ("cache",),
     ("assembler", "_nvjitlink", "_nvrtc", "_fatbin"),
-    ("_nvvm",),
+    ("_nvvm", "_numba_cache"),
     ("abi", "_header", "_numba", "_wrapper"),
     ("exporter",),
     ("linker",),
