@@ -18,7 +18,7 @@ LAYERS = (
     ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_inputs"),
     ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
-    ("cache",),
+    ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_nvrtc", "_fatbin"),
     ("_nvvm", "_numba_cache"),
     ("abi", "_header", "_numba", "_wrapper"),
