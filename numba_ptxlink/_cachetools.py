@@ -9,7 +9,6 @@ import tarfile
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ._seal import Damaged, WrongSeal, address_of, unseal
@@ -17,8 +16,8 @@ from .errors import CacheError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from ._seal import Entry
     from ._store import Directory
     from .cache import Cache
 
@@ -48,24 +47,6 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """
-    One entry.
-
-    Args:
-        path: Its file.
-        kind: What made it: "assemble", "link", "nvvm" or "nvrtc".
-        size: The code's size in bytes.
-        parts: What it is a result of, by label; long parts as the start of their digest.
-    """
-
-    path: Path
-    kind: str
-    size: int
-    parts: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Verified:
     """
     What a check found.
@@ -90,17 +71,10 @@ def stats(cache: Cache) -> list[Stats]:
         for path in directory.files():
             with contextlib.suppress(OSError):
                 sizes.append(path.stat().st_size)
-        kinds = Counter(each.kind for each in entries(cache) if directory.path in each.path.parents)
+        kinds = Counter(each.kind for each in cache.entries() if each.directory == directory.path)
         written = directory is writer
         found.append(Stats(directory.path, written, len(sizes), sum(sizes), directory.size, dict(kinds)))
     return found
-
-
-def entries(cache: Cache) -> Iterator[Listed]:
-    """Yield every sound entry of *cache*."""
-    for path, entry in cache.entries():
-        kind, parts = _described(entry)
-        yield Listed(path, kind, len(entry.code), parts)
 
 
 def clear(cache: Cache) -> int:
@@ -154,26 +128,31 @@ def export(cache: Cache, archive: Path) -> int:
     Raises:
         CacheError: The file cannot be written.
     """
-    count = 0
     seen: set[str] = set()
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=archive.parent, prefix=f".{archive.name}.", delete=False
-        ) as file:
-            with tarfile.open(fileobj=file, mode="w") as tar:
-                for entry_file, _ in cache.entries():
-                    sealed = entry_file.read_bytes()
-                    name = address_of(sealed).hex()
-                    if name not in seen:
-                        seen.add(name)
-                        member = tarfile.TarInfo(name)
-                        member.size = len(sealed)
-                        tar.addfile(member, io.BytesIO(sealed))
-                        count += 1
+        with (
+            tempfile.NamedTemporaryFile(dir=archive.parent, prefix=f".{archive.name}.", delete=False) as file,
+            tarfile.open(fileobj=file, mode="w") as tar,
+        ):
+            for name, sealed in _sound(cache):
+                if name not in seen:
+                    seen.add(name)
+                    member = tarfile.TarInfo(name)
+                    member.size = len(sealed)
+                    tar.addfile(member, io.BytesIO(sealed))
         os.replace(file.name, archive)  # noqa: PTH105 - one rename, whatever was there
     except OSError as error:
         raise CacheError(f"{archive} could not be written: {error.strerror}; check the folder.") from error
-    return count
+    return len(seen)
+
+
+def _sound(cache: Cache) -> Iterator[tuple[str, bytes]]:
+    for directory in cache.tiers()[0]:
+        for file in directory.files():
+            with contextlib.suppress(OSError, Damaged, WrongSeal):
+                sealed = file.read_bytes()
+                unseal(sealed, None, cache.settings.cache_secret)
+                yield address_of(sealed).hex(), sealed
 
 
 def import_(cache: Cache, archive: Path) -> tuple[int, int]:
@@ -211,8 +190,3 @@ def _writer(cache: Cache) -> Directory:
     if writer is None:
         raise CacheError(f"no cache directory can be written: {'; '.join(refused) or 'all are read-only'}.")
     return writer
-
-
-def _described(entry: Entry) -> tuple[str, dict[str, str]]:
-    kind, parts = entry.meta.get("key", ("", {}))
-    return str(kind), {str(label): str(part) for label, part in parts.items()}

@@ -13,6 +13,9 @@ MAGIC = b"PTXLINK\x01"
 _HEAD = struct.Struct("<8s32s32s32sI")
 _NO_TAG = bytes(32)
 
+PEEK = 1 << 16
+"""How much of an entry `peek` wants to see."""
+
 
 class Damaged(Exception):  # noqa: N818 - a state of an entry, which no caller of the package ever sees
     """The bytes are no entry, or not the entry that was written."""
@@ -76,6 +79,29 @@ def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
         raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
     (length,) = struct.unpack_from("<I", body)
     return Entry(json.loads(bytes(body[4 : 4 + length])), bytes(body[4 + length :]))
+
+
+def peek(start: bytes) -> tuple[dict[str, Any], int]:
+    """
+    Return the meta of an entry and the size of its code, out of its first bytes and without checking anything.
+
+    Args:
+        start: The first `PEEK` bytes of the entry, or all of them.
+
+    Raises:
+        Damaged: It is no entry, or the meta is longer than that or no JSON.
+    """
+    if len(start) < _HEAD.size + 4 or not start.startswith(MAGIC):
+        raise Damaged("it is no entry of this cache")
+    body = _HEAD.unpack_from(start)[4]
+    (length,) = struct.unpack_from("<I", start, _HEAD.size)
+    try:
+        meta = json.loads(start[_HEAD.size + 4 : _HEAD.size + 4 + length])
+    except ValueError as error:
+        raise Damaged("its description is damaged") from error
+    if not isinstance(meta, dict):
+        raise Damaged("its description is damaged")
+    return meta, body - 4 - length
 
 
 def address_of(sealed: bytes) -> bytes:

@@ -21,14 +21,14 @@ from ._config import Config, config
 from ._flight import Processes, Threads
 from ._keys import Key
 from ._redis import Server
-from ._seal import Damaged, Entry, WrongSeal, seal, unseal
+from ._seal import PEEK, Damaged, Entry, WrongSeal, peek, seal, unseal
 from ._store import Directory, default_directory
 from .errors import CacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Cache", "Counters", "Entry", "Key", "cached", "counters", "default"]
+__all__ = ["Cache", "Counters", "Described", "Entry", "Key", "cached", "counters", "default"]
 
 log = logging.getLogger("numba_ptxlink")
 
@@ -51,6 +51,26 @@ class Counters:
     misses: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class Described:
+    """
+    An entry as it describes itself.
+
+    Args:
+        path: Its file.
+        directory: The cache directory it is in.
+        kind: What made it: "assemble", "link", "nvvm" or "nvrtc".
+        size: The code's size in bytes.
+        parts: What it is a result of, by label; long parts as the start of their digest.
+    """
+
+    path: Path
+    directory: Path
+    kind: str
+    size: int
+    parts: Mapping[str, str]
 
 
 @dataclass
@@ -208,10 +228,9 @@ class Cache:
         if not log.isEnabledFor(logging.DEBUG):
             return
         nearest: tuple[str, ...] | None = None
-        for _, entry in self.entries(_MOST_COMPARED):
-            kind, parts = entry.meta.get("key", ("", {}))
-            if kind == key.kind:
-                differing = key.differences(parts)
+        for each in self.entries(_MOST_COMPARED):
+            if each.kind == key.kind:
+                differing = key.differences(each.parts)
                 nearest = differing if nearest is None or len(differing) < len(nearest) else nearest
         if nearest is None:
             log.debug("cache: missed %s %s, the first of its kind", key.kind, key.digest.hex()[:12])
@@ -223,21 +242,23 @@ class Cache:
                 ", ".join(nearest) or "nothing but its seal",
             )
 
-    def entries(self, most: int | None = None) -> Iterator[tuple[Path, Entry]]:
+    def entries(self, most: int | None = None) -> Iterator[Described]:
         """
-        Yield the sound entries of all directories, each with its file.
+        Yield what all directories hold, as the entries describe themselves; nothing is checked.
 
         Args:
-            most: How many files to read at most.
+            most: How many files to look into at most.
         """
-        left = most if most is not None else -1
         for directory in self._open().directories:
             for path in directory.files():
-                if left == 0:
-                    return
-                left -= 1
-                with contextlib.suppress(OSError, Damaged, WrongSeal):
-                    yield path, unseal(path.read_bytes(), None, self.settings.cache_secret)
+                if most is not None:
+                    most -= 1
+                    if most < 0:
+                        return
+                with contextlib.suppress(OSError, Damaged), path.open("rb") as file:
+                    meta, size = peek(file.read(PEEK))
+                    kind, parts = meta.get("key", ("", {}))
+                    yield Described(path, directory.path, str(kind), size, parts)
 
     def _open(self) -> _Tiers:
         if self._opened is not None:

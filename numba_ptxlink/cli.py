@@ -193,9 +193,9 @@ def _cache_stats(_: argparse.Namespace) -> None:
 
 
 def _cache_list(_: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
 
-    for each in _cachetools.entries(cache.default()):
+    for each in cache.default().entries():
         print(f"{each.path.parent.name}{each.path.name[:10]}  {each.kind:<8}  {each.size:>9} bytes")
         for label, part in each.parts.items():
             print(f"    {label}: {part}")
