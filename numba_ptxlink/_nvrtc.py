@@ -118,7 +118,7 @@ def compile_source(
 
     key = _key(source, name, options=options, output=output, include_dirs=include_dirs, headers=held)
     made = make() if key is None else cache.cached(key, make)
-    return Compiled(made.code, made.meta["log"], options)
+    return Compiled(made.code, made.log, options)
 
 
 def _key(

@@ -48,10 +48,10 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             return cache.Entry({"log": _log.text}, code)
 
         made = cache.cached(_key(modules, options), make)
-        if made.meta["log"] and not made_here:
+        if made.log and not made_here:
             from numba.cuda.cudadrv.error import NvvmWarning
 
-            warnings.warn(made.meta["log"], category=NvvmWarning, stacklevel=2)
+            warnings.warn(made.log, category=NvvmWarning, stacklevel=2)
         return made.code
 
     return compile_ir

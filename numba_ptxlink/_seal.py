@@ -38,6 +38,18 @@ class Entry:
     meta: dict[str, Any]
     code: bytes = field(repr=False)
 
+    @property
+    def log(self) -> str:
+        """What the tool remarked."""
+        return str(self.meta.get("log", ""))
+
+
+def described(meta: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the kind and the parts that *meta* names."""
+    kind, parts = meta.get("kind", ""), meta.get("parts", {})
+    texts = parts.items() if isinstance(parts, dict) else ()
+    return str(kind), {str(label): str(part) for label, part in texts}
+
 
 def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     """
@@ -78,12 +90,12 @@ def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
     if not hmac.compare_digest(expected, tag):
         raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
     (length,) = struct.unpack_from("<I", body)
-    return Entry(json.loads(bytes(body[4 : 4 + length])), bytes(body[4 + length :]))
+    return Entry(_meta(bytes(body[4 : 4 + length])), bytes(body[4 + length :]))
 
 
 def peek(start: bytes) -> tuple[dict[str, Any], int]:
     """
-    Return the meta of an entry and the size of its code, out of its first bytes and without checking anything.
+    Return the meta of an entry and the size of its code, out of its first bytes; nothing is checked.
 
     Args:
         start: The first `PEEK` bytes of the entry, or all of them.
@@ -95,13 +107,7 @@ def peek(start: bytes) -> tuple[dict[str, Any], int]:
         raise Damaged("it is no entry of this cache")
     body = _HEAD.unpack_from(start)[4]
     (length,) = struct.unpack_from("<I", start, _HEAD.size)
-    try:
-        meta = json.loads(start[_HEAD.size + 4 : _HEAD.size + 4 + length])
-    except ValueError as error:
-        raise Damaged("its description is damaged") from error
-    if not isinstance(meta, dict):
-        raise Damaged("its description is damaged")
-    return meta, body - 4 - length
+    return _meta(start[_HEAD.size + 4 : _HEAD.size + 4 + length]), body - 4 - length
 
 
 def address_of(sealed: bytes) -> bytes:
@@ -112,6 +118,17 @@ def address_of(sealed: bytes) -> bytes:
         Damaged: It is no entry, or cut short.
     """
     return _head(sealed)[0]
+
+
+def _meta(text: bytes) -> dict[str, Any]:
+    # A digest says that it is what was written, not that one of us wrote it.
+    try:
+        meta = json.loads(text)
+    except ValueError as error:
+        raise Damaged("its description is damaged") from error
+    if not isinstance(meta, dict):
+        raise Damaged("its description is damaged")
+    return meta
 
 
 def _digest(address: bytes, body: bytes | memoryview) -> bytes:

@@ -100,7 +100,8 @@ class Directory:
             return bytes(self._files[address.hex()])
         except KeyError:
             return None
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - the cache never fails a build
+            # It may be all right the next time, and is not deleted.
             log.debug("cache: %s could not be read: %s", self.path, error)
             return None
 
@@ -110,7 +111,7 @@ class Directory:
             return False
         try:
             self._files_for(len(sealed))[address.hex()] = sealed
-        except (OSError, CacheError) as error:
+        except Exception as error:  # noqa: BLE001 - likewise
             if not self._warned:
                 self._warned = True
                 log.warning(
@@ -124,7 +125,7 @@ class Directory:
 
     def discard(self, address: bytes) -> None:
         """Delete what is kept under *address*, if it can be deleted."""
-        with contextlib.suppress(KeyError, OSError):
+        with contextlib.suppress(Exception):
             del self._files[address.hex()]
 
     def clear(self) -> None:

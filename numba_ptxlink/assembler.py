@@ -132,7 +132,7 @@ def assemble(
         {"package": _keys.package_version(), "tool": identity(), "flags": flags, "ptx": text},
     )
     made = cache.cached(key, lambda: _compile(text, target, flags))
-    return Cubin(made.code, target, relocatable, made.meta["log"], flags)
+    return Cubin(made.code, target, relocatable, made.log, flags)
 
 
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from ._config import Config, config
 from ._flight import Processes, Threads
 from ._keys import Key
 from ._redis import Server
-from ._seal import PEEK, Damaged, Entry, WrongSeal, peek, seal, unseal
+from ._seal import PEEK, Damaged, Entry, WrongSeal, described, peek, seal, unseal
 from ._store import Directory, default_directory
 from .errors import CacheError
 
@@ -62,15 +63,15 @@ class Described:
         path: Its file.
         directory: The cache directory it is in.
         kind: What made it: "assemble", "link", "nvvm" or "nvrtc".
-        size: The code's size in bytes.
         parts: What it is a result of, by label; long parts as the start of their digest.
+        size: The code's size in bytes.
     """
 
     path: Path
     directory: Path
     kind: str
-    size: int
     parts: Mapping[str, str]
+    size: int
 
 
 @dataclass
@@ -121,7 +122,7 @@ class Cache:
     def put(self, key: Key, entry: Entry) -> None:
         """Keep *entry* under *key*, wherever that is possible. Never raises."""
         address = self._address(key)
-        described = replace(entry, meta={**entry.meta, "key": [key.kind, dict(key.parts)]})
+        described = replace(entry, meta={**entry.meta, "kind": key.kind, "parts": dict(key.parts)})
         sealed = seal(address, described, self.settings.cache_secret)
         writer = self._open().writer
         kept = writer is not None and writer.put(address, sealed)
@@ -257,8 +258,7 @@ class Cache:
                         return
                 with contextlib.suppress(OSError, Damaged), path.open("rb") as file:
                     meta, size = peek(file.read(PEEK))
-                    kind, parts = meta.get("key", ("", {}))
-                    yield Described(path, directory.path, str(kind), size, parts)
+                    yield Described(path, directory.path, *described(meta), size)
 
     def _open(self) -> _Tiers:
         if self._opened is not None:
@@ -285,10 +285,14 @@ def _open(settings: Config) -> _Tiers:
     for path in paths:
         try:
             directory = Directory(path, settings.cache_size, create=writer is None)
-        except CacheError as error:
+        except (CacheError, OSError) as error:
             refused.append(str(error))
             # A missing directory of a search path is nothing to talk about, a refused one is.
-            log.log(logging.WARNING if path.exists() or writer is None else logging.DEBUG, "cache: %s", error)
+            log.log(
+                logging.WARNING if os.path.lexists(path) or writer is None else logging.DEBUG,
+                "cache: %s",
+                error,
+            )
             continue
         directories.append(directory)
         if writer is None and directory.writable:

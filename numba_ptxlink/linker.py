@@ -198,7 +198,7 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
     made = cache.cached(_key(inputs, flags), lambda: _run_nvjitlink(inputs, flags))
-    return Linked(made.code, arch, backend, lto, reason, flags, names, made.meta["log"])
+    return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
 
 
 def _key(inputs: Sequence[Input], flags: tuple[str, ...]) -> cache.Key:
