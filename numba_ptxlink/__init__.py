@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ._plugin import Status, disable, enable, status
     from ._target import Arch
     from ._toolchain import Toolchain, toolchain
+    from ._udf import Kernel, Udf, kernel, udf
     from .assembler import Cubin, assemble
     from .errors import (
         AbiError,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         LinkError,
         PtxlinkError,
     )
-    from .exporter import Export, Udf, export, udf
+    from .exporter import Export, export
     from .linker import Linked, link
 
 __version__ = "0.1.0"
@@ -38,7 +39,8 @@ _HOMES = {
         "LinkError",
         "PtxlinkError",
     ),
-    "exporter": ("Export", "Udf", "export", "udf"),
+    "exporter": ("Export", "export"),
+    "_udf": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_toolchain": ("Toolchain", "toolchain"),
 }
@@ -53,6 +55,7 @@ __all__ = [
     "Cubin",
     "Export",
     "ExportError",
+    "Kernel",
     "LinkError",
     "Linked",
     "PtxlinkError",
@@ -63,6 +66,7 @@ __all__ = [
     "disable",
     "enable",
     "export",
+    "kernel",
     "link",
     "status",
     "toolchain",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# Reserved too, but the way to give a function the name that C++ mangles a declaration to.
+_MANGLED = re.compile(r"_Z\w+", re.ASCII)
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
@@ -153,7 +155,7 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
         problem = "is not a C identifier"
     elif name in _RESERVED:
         problem = "is a reserved word of C, C++ or CUDA C++"
-    elif name.startswith("__") or re.match(r"_[A-Z]", name):
+    elif (name.startswith("__") or re.match(r"_[A-Z]", name)) and not _MANGLED.fullmatch(name):
         problem = "is reserved for the compiler: it starts with two underscores or one and a capital"
     elif name in taken:
         problem = "is taken by another function of this export"
@@ -167,9 +169,14 @@ def is_free(name: str) -> bool:
     return bool(_IDENTIFIER.fullmatch(name)) and name not in _RESERVED
 
 
+def legal(name: str, taken: Collection[str] = ()) -> str:
+    """Return *name*, or the name closest to it that is legal and free, for a parameter, member or struct."""
+    return name if is_free(name) and name not in taken else propose(name, taken)
+
+
 def propose(name: str, taken: Collection[str] = ()) -> str:
     """Return a legal, free name as close to *name* as can be."""
-    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "function"
+    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
     candidate = f"{base}_" if base in _RESERVED else base

@@ -22,7 +22,7 @@ from . import _names, _numba_cache, _nvvm
 if TYPE_CHECKING:
     from ._target import Arch
 
-SUPPORTED = ((0, 30), (0, 31))
+SUPPORTED = ((0, 30, 4), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
@@ -64,11 +64,11 @@ def unsupported_reason() -> str | None:
         return "numba-cuda is not installed"
     low, high = SUPPORTED
     try:
-        release = tuple(int(part) for part in version.split(".")[:2])
+        release = tuple(int(part) for part in version.split(".")[:3])
     except ValueError:
         release = (0, 0)
     if not low <= release < high:
-        wanted = f">={low[0]}.{low[1]},<{high[0]}.{high[1]}"
+        wanted = ",".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound in ((">=", low), ("<", high)))
         return f"numba-cuda {version} is not supported; install numba-cuda{wanted}"
     driver = sys.modules.get(DRIVER)
     if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:

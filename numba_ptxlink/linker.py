@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _inputs, _keys, _nvjitlink, _nvrtc, _ptx, assembler, cache
+from . import _inputs, _nvjitlink, _nvrtc, _ptx, assembler, cache
 from ._inputs import Input
 from ._target import Arch, ArchLike
 from .errors import LinkError
@@ -197,23 +197,9 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         )
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    made = cache.cached(_key(inputs, flags), lambda: _run_nvjitlink(inputs, flags))
+    key = _nvjitlink.key([(each.kind, each.name, each.code) for each in inputs], flags)
+    made = cache.cached(key, lambda: _run_nvjitlink(inputs, flags))
     return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
-
-
-def _key(inputs: Sequence[Input], flags: tuple[str, ...]) -> cache.Key:
-    # Debug information may name its sources; code does not.
-    named = any(flag in ("-g", "-lineinfo") for flag in flags)
-    return cache.Key.of(
-        "link",
-        {
-            "package": _keys.package_version(),
-            "tool": _nvjitlink.identity(),
-            "flags": flags,
-            "names": [each.name for each in inputs] if named else (),
-            **{f"input {i} {each.kind}": each.code for i, each in enumerate(inputs, start=1)},
-        },
-    )
 
 
 def _run_nvjitlink(inputs: Sequence[Input], flags: tuple[str, ...]) -> cache.Entry:

@@ -59,7 +59,7 @@ def test_returns_a_cubin(kernel: str, encode: Any) -> None:
 def test_repr_leaves_out_the_code(kernel: str) -> None:
     """A cubin prints in a line, without its bytes."""
     cubin = assemble(kernel, "sm_90")
-    assert f"Cubin(arch={Arch(9, 0)!r}, relocatable=False, info_log='')" == repr(cubin)
+    assert f"Cubin(arch={Arch(9, 0)!r}, relocatable=False, info_log='', flags={cubin.flags!r})" == repr(cubin)
 
 
 def test_relocatable_is_an_object_to_link(kernel: str) -> None:

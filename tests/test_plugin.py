@@ -215,7 +215,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
             print(error)
         """,
     )
-    reason = "numba-cuda 0.12.1 is not supported; install numba-cuda>=0.30,<0.31"
+    reason = "numba-cuda 0.12.1 is not supported; install numba-cuda>=0.30.4,<0.31"
     assert lines == [
         "_Linker",
         f"False|{reason}|import hook|0",
@@ -466,3 +466,16 @@ except pl.AbiError as error:
     )
     assert len(lines) == 1
     assert lines[0].startswith(f"True {message}")
+
+
+def test_the_name_that_cpp_mangles_to_is_accepted():
+    """abi_name may be what C++ mangles a declaration to, so that C++ can do without extern "C"."""
+    lines = run(
+        COMPILE,
+        """
+        from numba_ptxlink import _ptx
+        ptx, _ = compile(lambda x: x, int32(int32), abi_info={"abi_name": "_Z1fi"})
+        print([str(f.prototype) for f in _ptx.functions(ptx)])
+        """,
+    )
+    assert lines == ["['.func (.b32) _Z1fi(.b32)']"]
