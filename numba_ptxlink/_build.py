@@ -146,8 +146,6 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature]) -> None:
 
 
 def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], *, lto: bool) -> bytes:
-    from numba.cuda.cudadrv import nvvm
-
     flags: dict[str, Any] = {
         "arch": compiled.arch.compute,
         "opt": 3 if options["opt"] else 0,
@@ -156,7 +154,7 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
     if lto:
         flags["gen_lto"] = None
     try:
-        code: bytes = nvvm.compile_ir(list(modules), **flags)
+        code = _numba.compile_ir(modules, **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(
