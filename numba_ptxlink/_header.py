@@ -171,7 +171,11 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether C cannot say one of *types*."""
-    return any(isinstance(part, (c.Half, c.View)) for ctype in types for part in c.parts(ctype))
+    return any(
+        isinstance(part, c.View) or (isinstance(part, c.Half) and not part.name.endswith("_raw"))
+        for ctype in types
+        for part in c.parts(ctype)
+    )
 
 
 def _is_cxx(signature: c.Signature) -> bool:
