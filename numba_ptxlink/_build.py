@@ -104,8 +104,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         AssembleError: The PTX could not be assembled.
     """
     tag = _tag([each.name for each in compiled.signatures])
-    modules = _numba.without_counters(_numba.ordered_modules(compiled.libraries))
-    modules = _externs.private_shims(modules, tag)
+    modules = _externs.private_shims(_numba.ordered_modules(compiled.libraries), tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = _externs.undefined(ptx.decode())
     linked = _externs.linkable(compiled.libraries, missing, compiled.arch, tag)
@@ -148,8 +147,6 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
 
 
 def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], *, lto: bool) -> bytes:
-    from numba.cuda.cudadrv import nvvm
-
     flags: dict[str, Any] = {
         "arch": compiled.arch.compute,
         "opt": 3 if options["opt"] else 0,
@@ -158,7 +155,7 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
     if lto:
         flags["gen_lto"] = None
     try:
-        code: bytes = nvvm.compile_ir(_numba.in_dialect(modules, compiled.arch), **flags)
+        code = _numba.compile_ir(_numba.in_dialect(modules, compiled.arch), **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(

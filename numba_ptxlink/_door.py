@@ -11,7 +11,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._numba import Substitution, current_cc, in_dialect, take_compiled
+from ._numba import Substitution, current_cc, in_dialect, ordered_modules, take_compiled
 from ._target import Arch
 from .abi import AbiOptions
 from .errors import AbiError, ExportError
@@ -75,7 +75,7 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
         function.attributes.add("alwaysinline")
     if kernel:
         library._entry_name = name
-    library._llvm_strs = in_dialect([str(module) for module in library.modules], Arch.of(given["cc"]))
+    library._llvm_strs = in_dialect(ordered_modules([library]), Arch.of(given["cc"]))
     library._ptxlink_cc = given["cc"]
     _latest.library, _latest.cc = library, given["cc"]
     _latest.symbols = () if kernel else (name,)
@@ -189,7 +189,7 @@ def _wrap_compile_all(original: Any) -> Any:
 
 SUBSTITUTIONS = (
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
-    Substitution("numba.cuda.compiler", "compile", _wrap_compile, everywhere=True),
-    Substitution("numba.cuda.compiler", "compile_all", _wrap_compile_all, everywhere=True),
+    Substitution("numba.cuda.compiler", "compile", _wrap_compile, bound=True),
+    Substitution("numba.cuda.compiler", "compile_all", _wrap_compile_all, bound=True),
 )
 """What the plugin replaces of numba-cuda's compiler."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _cmodel as c
-from . import _nvjitlink, _nvrtc, _ptx, abi
+from . import _nvjitlink, _nvrtc, _ptx, abi, cache
 from .errors import AbiError, ExportError, LinkError
 
 if TYPE_CHECKING:
@@ -151,9 +151,13 @@ def merge_ptx(
 def _link(
     ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
 ) -> bytes:
+    vector = [f"-arch={arch.sm}", *flags]
     inputs = [("ltoir", "<functions>", ltoir), *(("ltoir", name, code) for name, code in linked)]
     try:
-        return _nvjitlink.link(inputs, [f"-arch={arch.sm}", *flags], output=output).code
+        return cache.cached(
+            _nvjitlink.key(inputs, vector, output),
+            lambda: cache.Entry({}, _nvjitlink.link(inputs, vector, output=output).code),
+        ).code
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 

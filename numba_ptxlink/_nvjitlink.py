@@ -6,12 +6,14 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import _build_id, _keys, cache
 from .errors import LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+PACKAGE = "nvidia-nvjitlink"
 # Names of nvJitLink's input types by the kinds of `_inputs`.
 _INPUT_TYPES = {
     "ptx": "PTX",
@@ -43,6 +45,37 @@ def version() -> tuple[int, int]:
     """Return nvJitLink's version as (major, minor)."""
     major, minor = _binding().version()
     return (int(major), int(minor))
+
+
+def identity() -> tuple[str, ...]:
+    """Return what tells this nvJitLink from every other: its name, version and build."""
+    try:
+        return ("nvJitLink", "{}.{}".format(*version()), _build_id.loaded("nvJitLink"))
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+
+
+def key(
+    inputs: Sequence[tuple[str, str, bytes]],
+    flags: Sequence[str],
+    output: str = "",
+    *,
+    tool: tuple[str, ...] | None = None,
+) -> cache.Key:
+    """Return everything that the result of `link` depends on; *tool* is another binding's `identity`."""
+    # Debug information may name its sources; code does not.
+    named = any(flag in ("-g", "-lineinfo") for flag in flags)
+    return cache.Key.of(
+        "link",
+        {
+            "package": _keys.package_version(),
+            "tool": identity() if tool is None else tool,
+            "flags": tuple(flags),
+            "output": output,
+            "names": [name for _, name, _ in inputs] if named else (),
+            **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
+        },
+    )
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
