@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ._target import Arch
     from ._toolchain import Toolchain, toolchain
     from .assembler import Cubin, assemble
+    from .doctor import Diagnosis, diagnose, driver_can_load_ptx
     from .errors import (
         AbiError,
         ActivationError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         PtxlinkError,
     )
     from .exporter import Export, Udf, export, udf
+    from .inspection import Inspection, inspect
     from .linker import Linked, link
 
 __version__ = "0.1.0"
@@ -29,6 +31,7 @@ _HOMES = {
     "_plugin": ("Status", "disable", "enable", "status"),
     "_target": ("Arch",),
     "assembler": ("Cubin", "assemble"),
+    "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
     "errors": (
         "AbiError",
         "ActivationError",
@@ -39,6 +42,7 @@ _HOMES = {
         "PtxlinkError",
     ),
     "exporter": ("Export", "Udf", "export", "udf"),
+    "inspection": ("Inspection", "inspect"),
     "linker": ("Linked", "link"),
     "_toolchain": ("Toolchain", "toolchain"),
 }
@@ -51,8 +55,10 @@ __all__ = [
     "AssembleError",
     "ConfigError",
     "Cubin",
+    "Diagnosis",
     "Export",
     "ExportError",
+    "Inspection",
     "LinkError",
     "Linked",
     "PtxlinkError",
@@ -60,9 +66,12 @@ __all__ = [
     "Toolchain",
     "Udf",
     "assemble",
+    "diagnose",
     "disable",
+    "driver_can_load_ptx",
     "enable",
     "export",
+    "inspect",
     "link",
     "status",
     "toolchain",

@@ -16,7 +16,7 @@ PACKAGE = Path(pl.__file__).parent
 LAYERS = (
     ("errors",),
     ("_config", "_target", "_cnames"),
-    ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge"),
+    ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge", "_isa"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),
     ("abi", "_header", "_numba_fixes", "_numba", "_wrapper"),
@@ -24,7 +24,7 @@ LAYERS = (
     ("linker",),
     ("_numba_linker",),
     ("_plugin",),
-    ("_toolchain",),
+    ("_toolchain", "inspection", "doctor", "_report"),
     ("cli",),
 )
 ORDER = [module for layer in LAYERS for module in layer]
