@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ._plugin import Status, disable, enable, status
     from ._target import Arch
     from ._toolchain import Toolchain, toolchain
+    from ._udf import Kernel, Udf, kernel, udf
     from .assembler import Cubin, assemble
     from .doctor import Diagnosis, diagnose, driver_can_load_ptx
     from .errors import (
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         LinkError,
         PtxlinkError,
     )
-    from .exporter import Export, Udf, export, udf
+    from .exporter import Export, export
     from .inspection import Inspection, inspect
     from .linker import Linked, link
 
@@ -41,8 +42,9 @@ _HOMES = {
         "LinkError",
         "PtxlinkError",
     ),
-    "exporter": ("Export", "Udf", "export", "udf"),
+    "exporter": ("Export", "export"),
     "inspection": ("Inspection", "inspect"),
+    "_udf": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_toolchain": ("Toolchain", "toolchain"),
 }
@@ -59,6 +61,7 @@ __all__ = [
     "Export",
     "ExportError",
     "Inspection",
+    "Kernel",
     "LinkError",
     "Linked",
     "PtxlinkError",
@@ -72,6 +75,7 @@ __all__ = [
     "enable",
     "export",
     "inspect",
+    "kernel",
     "link",
     "status",
     "toolchain",

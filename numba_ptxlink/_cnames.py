@@ -169,9 +169,14 @@ def is_free(name: str) -> bool:
     return bool(_IDENTIFIER.fullmatch(name)) and name not in _RESERVED
 
 
+def legal(name: str, taken: Collection[str] = ()) -> str:
+    """Return *name*, or the name closest to it that is legal and free, for a parameter, member or struct."""
+    return name if is_free(name) and name not in taken else propose(name, taken)
+
+
 def propose(name: str, taken: Collection[str] = ()) -> str:
     """Return a legal, free name as close to *name* as can be."""
-    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "function"
+    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
     candidate = f"{base}_" if base in _RESERVED else base

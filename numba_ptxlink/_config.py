@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import ConfigError
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 
 _MODES = ("1", "0", "auto")
 BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+# A URL holds the character that separates directories, so it comes last.
+_URL = re.compile(rf"(?:^|(?<={re.escape(os.pathsep)}))rediss?://.*$", re.IGNORECASE)
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -27,11 +34,22 @@ class Config:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
         backend: NUMBA_PTXLINK_BACKEND: the tool that makes cubins, "auto" for what the inputs need.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None where the variable is unset.
+        cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
+        cache_dirs: The directories that NUMBA_PTXLINK_CACHE lists, in order; none where it names none, which
+            means the user's own.
+        cache_url: The Redis server that NUMBA_PTXLINK_CACHE names, None without one.
+        cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft cap of the directory that is written, in bytes.
+        cache_secret: NUMBA_PTXLINK_CACHE_SECRET, which seals entries, None where the variable is unset.
     """
 
     mode: str = "1"
     backend: str = "auto"
     log_level: int | None = None
+    cache: bool = True
+    cache_dirs: tuple[str, ...] = ()
+    cache_url: str | None = field(default=None, repr=False)
+    cache_size: int = 2 << 30
+    cache_secret: bytes | None = field(default=None, repr=False)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -42,10 +60,16 @@ class Config:
             ConfigError: A variable has a value that is not among its choices.
         """
         level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, None)
+        cache, dirs, url = _cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
             mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1") or "1",
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
+            cache=cache,
+            cache_dirs=dirs,
+            cache_url=url,
+            cache_size=_size(environ, "NUMBA_PTXLINK_CACHE_SIZE", 2 << 30),
+            cache_secret=environ.get("NUMBA_PTXLINK_CACHE_SECRET", "").encode() or None,
         )
 
 
@@ -58,6 +82,38 @@ def _choice(
     if value not in choices:
         raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
     return value
+
+
+def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
+    if value in ("", "1"):
+        return True, (), None
+    if value == "0":
+        return False, (), None
+    match = _URL.search(value)
+    url = match[0] if match else None
+    listed = value[: match.start()] if match else value
+    dirs = tuple(part for part in listed.split(os.pathsep) if part)
+    for path in dirs:
+        # A relative one would be another directory after every chdir.
+        if not path.startswith("~") and not Path(path).is_absolute():
+            raise ConfigError(
+                f"NUMBA_PTXLINK_CACHE={value!r} is unknown; set it to 1, 0, absolute directories separated "
+                f"by {os.pathsep!r}, or a URL that begins with redis:// or rediss:// and comes last."
+            )
+    return True, dirs, url
+
+
+def _size(environ: Mapping[str, str], variable: str, default: int) -> int:
+    value = environ.get(variable, "").strip()
+    if not value:
+        return default
+    match = _SIZE.fullmatch(value.lower())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
+    if size <= 0:
+        raise ConfigError(
+            f"{variable}={value!r} is unknown; set it to a number above 0 with a unit, such as 500MiB."
+        )
+    return size
 
 
 @functools.cache

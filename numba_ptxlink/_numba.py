@@ -14,16 +14,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from . import _names, _numba_cache, _nvvm
 from ._numba_fixes import FIXES
 
 if TYPE_CHECKING:
     from ._target import Arch
 
-SUPPORTED = ((0, 30), (0, 31))
+SUPPORTED = ((0, 30, 4), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
@@ -67,11 +67,11 @@ def unsupported_reason() -> str | None:
         return "numba-cuda is not installed"
     low, high = SUPPORTED
     try:
-        release = tuple(int(part) for part in version.split(".")[:2])
+        release = tuple(int(part) for part in version.split(".")[:3])
     except ValueError:
         release = (0, 0)
     if not low <= release < high:
-        wanted = f">={low[0]}.{low[1]},<{high[0]}.{high[1]}"
+        wanted = ",".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound in ((">=", low), ("<", high)))
         return f"numba-cuda {version} is not supported; install numba-cuda{wanted}"
     driver = sys.modules.get(DRIVER)
     if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:
@@ -119,42 +119,63 @@ def compile_function(
         )
 
 
+def compile_ir(modules: Sequence[str], **options: Any) -> bytes:
+    """Compile LLVM IR with NVVM, as numba-cuda does, or take the result out of the cache."""
+    from numba.cuda.cudadrv import nvvm
+
+    with applied(NVVM):
+        code: bytes = nvvm.compile_ir(list(modules), **options)
+        return code
+
+
 def ordered_modules(libraries: Sequence[Any]) -> list[str]:
     """
-    Return the LLVM IR of *libraries* and all they call: callers first, and the same order in every process.
+    Return the LLVM IR of *libraries* and all they call, each once, callers first.
 
-    NVVM drops a linkable function that nothing before it has asked for, so callees have to follow callers.
-    Numba keeps callees in sets, so among the callees that may come next the order is that of their text.
+    Names and order are those of `_names.canonical`: the same in every process.
     """
-    texts: dict[Any, str] = {}
-    callers = TopologicalSorter[Any]()
+    for library in _all_libraries(libraries):
+        for name, variable in _module(library).globals.items() if _module(library) else ():
+            # Device code has no use for the environment that CPU code finds by this symbol.
+            if name.startswith("_ZN08NumbaEnv"):
+                variable.linkage = "internal"
+    made = _canonical(libraries)
+    if made is None:
+        return [str(module) for library in _all_libraries(libraries) if (module := _module(library))]
+    return list(made.texts)
+
+
+def _canonical(libraries: Sequence[Any], *, keep_visible: bool = False) -> _names.Canonical | None:
+    reached = _all_libraries(libraries)
+    texts = {id(each): str(_module(each)) for each in reached if _module(each) is not None}
+    callees = {
+        id(each): [id(callee) for callee in _linked(each) if id(callee) in texts]
+        for each in reached
+        if id(each) in texts
+    }
+    roots = [id(each) for each in libraries if id(each) in texts]
+    kept = [name for root in roots for name in _names.visible(texts[root])] if keep_visible else ()
+    return _names.canonical(texts, callees, roots, kept)
+
+
+def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
+    reached: dict[int, Any] = {}
     pending = list(libraries)
     while pending:
         library = pending.pop()
-        if library in texts:
-            continue
-        texts[library] = _text(library)
-        for callee in library._linking_libraries:
-            callers.add(callee, library)
-            pending.append(callee)
-    ordered = list(libraries)
-    callers.prepare()
-    while callers.is_active():
-        ready = sorted(callers.get_ready(), key=texts.__getitem__)
-        ordered += ready
-        callers.done(*ready)
-    return list(dict.fromkeys(filter(None, map(texts.__getitem__, ordered))))
+        if id(library) not in reached:
+            reached[id(library)] = library
+            pending.extend(_linked(library))
+    return list(reached.values())
 
 
-def _text(library: Any) -> str:
-    module = next(iter(library.modules), None)
-    if module is None:
-        return ""
-    # Device code has no use for the environment that CPU code finds by this symbol; its name holds a counter.
-    for name, variable in module.globals.items():
-        if name.startswith("_ZN08NumbaEnv"):
-            variable.linkage = "internal"
-    return str(module)
+def _linked(library: Any) -> Sequence[Any]:
+    # Code that is linked as a file calls nothing that Numba knows of.
+    return tuple(getattr(library, "_linking_libraries", ()))
+
+
+def _module(library: Any) -> Any:
+    return next(iter(library.modules), None)
 
 
 _originals: dict[tuple[str, str], Any] = {}
@@ -272,10 +293,35 @@ def _wrap_link_all(original: Any) -> Any:
             has_link_files = bool(self._linking_files or self.needs_cudadevrt)
             choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
             linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
-        return original(self, linker, cc, ignore_nonlto)
+        original(self, linker, cc, ignore_nonlto)
+        order = getattr(linker, "order_files", None)
+        if order is not None:
+            order(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
 
     return _link_all
 
+
+def _wrap_llvm_strs(original: Any) -> Any:
+    @functools.wraps(original.fget)
+    def llvm_strs(self: Any) -> Any:
+        if self._llvm_strs is None:
+            # A kernel is looked up by the name kept here; a device function's caller knows it by its own.
+            made = _canonical([self], keep_visible=self._entry_name is None)
+            if made is None or not made.texts:
+                return original.fget(self)
+            self._llvm_strs = list(made.texts)
+            self._entry_name = made.names.get(self._entry_name, self._entry_name)
+        return self._llvm_strs
+
+    return property(llvm_strs)
+
+
+NVVM = (
+    # The module that names it, since NVVM's own is imported before the plugin is.
+    Substitution("numba.cuda.codegen", "nvvm.compile_ir", _nvvm.wrap_compile_ir),
+    Substitution("numba.cuda.codegen", "nvvm.CompilationUnit.get_log", _nvvm.wrap_get_log),
+)
+"""What makes NVVM's output come out of the cache."""
 
 DRIVERLESS = (
     Substitution("numba.cuda.dispatcher", "get_current_device", _wrap_get_current_device),
@@ -286,9 +332,18 @@ DRIVERLESS = (
 SUBSTITUTIONS = (
     *DRIVERLESS,
     *(Substitution(*fix) for fix in FIXES),
+    *NVVM,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._rebuild", _numba_cache.wrap_rebuild_library),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary._reduce_states", _numba_cache.wrap_reduce_states),
     Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
+    Substitution("numba.cuda.dispatcher", "CUDACache._index_key", _numba_cache.wrap_index_key),
+    Substitution("numba.cuda.dispatcher", "Cache._load_overload", _numba_cache.wrap_load_overload),
+    Substitution("numba.cuda.dispatcher", "Cache._save_overload", _numba_cache.wrap_save_overload),
+    Substitution("numba.cuda.dispatcher", "CUDACacheImpl.rebuild", _numba_cache.wrap_rebuild_kernel),
+    Substitution("numba.cuda.dispatcher", "CUDADispatcher.enable_caching", _numba_cache.wrap_enable_caching),
 )
 """What the plugin replaces besides the linker class."""
 

@@ -115,6 +115,10 @@ class PtxLinker:
         self._origin = origin
         self._witness = "\n".join(ptx).encode()
 
+    def order_files(self, own: int) -> None:
+        """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
+        self._inputs[own:] = sorted(self._inputs[own:], key=lambda each: (each.kind, each.code))
+
     @property
     def info_log(self) -> str:
         """The remarks of a completed link; empty after a failed one."""
@@ -257,16 +261,14 @@ class PtxLinker:
     def get_linked_ptx(self) -> bytes:
         """Return the PTX that link-time optimisation makes of the inputs."""
         try:
-            product, flags = linker.link_to_ptx(
-                self._inputs, self._arch, self._options(), lto=self._has_ltoir
-            )
+            made, flags = linker.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except LinkError as error:
             raise self._fail(error) from error
         names = tuple(each.name for each in self._inputs)
         self.linker = linker.Linked(
-            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, product.info_log
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, made.log
         )
-        return product.code
+        return made.code
 
     def close(self) -> None:
         """Do nothing: native handles do not outlive the call that made them."""

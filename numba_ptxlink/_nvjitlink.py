@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import _build_id, _keys, cache
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -46,9 +47,45 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
+def identity() -> tuple[str, ...]:
+    """Return what tells this nvJitLink from every other: its name, version and build."""
+    try:
+        return ("nvJitLink", "{}.{}".format(*version()), _build_id.loaded("nvJitLink"))
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+
+
+def key(
+    inputs: Sequence[tuple[str, str, bytes]],
+    flags: Sequence[str],
+    output: str = "",
+    *,
+    tool: tuple[str, ...] | None = None,
+) -> cache.Key:
+    """Return everything that the result of `link` depends on; *tool* is another binding's `identity`."""
+    # Debug information may name its sources; code does not.
+    named = any(flag in ("-g", "-lineinfo") for flag in flags)
+    return cache.Key.of(
+        "link",
+        {
+            "package": _keys.package_version(),
+            "tool": identity() if tool is None else tool,
+            "flags": tuple(flags),
+            "output": output,
+            "names": [name for _, name, _ in inputs] if named else (),
+            **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
+        },
+    )
+
+
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
+
+    Args:
+        inputs: What to link.
+        flags: The linker's arguments.
+        output: "cubin", "ptx" or "ltoir"; by default what *flags* ask for.
 
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
@@ -81,12 +118,9 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
             binding.complete(handle)
         except binding.nvJitLinkError as error:
             raise fail(error, _error_log(binding, handle), "link") from error
-        if "-ptx" in flags:
-            made = bytearray(binding.get_linked_ptx_size(handle))
-            binding.get_linked_ptx(handle, made)
-        else:
-            made = bytearray(binding.get_linked_cubin_size(handle))
-            binding.get_linked_cubin(handle, made)
+        output = output or ("ptx" if "-ptx" in flags else "cubin")
+        made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
+        getattr(binding, f"get_linked_{output}")(handle, made)
         return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
 
 

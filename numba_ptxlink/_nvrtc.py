@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _build_id, _includes, _keys, cache
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
     from ._target import Arch
 
 _MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+
+
+_LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
+# Options that read or write files of their own, or that report the time.
+_BEYOND_KEYS = (
+    "-I",
+    "--include-path",
+    "-include",
+    "--pre-include",
+    "-pch",
+    "--pch",
+    "--create-pch",
+    "--use-pch",
+    "-time",
+    "--time",
+    "--device-time-trace",
+    "--fdevice-time-trace",
+    "-fdevice-time-trace",
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +115,75 @@ def compile_source(
         *(f"--include-path={path}" for path in include_dirs),
         *flags,
     )
-    headers = headers or {}
+    held = dict(headers or {})
+    expressions = tuple(name_expressions)
+
+    def make() -> cache.Entry:
+        return _compile(
+            binding, source, name, options=options, output=output, headers=held, name_expressions=expressions
+        )
+
+    key = _key(
+        source,
+        name,
+        options=options,
+        output=output,
+        include_dirs=include_dirs,
+        headers=held,
+        name_expressions=expressions,
+    )
+    made = make() if key is None else cache.cached(key, make)
+    lowered = made.meta.get("lowered_names", {})
+    return Compiled(made.code, made.log, options, tuple((each, lowered[each]) for each in expressions))
+
+
+def _key(
+    source: bytes,
+    name: str,
+    *,
+    options: tuple[str, ...],
+    output: str,
+    include_dirs: Sequence[Path | str],
+    headers: Mapping[str, str],
+    name_expressions: tuple[str, ...],
+) -> cache.Key | None:
+    """Return what the result depends on, None where that is more than can be told."""
+    paths = [f"--include-path={path}" for path in include_dirs]
+    plain = tuple(option for option in options if option not in paths)
+    if any(option.startswith(_BEYOND_KEYS) for option in plain):
+        return None
+    folder = Path(name).parent
+    included = _includes.manifest(source, folder, include_dirs, headers)
+    if included is None:
+        return None
+    # Line numbers come with the paths of their files.
+    lines = any(option in _LINES for option in plain)
+    return cache.Key.of(
+        "nvrtc",
+        {
+            "package": _keys.package_version(),
+            "tool": ("NVRTC", "{}.{}".format(*version()), _build_id.loaded("nvrtc")),
+            "flags": plain,
+            "output": output,
+            "source": source,
+            "name": name,
+            "name expressions": name_expressions,
+            "includes": included,
+            "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
+        },
+    )
+
+
+def _compile(
+    binding: Any,
+    source: bytes,
+    name: str,
+    *,
+    options: tuple[str, ...],
+    output: str,
+    headers: Mapping[str, str],
+    name_expressions: tuple[str, ...],
+) -> cache.Entry:
     texts = [text.encode() for text in headers.values()]
     names = [header.encode() for header in headers]
     status, program = binding.nvrtcCreateProgram(source, name.encode(), len(texts), texts, names)
@@ -117,8 +205,9 @@ def compile_source(
             )
         getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
         code = _fetch(binding, program, getter)
-        lowered = tuple((each, _lowered(binding, program, each, name)) for each in name_expressions)
-        return Compiled(code.rstrip(b"\0") if output == "ptx" else code, log.strip(), options, lowered)
+        lowered = {each: _lowered(binding, program, each, name) for each in name_expressions}
+        meta = {"log": log.strip(), "lowered_names": lowered}
+        return cache.Entry(meta, code.rstrip(b"\0") if output == "ptx" else code)
     finally:
         binding.nvrtcDestroyProgram(program)
 

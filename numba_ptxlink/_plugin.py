@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _numba
+from . import _numba, cache
 from ._config import config
 from .errors import ActivationError, PtxlinkError
 
@@ -41,6 +41,10 @@ class Status:
         links_served: Links completed by `PtxLinker` in this process.
         assembled: How many of them went through nvPTXCompiler.
         linked: How many went through nvJitLink.
+        cache_hits: Results of compilers and linkers that came out of the cache in this process.
+        cache_misses: Results that had to be made.
+        cache_bytes_read: Code that came out of the cache, in bytes.
+        cache_bytes_written: Code that was put into it, in bytes.
         versions: The versions of what is in play, as far as it has been imported.
     """
 
@@ -51,6 +55,10 @@ class Status:
     links_served: int
     assembled: int
     linked: int
+    cache_hits: int
+    cache_misses: int
+    cache_bytes_read: int
+    cache_bytes_written: int
     versions: dict[str, str]
 
 
@@ -112,6 +120,7 @@ def status() -> Status:
     linker = sys.modules.get("numba_ptxlink._numba_linker")
     if linker is not None:
         counts = linker.served()
+    kept = cache.counters()
     with _lock:
         return Status(
             active=_state.active,
@@ -121,6 +130,10 @@ def status() -> Status:
             links_served=counts["assembled"] + counts["linked"],
             assembled=counts["assembled"],
             linked=counts["linked"],
+            cache_hits=kept.hits,
+            cache_misses=kept.misses,
+            cache_bytes_read=kept.bytes_read,
+            cache_bytes_written=kept.bytes_written,
             versions=_versions(),
         )
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from . import _nvjitlink
 from ._nvjitlink import Product
 from .errors import LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from . import cache
 
 PACKAGE = "pynvjitlink-cu12"
 _MISSING = (
@@ -30,6 +34,16 @@ def version() -> tuple[int, int]:
     """Return the version of the nvJitLink inside pynvjitlink as (major, minor)."""
     major, minor = _binding().nvjitlink_version()
     return (int(major), int(minor))
+
+
+def key(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> cache.Key:
+    """Return everything that the result of `link` depends on."""
+    release = "{}.{}".format(*version())
+    try:
+        build = metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        build = ""  # a build of its own, without an installation
+    return _nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release))
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:

@@ -7,18 +7,32 @@ for `raise` and for None. The wrapper decides what becomes of them, and NVVM inl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
-from numba.cuda import types
+from numba.cuda import cgutils, types
+from numba.cuda.core import imputils
 from numba.cuda.core.callconv import CUDACallConv
+from numba.cuda.cudadrv import nvvm
 
-from . import abi
+from . import _cmodel as c
+from . import _flat
+from ._convert import from_c, from_return, ir_type, to_c
 
-_I8 = ir.IntType(8)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .abi import AbiOptions
 
 
-def emit(compiled: Any, signature: abi.Signature, options: abi.AbiOptions, *, inline: bool) -> ir.Function:
+def emit(
+    compiled: Any,
+    signature: c.Signature,
+    options: AbiOptions,
+    *,
+    inline: bool,
+    launch_bounds: int | tuple[int, ...] | None = None,
+) -> ir.Function:
     """
     Add the C function of *signature* to the module of *compiled*, which it calls.
 
@@ -27,75 +41,142 @@ def emit(compiled: Any, signature: abi.Signature, options: abi.AbiOptions, *, in
         signature: What the symbol is to look like from C.
         options: What to do about errors.
         inline: Whether NVVM may dissolve the Python function into the wrapper.
+        launch_bounds: For a kernel, the most threads a block has, and so on as `cuda.jit` takes it.
     """
     context = compiled.target_context
-    inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
-    inner.linkage = "internal"
-    if inline:
-        inner.attributes.discard("noinline")
-        inner.attributes.add("alwaysinline")
-
-    result = ir.VoidType() if isinstance(signature.result, abi.Void) else ir_type(signature.result)
+    result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(signature.result)
+    inner = _inner(compiled, inline=inline)
     function_type = ir.FunctionType(result, [ir_type(ctype) for _, ctype in signature.params])
     outer = ir.Function(inner.module, function_type, signature.name)
-    _extend(outer.return_value, signature.result)
+    if not signature.kernel:
+        _extend(outer.return_value, signature.result)
     for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
         argument.name = name
-        _extend(argument, ctype)
+        if not signature.kernel:
+            _extend(argument, ctype)
 
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
     arguments = [
         from_c(context, builder, ctype, ty, value)
         for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, outer.args, strict=True)
     ]
-    status, value = CUDACallConv(context).call_function(
-        builder, inner, compiled.signature.return_type, compiled.signature.args, arguments
-    )
-    with builder.if_then(status.is_error, likely=False):
-        if options.on_error == "trap":
-            trap = inner.module.declare_intrinsic("llvm.trap", (), ir.FunctionType(ir.VoidType(), ()))
-            builder.call(trap, ())
-        if isinstance(signature.result, abi.Void):
-            builder.ret_void()
-        else:
-            builder.ret(ir.Constant(result, None))
-    if isinstance(signature.result, abi.Void):
+    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
+    if isinstance(signature.result, c.Void):
         builder.ret_void()
     else:
         builder.ret(to_c(context, builder, signature.result, compiled.signature.return_type, value))
+    if signature.kernel:
+        nvvm.set_cuda_kernel(outer)
+        nvvm.set_launch_bounds(outer, launch_bounds)
     return outer
 
 
-def ir_type(ctype: abi.CType) -> ir.Type:
-    """Return the IR type whose PTX form, as a parameter and as a return value, is that of *ctype*."""
-    if isinstance(ctype, abi.Scalar):
-        if ctype.kind == "float":
-            return ir.FloatType() if ctype.size == 4 else ir.DoubleType()
-        return ir.IntType(ctype.size * 8)
-    if isinstance(ctype, abi.Pointer):
-        return _I8.as_pointer()
-    raise NotImplementedError(ctype)
+def emit_flat(
+    compiled: Any, name: str, params: Sequence[str], options: AbiOptions, *, inline: bool
+) -> c.Signature:
+    """
+    Add a function with numba-cuda's own prototype, and return that as a C signature.
+
+    Args:
+        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
+        name: The symbol.
+        params: The names of the parameters.
+        options: What to do about errors.
+        inline: Whether NVVM may dissolve the Python function into the wrapper.
+    """
+    context = compiled.target_context
+    returns, args = compiled.signature.return_type, compiled.signature.args
+    signature = _flat.signature(context, name, returns, list(zip(params, args, strict=True)))
+    packer = context.get_arg_packer(args)
+    value_type = returns.type if isinstance(returns, types.Optional) else returns
+    result = ir.VoidType()
+    if not isinstance(value_type, types.NoneType):
+        result = context.data_model_manager[value_type].get_return_type()
+    inner = _inner(compiled, inline=inline)
+    outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
+    _extend(outer.return_value, signature.result)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    arguments = packer.from_arguments(builder, outer.args)
+    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
+    if isinstance(result, ir.VoidType):
+        builder.ret_void()
+    else:
+        if isinstance(returns, types.Optional):
+            optional = cgutils.create_struct_proxy(returns)(context, builder, value=value)
+            zero = context.get_constant_null(value_type)
+            value = builder.select(optional.valid, optional.data, zero)
+        builder.ret(context.get_return_value(builder, value_type, value))
+    return signature
 
 
-def _extend(value: Any, ctype: abi.CType) -> None:
+def _inner(compiled: Any, *, inline: bool) -> ir.Function:
+    inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
+    inner.linkage = "internal"
+    for name, variable in inner.module.globals.items():
+        # Device code has no use for the environment that CPU code finds by this symbol.
+        if name.startswith("_ZN08NumbaEnv"):
+            variable.linkage = "internal"
+    if inline or _holds_record(compiled.signature.return_type):
+        # A record is returned by its address, which may be in the frame of the function.
+        inner.attributes.discard("noinline")
+        inner.attributes.add("alwaysinline")
+    return inner
+
+
+def _holds_record(ty: Any) -> bool:
+    if isinstance(ty, types.BaseTuple):
+        return any(map(_holds_record, ty.types))
+    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and _holds_record(ty.type))
+
+
+def _call(
+    compiled: Any,
+    builder: ir.IRBuilder,
+    inner: ir.Function,
+    arguments: Sequence[Any],
+    *,
+    on_error: str,
+    result: ir.Type,
+) -> Any:
+    """Call *inner*, return from the wrapper where it failed, and return its value."""
+    context = compiled.target_context
+    signature = compiled.signature
+    convention = _RawResult(context)
+    status, raw = convention.call_function(builder, inner, signature.return_type, signature.args, arguments)
+    with builder.if_then(status.is_error, likely=False):
+        if on_error == "trap":
+            trap = inner.module.declare_intrinsic("llvm.trap", (), ir.FunctionType(ir.VoidType(), ()))
+            builder.call(trap, ())
+        if isinstance(result, ir.VoidType):
+            builder.ret_void()
+        else:
+            builder.ret(ir.Constant(result, None))
+    if isinstance(result, ir.VoidType):
+        return None
+    if isinstance(signature.return_type, types.Optional):
+        value = from_return(context, builder, signature.return_type.type, raw)
+        return imputils.fix_returning_optional(context, builder, signature, status, value)
+    return from_return(context, builder, signature.return_type, raw)
+
+
+class _RawResult(CUDACallConv):  # type: ignore[misc]
+    """Numba's calling convention, less the conversion of the result, which cannot do every type."""
+
+    class _Context:
+        def __init__(self, context: Any) -> None:
+            self._context = context
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._context, name)
+
+        def get_returned_value(self, _builder: Any, _ty: Any, value: Any) -> Any:
+            return value
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(self._Context(context))
+
+
+def _extend(value: Any, ctype: c.CType) -> None:
     # nvcc's callers and callees rely on the other side having widened a narrow integer to 32 bits.
-    if isinstance(ctype, abi.Scalar) and ctype.kind != "float" and ctype.size < 4:
+    if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
         value.add_attribute("signext" if ctype.kind == "int" else "zeroext")
-
-
-def from_c(context: Any, builder: ir.IRBuilder, ctype: abi.CType, ty: Any, value: Any) -> Any:
-    """Turn *value*, of the IR type of *ctype*, into Numba's value of type *ty*."""
-    if isinstance(ty, types.Boolean):
-        return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
-    if isinstance(ctype, abi.Pointer):
-        return builder.bitcast(value, context.get_value_type(ty))
-    return value
-
-
-def to_c(_context: Any, builder: ir.IRBuilder, ctype: abi.CType, ty: Any, value: Any) -> Any:
-    """Turn Numba's *value* of type *ty* into the IR type of *ctype*."""
-    if isinstance(ty, types.Boolean):
-        return builder.zext(value, _I8)
-    if isinstance(ctype, abi.Pointer):
-        return builder.bitcast(value, _I8.as_pointer())
-    return value

@@ -1,18 +1,33 @@
 """
-The C ABI in one place: C types with their layout, and which of them each Numba type is.
+The C ABI in one place: which C type each Numba type is, and what `abi_info` may say about it.
 
-A function's C signature fixes its PTX prototype; the rules are those that nvcc follows, read off its output:
-scalars travel in 32 or 64 bits, everything else as an aligned byte array.
+The layouts and prototypes of the C types are in `_cmodel`; the code that converts values is in `_wrapper`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import _cnames, _ptx
+from . import _cnames
+from ._cmodel import (
+    Array,
+    Complex,
+    CType,
+    Half,
+    Member,
+    Pointer,
+    Scalar,
+    Signature,
+    Struct,
+    Vector,
+    View,
+    Void,
+    struct,
+)
 from .errors import AbiError
 
 __all__ = [
@@ -27,6 +42,7 @@ __all__ = [
     "Signature",
     "Struct",
     "Vector",
+    "View",
     "Void",
     "c_signature",
     "c_type",
@@ -34,208 +50,8 @@ __all__ = [
 
 AGGREGATES = ("value", "flat")
 ON_ERROR = ("zero", "trap")
-
-
-@dataclass(frozen=True)
-class CType:
-    """
-    A C type as the device compiler lays it out.
-
-    Args:
-        name: Its spelling in C++.
-        size: In bytes.
-        align: In bytes.
-    """
-
-    name: str
-    size: int
-    align: int
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type, None for a type of the language."""
-        return None
-
-    def declare(self, name: str) -> str:
-        """Return the declaration of a variable or member *name* of this type."""
-        return f"{self.name} {name}"
-
-    def param(self) -> _ptx.Param | None:
-        """Return what the type is as a parameter or return value in PTX, None for void."""
-        return _ptx.Param(align=self.align, size=self.size)
-
-
-@dataclass(frozen=True)
-class Void(CType):
-    """No value."""
-
-    name: str = "void"
-    size: int = 0
-    align: int = 1
-
-    def param(self) -> _ptx.Param | None:
-        """Return None: void is no parameter."""
-        return None
-
-
-@dataclass(frozen=True)
-class Scalar(CType):
-    """
-    A boolean, an integer or a float of 32 or 64 bits.
-
-    Args:
-        kind: "bool", "int", "uint" or "float".
-    """
-
-    kind: str
-
-    def param(self) -> _ptx.Param | None:
-        """Return the 32 or 64 bits it travels in."""
-        return _ptx.Param(bits=64 if self.size == 8 else 32)
-
-
-@dataclass(frozen=True)
-class Half(CType):
-    """A 16-bit float, which CUDA C++ declares as a class: `__half` or `__nv_bfloat16`."""
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return "cuda_fp16.h" if self.name == "__half" else "cuda_bf16.h"
-
-
-@dataclass(frozen=True)
-class Complex(CType):
-    """`cuFloatComplex` or `cuDoubleComplex`, as aligned as it is large."""
-
-    element: Scalar
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return "cuComplex.h"
-
-
-@dataclass(frozen=True)
-class Vector(CType):
-    """One of CUDA's vector types, such as `float4`."""
-
-    element: Scalar
-    count: int
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return "vector_types.h"
-
-
-@dataclass(frozen=True)
-class Pointer(CType):
-    """A generic address of a *target*."""
-
-    target: CType
-
-    def param(self) -> _ptx.Param | None:
-        """Return the 32 or 64 bits it travels in."""
-        return _ptx.Param(bits=64)
-
-
-@dataclass(frozen=True)
-class Array(CType):
-    """An array inside a struct: *count* times *element*."""
-
-    element: CType
-    count: int
-
-    def declare(self, name: str) -> str:
-        """Return the declaration of a member *name*."""
-        return self.element.declare(f"{name}[{self.count}]")
-
-
-@dataclass(frozen=True)
-class Member:
-    """One member of a struct, *offset* bytes from its start."""
-
-    name: str
-    type: CType
-    offset: int
-
-
-@dataclass(frozen=True)
-class Struct(CType):
-    """
-    A struct by value.
-
-    Args:
-        members: In the order of their offsets.
-        packed: Whether the compiler has to be told not to align the members.
-        declared_in: The header that declares it, None for one that the export defines.
-    """
-
-    members: tuple[Member, ...]
-    packed: bool = False
-    declared_in: str | None = None
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return self.declared_in
-
-
-@dataclass(frozen=True)
-class Signature:
-    """
-    A C function: `result name(params)`.
-
-    Args:
-        name: The symbol.
-        result: What it returns.
-        params: Name and type of each parameter.
-        kernel: Whether it is a `__global__` function.
-    """
-
-    name: str
-    result: CType
-    params: tuple[tuple[str, CType], ...]
-    kernel: bool = False
-
-    @property
-    def prototype(self) -> _ptx.Prototype:
-        """The PTX prototype that nvcc emits for the declaration."""
-        params = (ctype.param() for _, ctype in self.params)
-        return _ptx.Prototype(
-            name=self.name,
-            result=self.result.param(),
-            params=tuple(param for param in params if param is not None),
-            entry=self.kernel,
-        )
-
-    @property
-    def types(self) -> Iterator[CType]:
-        """Every type the declaration names, members before the structs that hold them."""
-        seen: set[CType] = set()
-        for ctype in (self.result, *(ctype for _, ctype in self.params)):
-            yield from _walk(ctype, seen)
-
-    def __str__(self) -> str:
-        params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
-        return self.result.declare(f"{self.name}({params})")
-
-
-def _walk(ctype: CType, seen: set[CType]) -> Iterator[CType]:
-    if ctype in seen:
-        return
-    seen.add(ctype)
-    inner: Iterable[CType] = ()
-    if isinstance(ctype, Struct):
-        inner = (member.type for member in ctype.members)
-    elif isinstance(ctype, Pointer):
-        inner = (ctype.target,)
-    elif isinstance(ctype, (Array, Vector, Complex)):
-        inner = (ctype.element,)
-    for part in inner:
-        yield from _walk(part, seen)
-    yield ctype
+# A struct's name is put together from its members' types up to here; a checksum stands for the rest.
+_LONGEST_NAME = 48
 
 
 @dataclass(frozen=True)
@@ -286,14 +102,34 @@ class AbiOptions:
 
 _BOOL = Scalar("bool", 1, 1, "bool")
 _FLOATS = {32: Scalar("float", 4, 4, "float"), 64: Scalar("double", 8, 8, "float")}
+_HALVES = {"float16": Half("__half", 2, 2), "__nv_bfloat16": Half("__nv_bfloat16", 2, 2)}
+_COMPLEX = {
+    64: Complex("cuFloatComplex", 8, 8, _FLOATS[32]),
+    128: Complex("cuDoubleComplex", 16, 16, _FLOATS[64]),
+}
+_VECTOR_STEMS = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
+# What the name of a struct says about a member of a type that is none of C's or CUDA's own names.
+_CODES = {
+    "bool": "b",
+    "float": "f32",
+    "double": "f64",
+    "__half": "f16",
+    "__nv_bfloat16": "bf16",
+    "cuFloatComplex": "c64",
+    "cuDoubleComplex": "c128",
+}
 
-
-def _integer(bits: int, *, signed: bool) -> Scalar:
-    return Scalar(f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint")
+Names = Mapping[Any, str]
+"""Names for records, which have none of their own, by their Numba types."""
 
 
 def c_signature(
-    name: str, result: Any, params: Iterable[tuple[str, Any]], *, kernel: bool = False
+    name: str,
+    result: Any,
+    params: Iterable[tuple[str, Any]],
+    *,
+    kernel: bool = False,
+    names: Names | None = None,
 ) -> Signature:
     """
     Return the C signature of a function with these Numba types.
@@ -303,6 +139,7 @@ def c_signature(
         result: The Numba type of the return value.
         params: Name and Numba type of each parameter.
         kernel: Whether it is a `__global__` function.
+        names: Names for records, by their Numba types.
 
     Raises:
         AbiError: A type has no counterpart in C. Names the function, the parameter and the type.
@@ -310,11 +147,14 @@ def c_signature(
 
     def translate(ty: Any, where: str) -> CType:
         try:
-            return c_type(ty)
+            ctype = c_type(ty, names)
         except AbiError as error:
             raise AbiError(f"Function {name}: {where} has no C type. {error}") from error
+        if isinstance(ctype, Void) and not where.startswith("the return"):
+            raise AbiError(f"Function {name}: {where} has no C type. Leave the parameter out.")
+        return ctype
 
-    return Signature(
+    signature = Signature(
         name=name,
         result=translate(result, f"the return value, of Numba type {result},"),
         params=tuple(
@@ -322,31 +162,234 @@ def c_signature(
         ),
         kernel=kernel,
     )
+    if kernel and not isinstance(signature.result, Void):
+        raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
+    return signature
 
 
-def c_type(ty: Any) -> CType:
+def c_type(ty: Any, names: Names | None = None) -> CType:
     """
     Return the C type of the Numba type *ty*.
+
+    Args:
+        ty: A Numba type.
+        names: Names for records, by their Numba types.
 
     Raises:
         AbiError: There is none.
     """
+    found = _scalar(ty)
+    if found is None:
+        found = _composite(ty, names or {})
+    if found is None:
+        raise AbiError(
+            "The types that have one: booleans, integers, float16, bfloat16, float32, float64, complex64, "
+            "complex128, pointers (CPointer, voidptr), tuples, records, vector types, arrays, Optional, "
+            "IntEnum, datetime64 and timedelta64."
+        )
+    return found
+
+
+def _scalar(ty: Any) -> CType | None:
     from numba.cuda import types
+    from numba.cuda.vector_types import VectorType
 
     if isinstance(ty, types.Boolean):
         return _BOOL
+    if isinstance(ty, (types.NPDatetime, types.NPTimedelta)):
+        return _integer(64, signed=True)
+    if isinstance(ty, types.IntEnumMember):
+        return c_type(ty.dtype)
     if isinstance(ty, types.Integer):
         return _integer(ty.bitwidth, signed=ty.signed)
     if isinstance(ty, types.Float) and ty.bitwidth in _FLOATS:
         return _FLOATS[ty.bitwidth]
+    if isinstance(ty, types.Complex):
+        return _COMPLEX[ty.bitwidth]
+    if isinstance(ty, VectorType):
+        return _vector(ty)
     if isinstance(ty, types.NoneType):
         return Void()
+    return _HALVES.get(ty.name)
+
+
+def _integer(bits: int, *, signed: bool) -> Scalar:
+    return Scalar(f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint")
+
+
+def _vector(ty: Any) -> Vector | None:
+    element = _scalar(ty.base_type)
+    if not isinstance(element, Scalar):
+        return None
+    base = str(ty.base_type)
+    stem = element.name if element.kind == "float" else _VECTOR_STEMS[base.removeprefix("u")]
+    count = ty.num_elements
+    size = count * element.size
+    align = min(size, 16) if count in (2, 4) else element.align
+    name = f"{'u' if element.kind == 'uint' else ''}{stem}{count}"
+    # CUDA 13 deprecates the plain name; the header defines this one as what the CUDA in use calls it.
+    alias = f"numba_ptxlink_{name}" if size == 32 else name
+    return Vector(alias, size, align, element=element, count=count, cuda_name=name)
+
+
+def _composite(ty: Any, names: Names) -> CType | None:
+    from numba.cuda import types
+
     if ty == types.voidptr:
         return Pointer("void*", 8, 8, Void())
     if isinstance(ty, types.CPointer):
-        target = c_type(ty.dtype)
-        return Pointer(f"{target.name}*", 8, 8, target)
-    raise AbiError(
-        "Use booleans, integers, float32, float64, pointers (CPointer, voidptr) or none; "
-        "pass anything else by pointer."
+        return _pointer(ty, names)
+    if isinstance(ty, types.BaseTuple):
+        return _tuple(ty, names)
+    if isinstance(ty, types.Optional):
+        value = _member(ty.type, "its value", names)
+        return struct(f"optional_{code(value)}", [("value", value), ("has_value", _BOOL)], about=str(ty))
+    if isinstance(ty, types.Record):
+        return _record(ty, names)
+    if isinstance(ty, types.NestedArray):
+        return None
+    if isinstance(ty, types.Array):
+        return _view(ty, names)
+    return None
+
+
+def _pointer(ty: Any, names: Names) -> CType:
+    target = c_type(ty.dtype, names)
+    _check_in_memory(target)
+    return Pointer(f"{target.name}*", 8, 8, target)
+
+
+def _view(ty: Any, names: Names) -> CType:
+    element = _member(ty.dtype, "its element", names)
+    _check_in_memory(element)
+    const = "" if ty.mutable else "const "
+    members = 8 + 16 * ty.ndim
+    return View(f"numba_ptxlink::array_view<{const}{element.name}, {ty.ndim}>", members, 8, element, ty.ndim)
+
+
+def _check_in_memory(ctype: CType) -> None:
+    """Refuse the target of an address where Numba and C lay it out differently in memory."""
+    if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
+        what = ctype.about if isinstance(ctype, Struct) else ctype.name
+        raise AbiError(
+            f"Numba lays out {what} in memory in a way of its own; point to a record instead, or pass it by "
+            "value."
+        )
+
+
+def _member(ty: Any, what: str, names: Names) -> CType:
+    try:
+        ctype = c_type(ty, names)
+    except AbiError as error:
+        raise AbiError(f"{what[0].upper()}{what[1:]}, of Numba type {ty}, has no C type. {error}") from error
+    if isinstance(ctype, Void):
+        raise AbiError(f"{what[0].upper()}{what[1:]} is None, which C has no value for; leave it out.")
+    return ctype
+
+
+def _tuple(ty: Any, names: Names) -> CType:
+    from numba.cuda import types
+
+    if not len(ty):
+        raise AbiError("C has no empty struct; leave the empty tuple out.")
+    fields = getattr(ty, "fields", None) or [f"f{number}" for number in range(len(ty))]
+    labels = _labels(fields)
+    members = [
+        (label, _member(inner, f"its member {field}", names))
+        for field, label, inner in zip(fields, labels, ty.types, strict=True)
+    ]
+    if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
+        name = _cnames.legal(ty.instance_class.__name__)
+    else:
+        # The count comes first, so that no two types spell the same name.
+        name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for _, ctype in members))
+    made = struct(name, members, about=str(ty))
+    # Numba aligns what C aligns to more than its members are, such as complex64, no more than those.
+    alike = (Scalar, Half, Pointer)
+    in_memory = all(
+        isinstance(member, alike) or (isinstance(member, Struct) and member.in_memory and not member.record)
+        for _, member in members
     )
+    return dataclasses.replace(made, in_memory=in_memory)
+
+
+def _record(ty: Any, names: Names) -> CType:
+    members: list[Member] = []
+    end = 0
+    for (field, place), label in zip(ty.fields.items(), _labels(list(ty.fields)), strict=True):
+        ctype = _field(place.type, f"its field {field!r}", names)
+        if place.offset < end:
+            raise AbiError(
+                f"Its field {field!r} overlaps the one before; C++ would need a union: pass a pointer."
+            )
+        end = place.offset + ctype.size
+        members.append(Member(label, ctype, place.offset))
+    if not members:
+        raise AbiError("C has no empty struct; leave the empty record out.")
+    natural = struct("", [(each.name, each.type) for each in members])
+    packed = natural.members != tuple(members) or natural.size != ty.size
+    align = natural.align
+    if packed:
+        align = ty.dtype.alignment if ty.aligned else 1
+    name = names.get(ty)
+    if name is None:
+        name = "packed" if packed else "record"
+        name += f"{len(members)}_" + "_".join(f"{each.name}_{code(each.type)}" for each in members)
+        # Members of the same types may stand at other offsets.
+        name = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
+    return Struct(
+        _cnames.legal(name),
+        ty.size,
+        align,
+        tuple(members),
+        packed,
+        in_memory=True,
+        record=True,
+        about=_fields(ty),
+    )
+
+
+def _fields(ty: Any) -> str:
+    return f"Record({', '.join(f'{name}: {place.type}' for name, place in ty.fields.items())})"
+
+
+def _field(ty: Any, what: str, names: Names) -> CType:
+    from numba.cuda import types
+
+    if isinstance(ty, types.NestedArray):
+        ctype = _field(ty.dtype, what, names)
+        for count in reversed(ty.shape):
+            ctype = Array(f"{ctype.name}[{count}]", ctype.size * count, ctype.align, ctype, count)
+        return ctype
+    return _member(ty, what, names)
+
+
+def _labels(fields: Iterable[str]) -> list[str]:
+    labels: list[str] = []
+    for field in fields:
+        labels.append(_cnames.legal(field, labels))
+    return labels
+
+
+def code(ctype: CType) -> str:
+    """Return what a generated name says about *ctype*, such as f32 for float."""
+    if isinstance(ctype, Void):
+        return "void"
+    if isinstance(ctype, Pointer):
+        return f"p_{code(ctype.target)}"
+    if isinstance(ctype, Array):
+        return f"{ctype.count}x_{code(ctype.element)}"
+    if isinstance(ctype, View):
+        const = "c" if "<const " in ctype.name else ""
+        return f"{const}view{ctype.ndim}_{code(ctype.element)}"
+    if isinstance(ctype, Scalar) and ctype.kind in ("int", "uint"):
+        return f"{ctype.kind[0]}{ctype.size * 8}"
+    if isinstance(ctype, Vector):
+        return ctype.cuda_name
+    return _CODES.get(ctype.name, ctype.name)
+
+
+def _shortened(name: str) -> str:
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from . import _build_id, _keys, cache
 from ._options import AssembleOptions
 from ._target import Arch, PtxVersion
 from .errors import AssembleError
@@ -126,6 +127,15 @@ def assemble(
     )
     flags = options.arguments(target)
     text = _encode(ptx)
+    key = cache.Key.of(
+        "assemble",
+        {"package": _keys.package_version(), "tool": identity(), "flags": flags, "ptx": text},
+    )
+    made = cache.cached(key, lambda: _compile(text, target, flags))
+    return Cubin(made.code, target, relocatable, made.log, flags)
+
+
+def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
     ffi, lib = _load()
     # The array holds bare pointers: the strings have to outlive it.
     strings = [ffi.new("char[]", flag.encode()) for flag in flags]
@@ -138,7 +148,20 @@ def assemble(
             ffi, handle, lib.nvPTXCompilerGetCompiledProgramSize, lib.nvPTXCompilerGetCompiledProgram
         )
         info_log = _log(ffi, handle, lib.nvPTXCompilerGetInfoLogSize, lib.nvPTXCompilerGetInfoLog)
-    return Cubin(code, target, relocatable, info_log, flags)
+    return cache.Entry({"log": info_log}, code)
+
+
+def identity() -> tuple[str, ...]:
+    """
+    Return what tells this nvPTXCompiler from every other: its name, version and build.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    version = "{}.{}".format(*compiler_version())
+    from ._native import _nvptxcompiler
+
+    return ("nvPTXCompiler", version, _build_id.build_id(_nvptxcompiler.__file__))
 
 
 def compiler_version() -> tuple[int, int]:

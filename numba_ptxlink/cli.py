@@ -111,7 +111,28 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="show what is installed, what works and what helps")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=_doctor)
+
+    _add_cache(
+        commands.add_parser("cache", help="look into the cache, check it, empty it, carry it elsewhere")
+    )
     return parser
+
+
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(title="commands", required=True)
+    for name, run, what in (
+        ("stats", _cache_stats, "what each directory holds"),
+        ("list", _cache_list, "every entry: kind, size, and what it is a result of"),
+        ("clear", _cache_clear, "delete every entry"),
+        ("path", _cache_path, "the directory that is written"),
+        ("verify", _cache_verify, "check every entry, and delete the damaged ones"),
+        ("export", _cache_export, "write every entry to one file"),
+        ("import", _cache_import, "read the entries of a file that export wrote"),
+    ):
+        command = commands.add_parser(name, help=what)
+        if name in ("export", "import"):
+            command.add_argument("archive", type=Path, metavar="FILE.tar")
+        command.set_defaults(run=run)
 
 
 def _add_archs(parser: argparse.ArgumentParser) -> None:
@@ -201,6 +222,61 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
     found = diagnose()
     print(_report.as_json(found) if arguments.json else _report.diagnosis(found))
+
+
+def _cache_stats(_: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    found = cache.default()
+    for each in _cachetools.stats(found):
+        use = "written" if each.writable else "read"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.kinds.items())) or "empty"
+        print(f"{each.path}  ({use})\n  {each.entries} entries, {each.size} of {each.cap} bytes: {kinds}")
+    for reason in found.tiers()[2]:
+        print(f"not used: {reason}")
+
+
+def _cache_list(_: argparse.Namespace) -> None:
+    from . import cache
+
+    for each in cache.default().entries():
+        print(f"{each.path.parent.name}{each.path.name[:10]}  {each.kind:<8}  {each.size:>9} bytes")
+        for label, part in each.parts.items():
+            print(f"    {label}: {part}")
+
+
+def _cache_clear(_: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    print(f"{_cachetools.clear(cache.default())} entries deleted")
+
+
+def _cache_path(_: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    print(_cachetools.path(cache.default()))
+
+
+def _cache_verify(_: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    found = _cachetools.verify(cache.default())
+    print(f"{found.sound} sound, {len(found.removed)} damaged, {len(found.foreign)} with another seal")
+    for path, reason in {**found.removed, **found.foreign}.items():
+        print(f"  {path}: {reason}")
+
+
+def _cache_export(arguments: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    print(f"{_cachetools.export(cache.default(), arguments.archive)} entries written to {arguments.archive}")
+
+
+def _cache_import(arguments: argparse.Namespace) -> None:
+    from . import _cachetools, cache
+
+    taken, refused = _cachetools.import_(cache.default(), arguments.archive)
+    print(f"{taken} entries taken, {refused} refused")
 
 
 def _read(path: Path) -> bytes:

@@ -6,6 +6,7 @@ __all__ = [
     "AbiError",
     "ActivationError",
     "AssembleError",
+    "CacheError",
     "ConfigError",
     "ExportError",
     "LinkError",
@@ -60,3 +61,7 @@ class ExportError(PtxlinkError, RuntimeError):
 
 class ActivationError(PtxlinkError, RuntimeError):
     """The plugin cannot take over from numba-cuda's linker here."""
+
+
+class CacheError(PtxlinkError, RuntimeError):
+    """A cache directory or server cannot be used. Only the cache's own tools raise it; a build never does."""

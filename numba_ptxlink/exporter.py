@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.util
 import inspect
@@ -16,90 +15,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import _cnames, _fatbin, _header, _numba, _ptx, abi, assembler
+from . import _build, _fatbin, _header, _ptx, abi, assembler
 from ._target import Arch, ArchLike
-from .errors import AbiError, ExportError
+from ._udf import Kernel, Udf, describe, expand, kernel, raise_sites, udf
+from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["EMIT", "Export", "Udf", "export", "udf"]
+__all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 EMIT = ("ptx", "ltoir", "cubin", "fatbin")
 """The kinds of artifact that an export can write."""
 
 _MANIFEST_FORMAT = 1
-# Symbols that ptxas and the device runtime supply themselves.
-_SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail"})
-
-
-class Udf:
-    """
-    A Python function with a C signature. Calling it calls the Python function.
-
-    Numba device functions may call it too.
-    """
-
-    def __init__(self, function: Callable[..., Any], signature: Any, options: abi.AbiOptions) -> None:
-        # A function that cuda.jit or njit has wrapped already.
-        function = getattr(function, "py_func", function)
-        if not inspect.isfunction(function):
-            raise ExportError(
-                f"udf() decorates Python functions, not {type(function).__name__}: {function!r}."
-            )
-        self.function = function
-        self.signature = signature
-        self.options = options
-        self.name = _cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
-        functools.update_wrapper(self, function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the Python function."""
-        return self.function(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<udf {self.name}: {self.signature}>"
-
-    @functools.cached_property
-    def _dispatcher(self) -> Any:
-        from numba import cuda
-
-        return cuda.jit(device=True)(self.function)
-
-    @property
-    def _numba_type_(self) -> Any:
-        # Numba asks a global for its type by this name; typed so, the UDF is a device function to others.
-        return self._dispatcher._numba_type_
-
-    @property
-    def source(self) -> str:
-        """Where the function is defined, as "file.py:line"."""
-        code = self.function.__code__
-        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-
-
-def udf(
-    signature: Any, *, name: str | None = None, on_error: str = "zero"
-) -> Callable[[Callable[..., Any]], Udf]:
-    """
-    Mark a Python function for export with the C ABI. It stays callable as plain Python.
-
-    Args:
-        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types
-            where Numba is to infer the return type.
-        name: The C symbol; the function's `__name__` by default.
-        on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap"
-            stops the kernel.
-
-    Raises:
-        AbiError: The name is no legal C name, or *on_error* is unknown.
-        ExportError: What is decorated is no Python function.
-    """
-    if callable(signature) and not hasattr(signature, "return_type"):
-        raise ExportError('udf() needs a signature: write @udf("float32(float32)").')
-    abi_info = {"on_error": on_error} if name is None else {"abi_name": name, "on_error": on_error}
-    options = abi.AbiOptions.of(abi_info)
-    return lambda function: Udf(function, signature, options)
 
 
 @dataclass(frozen=True)
@@ -118,15 +47,6 @@ class Export:
     manifest: Path
     artifacts: dict[tuple[str, str], Path]
     signatures: tuple[abi.Signature, ...]
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """All functions of an export for one arch."""
-
-    arch: Arch
-    signatures: tuple[abi.Signature, ...]
-    modules: tuple[str, ...]
 
 
 def export(
@@ -166,31 +86,33 @@ def export(
     kinds = _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    with _loaded(source) as (default_name, udfs):
+    with _loaded(source) as (default_name, marked):
         stem = name or default_name
-        _check_names(udfs)
+        udfs = expand(marked)
         options = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
-        compiled = [_compile(udfs, arch, options) for arch in parsed]
+        compiled = [_build.lower(udfs, arch, options) for arch in parsed]
         declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures, strict=True)]
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
-    externs: dict[str, str] = {}
+    externs: dict[str, tuple[_ptx.Prototype, abi.Signature | None]] = {}
+    wanted = {*kinds, *(("ptx", "ltoir", "cubin") if "fatbin" in kinds else ())}
     for each in compiled:
-        made, found = _emit(each, kinds, options)
-        externs.update(found)
+        built = _build.build(each, wanted, options)
+        externs.update(built.externs)
+        made = built.artifacts
         packed += [(kind, each.arch, f"{stem}.{each.arch.sm}.{kind}", code) for kind, code in made.items()]
         files.update({(kind, each.arch.sm): code for kind, code in made.items() if kind in kinds})
     if "fatbin" in kinds:
         files["fatbin", ""] = _fatbin.pack(packed)
-    header = _header.render(stem, declarations)
+    header = _header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
     names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
     manifest = {
         "format": _MANIFEST_FORMAT,
         "name": stem,
         "header": _entry(f"{stem}.h", header.encode()),
         "archs": [arch.sm for arch in parsed],
-        "functions": [_describe(each) for each in declarations],
-        "externs": [{"name": key, "prototype": externs[key]} for key in sorted(externs)],
+        "functions": [_describe(*each) for each in zip(declarations, udfs, strict=True)],
+        "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
             {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
             for kind, arch in files
@@ -214,9 +136,8 @@ def export(
 
 def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
     """Compile *udfs* to one piece of PTX or LTO-IR, as *kind* says, with the default options."""
-    _check_names(udfs)
     options = {"opt": True, "fastmath": False, "lineinfo": False}
-    return _emit(_compile(udfs, arch, options), (kind,), options)[0][kind]
+    return _build.build(_build.lower(expand(udfs), arch, options), (kind,), options).artifacts[kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -225,13 +146,6 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
         if kind not in EMIT:
             raise ExportError(f"Cannot emit {kind!r}; the kinds are {', '.join(EMIT)}.")
     return kinds
-
-
-def _check_names(udfs: Sequence[Udf]) -> None:
-    taken: list[str] = []
-    for each in udfs:
-        _cnames.check(each.name, f"function {each.function.__qualname__} ({each.source})", taken)
-        taken.append(each.name)
 
 
 @contextmanager
@@ -287,124 +201,47 @@ def _imported(path: Path) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def _compile(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> _Compiled:
-    from numba.cuda.core import sigutils
-
-    from . import _wrapper
-
-    signatures: list[abi.Signature] = []
-    libraries: list[Any] = []
-    for each in udfs:
-        try:
-            args, result = sigutils.normalize_signature(each.signature)
-        except Exception as error:
-            raise AbiError(
-                f"Function {each.name} ({each.source}): {each.signature!r} is no Numba signature ({error}); "
-                'write it like "float32(float32, int64)".'
-            ) from error
-        if result is not None:
-            _c_signature(each, result, args)
-        try:
-            compiled = _numba.compile_function(each.function, args, result, arch, **options)
-        except Exception as error:
-            raise ExportError(
-                f"Numba could not compile {each.name} ({each.source}) for {arch.sm}: {error}"
-            ) from error
-        signature = _c_signature(each, compiled.signature.return_type, args)
-        _wrapper.emit(compiled, signature, each.options, inline=options["opt"])
-        signatures.append(signature)
-        libraries.append(compiled.library)
-    return _Compiled(arch, tuple(signatures), tuple(_numba.ordered_modules(libraries)))
-
-
-def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
-    names = list(inspect.signature(each.function).parameters)
-    if len(names) != len(args):
-        raise AbiError(
-            f"Function {each.name} ({each.source}) has {len(names)} parameters and its signature "
-            f"{each.signature} has {len(args)}; make them agree."
-        )
-    safe = [name if _cnames.is_free(name) else f"{name}_" for name in names]
-    return abi.c_signature(each.name, result, zip(safe, args, strict=True))
-
-
-def _emit(
-    compiled: _Compiled, kinds: Sequence[str], options: dict[str, bool]
-) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return the artifacts of one arch by kind, and the prototypes of symbols they leave undefined."""
-    ptx = _nvvm(compiled, options, lto=False)
-    found = list(_ptx.functions(ptx.decode()))
-    visible = {f.prototype.name: f.prototype for f in found if f.defined and f.linkage == "visible"}
-    for signature in compiled.signatures:
-        if visible.get(signature.name) != signature.prototype:
-            raise ExportError(
-                f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
-                f"{signature.prototype}; please report this with the function's signature."
-            )
-    defined = {f.prototype.name for f in found if f.defined}
-    externs = {
-        f.prototype.name: str(f.prototype)
-        for f in found
-        if f.linkage == "extern" and f.prototype.name not in defined | _SUPPLIED
-    }
-    made: dict[str, bytes] = {}
-    wanted = set(kinds) | ({"ptx", "ltoir", "cubin"} if "fatbin" in kinds else set())
-    if "ptx" in wanted:
-        made["ptx"] = ptx
-    if "ltoir" in wanted:
-        made["ltoir"] = _nvvm(compiled, options, lto=True)
-    if "cubin" in wanted:
-        assembled = assembler.assemble(
-            ptx,
-            compiled.arch,
-            relocatable=True,
-            opt_level=3 if options["opt"] else 0,
-            lineinfo=options["lineinfo"],
-        )
-        made["cubin"] = assembled.code
-    return made, externs
-
-
-def _nvvm(compiled: _Compiled, options: dict[str, bool], *, lto: bool) -> bytes:
-    from numba.cuda.cudadrv import nvvm
-
-    flags: dict[str, Any] = {
-        "arch": compiled.arch.compute,
-        "opt": 3 if options["opt"] else 0,
-        "fastmath": options["fastmath"],
-    }
-    if lto:
-        flags["gen_lto"] = None
-    try:
-        code: bytes = nvvm.compile_ir(list(compiled.modules), **flags)
-    except Exception as error:
-        names = ", ".join(signature.name for signature in compiled.signatures)
-        raise ExportError(
-            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}. "
-            "Check that `numba-ptxlink doctor` lists the arch."
-        ) from error
-    return code if lto else code.rstrip(b"\0").strip() + b"\n"
-
-
 def _declare(each: Udf, signature: abi.Signature) -> _header.Declaration:
     doc = inspect.getdoc(each.function) or ""
     return _header.Declaration(
         signature=signature,
-        python=f"{each.function.__qualname__}: {each.signature}",
+        python=describe(each),
         summary=doc.splitlines()[0] if doc else "",
         source=each.source,
+        errors=_errors(each),
     )
 
 
-def _describe(each: _header.Declaration) -> dict[str, Any]:
+def _errors(each: Udf) -> str:
+    sites = raise_sites(each)
+    if not sites:
+        return ""
+    does = "stops the kernel" if each.options.on_error == "trap" else "returns zero"
+    if each.is_kernel and each.options.on_error == "zero":
+        does = "returns"
+    return f"Where Python would raise ({', '.join(sites)}), it {does}."
+
+
+def _describe(each: _header.Declaration, udf: Udf) -> dict[str, Any]:
     return {
         "symbol": each.signature.name,
+        "kind": "kernel" if udf.is_kernel else "function",
         "python": each.python,
         "source": each.source,
         "declaration": f"{each.signature};",
         "prototype": str(each.signature.prototype),
         "result": each.signature.result.name,
         "parameters": [{"name": name, "type": ctype.name} for name, ctype in each.signature.params],
+        "on_error": udf.options.on_error,
+        "raises": raise_sites(udf),
+    }
+
+
+def _describe_extern(prototype: _ptx.Prototype, signature: abi.Signature | None) -> dict[str, Any]:
+    return {
+        "name": prototype.name,
+        "prototype": str(prototype),
+        "declaration": f"{signature};" if signature else None,
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _backends, _checks, _inputs, _nvjitlink, _nvrtc, _symbols, assembler
+from . import _backends, _checks, _inputs, _nvrtc, _symbols, assembler, cache
 from ._config import config
 from ._inputs import Input
 from ._sources import SourceOptions, compile_once
@@ -225,16 +225,15 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
             log.info("%s: %s", ptx.name, cubin.info_log.strip())
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    product = _run_nvjitlink(inputs, arch, flags, backend)
-    text = "\n".join(filter(None, (product.info_log, product.error_log)))
-    if text:
-        log.info("%s: %s", ", ".join(names), text.strip())
-    return Linked(product.code, arch, backend, lto, reason, flags, names, text)
+    made = _run_nvjitlink(inputs, arch, flags, backend)
+    if made.log:
+        log.info("%s: %s", ", ".join(names), made.log.strip())
+    return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
 
 
 def link_to_ptx(
     inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool
-) -> tuple[_nvjitlink.Product, tuple[str, ...]]:
+) -> tuple[cache.Entry, tuple[str, ...]]:
     """
     Return the PTX that link-time optimisation makes of *inputs*, and the flags that made it.
 
@@ -247,18 +246,20 @@ def link_to_ptx(
     return _run_nvjitlink(inputs, arch, flags, backend), flags
 
 
-def _run_nvjitlink(
-    inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str
-) -> _nvjitlink.Product:
-    linker = _backends.linker(backend)
-    findings = _checks.check(inputs, arch, linker.version(), linker.PACKAGE)
+def _run_nvjitlink(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str) -> cache.Entry:
+    tool = _backends.linker(backend)
+    plain = [(each.kind, each.name, each.code) for each in inputs]
+    # What is kept has passed the checks.
+    return cache.cached(tool.key(plain, flags), lambda: _check_and_link(inputs, arch, flags, tool))
+
+
+def _check_and_link(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any) -> cache.Entry:
+    findings = _checks.check(inputs, arch, tool.version(), tool.PACKAGE)
     if findings.merged:
         log.info("equal definitions merged: %s", ", ".join(findings.merged))
     names = tuple(each.name for each in findings.inputs)
     try:
-        product: _nvjitlink.Product = linker.link(
-            [(each.kind, each.name, each.code) for each in findings.inputs], flags
-        )
+        product = tool.link([(each.kind, each.name, each.code) for each in findings.inputs], flags)
     except LinkError as error:
         cure = _checks.explain_undefined(error.log, findings.tables)
         if not cure:
@@ -273,7 +274,8 @@ def _run_nvjitlink(
             inputs=names,
             log=product.error_log,
         )
-    return product
+    text = "\n".join(filter(None, (product.info_log, product.error_log)))
+    return cache.Entry({"log": text}, product.code)
 
 
 def choose_backend(inputs: Sequence[Input], *, lto: bool, asked: str | None = None) -> tuple[str, str]:

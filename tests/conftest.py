@@ -14,6 +14,8 @@ ROOT = HERE.parent
 # "python -m pytest" puts the checkout first on sys.path, where the package lacks its compiled part.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
+# The tests are about the work; those of the cache turn it on, each in a directory of its own.
+os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
 KERNEL = """\
 .version 8.0

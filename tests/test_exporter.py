@@ -48,15 +48,26 @@ def test_one_artifact_of_each_kind_per_arch(exported):
     assert exported.artifacts["ptx", "sm_90"].name == "udfs_module.sm_90.ptx"
 
 
+def ptx_by_nvrtc(folder: Path, arch: str) -> str:
+    """Return the PTX that NVRTC makes of the caller."""
+    return _nvrtc.compile_source(CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[folder]).code.decode()
+
+
+def ptx_by_nvcc(folder: Path, arch: str) -> str:
+    """Return the PTX that nvcc makes of the caller."""
+    nvcc = find_tool("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not installed")
+    command = [nvcc, "-ptx", "-rdc=true", f"-arch={arch}", f"-I{folder}", "-x", "cu", "-", "-o", "-"]
+    return subprocess.run(command, input=CALLER, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("compiler", [ptx_by_nvrtc, ptx_by_nvcc])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_the_prototypes_are_those_that_nvrtc_emits(exported, arch):
-    """NVRTC, given the header and a caller, declares exactly the prototypes that the PTX defines."""
-    compiled = _nvrtc.compile_source(
-        CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[exported.header.parent]
-    )
-    wanted = {
-        f.prototype for f in _ptx.functions(compiled.code.decode()) if f.linkage == "extern" and not f.defined
-    }
+def test_the_prototypes_are_those_that_nvidias_compilers_emit(exported, arch, compiler):
+    """NVRTC and nvcc, given the header and a caller, declare exactly the prototypes that the PTX defines."""
+    text = compiler(exported.header.parent, arch)
+    wanted = {f.prototype for f in _ptx.functions(text) if f.linkage == "extern" and not f.defined}
     text = exported.artifacts["ptx", arch].read_text()
     made = {f.prototype for f in _ptx.functions(text) if f.linkage == "visible" and f.defined}
     assert len(wanted) == len(SYMBOLS)

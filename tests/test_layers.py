@@ -15,11 +15,15 @@ PACKAGE = Path(pl.__file__).parent
 # From the bottom up; a module imports from layers below its own, or from its own where the order says so.
 LAYERS = (
     ("errors",),
-    ("_config", "_target", "_cnames"),
+    ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge", "_isa"),
+    ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
+    ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),
-    ("abi", "_header", "_numba_fixes", "_numba", "_wrapper"),
+    ("_nvvm", "_numba_cache", "_numba_fixes"),
+    ("_cmodel", "abi", "_header", "_numba", "_convert", "_flat", "_wrapper"),
+    ("_udf", "_externs", "_build"),
     ("exporter",),
     ("linker",),
     ("_numba_linker",),

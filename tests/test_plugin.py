@@ -215,7 +215,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
             print(error)
         """,
     )
-    reason = "numba-cuda 0.12.1 is not supported; install numba-cuda>=0.30,<0.31"
+    reason = "numba-cuda 0.12.1 is not supported; install numba-cuda>=0.30.4,<0.31"
     assert lines == [
         "_Linker",
         f"False|{reason}|import hook|0",

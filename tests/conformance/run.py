@@ -135,7 +135,9 @@ def _build(testing: Path, environ: dict[str, str], cc: str) -> Path:
     # Its recipes call `python`.
     shim = testing / "bin"
     shim.mkdir()
-    shim.joinpath("python").symlink_to(sys.executable)
+    # A link would not be taken for the environment's interpreter.
+    shim.joinpath("python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    shim.joinpath("python").chmod(0o755)
     path = os.pathsep.join((str(shim), environ.get("PATH", "")))
     made = subprocess.run(
         command,

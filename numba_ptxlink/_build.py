@@ -1,0 +1,164 @@
+"""Marked functions to PTX, LTO-IR and relocatable cubins for one arch."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _externs, _numba, _ptx, _udf, abi, assembler
+from .errors import AbiError, ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ._target import Arch
+    from ._udf import Udf
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """All functions of an export for one arch, as far as LLVM IR."""
+
+    arch: Arch
+    signatures: tuple[abi.Signature, ...]
+    libraries: tuple[Any, ...]
+    context: Any
+
+
+@dataclass(frozen=True)
+class Built:
+    """
+    All functions of an export for one arch.
+
+    Args:
+        artifacts: Code by kind: "ptx", "ltoir", "cubin".
+        externs: What the code leaves undefined, by name, with its C signature as far as known.
+    """
+
+    artifacts: dict[str, bytes]
+    externs: dict[str, tuple[_ptx.Prototype, abi.Signature | None]]
+
+
+def lower(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> Compiled:
+    """
+    Compile *udfs* with Numba.
+
+    Raises:
+        AbiError: A function's name or types have no counterpart in C.
+        ExportError: Numba refused a function.
+    """
+    signatures: list[abi.Signature] = []
+    libraries: list[Any] = []
+    context = None
+    for each in udfs:
+        args, result = _udf.arguments(each)
+        if each.is_kernel and result is None:
+            from numba.cuda import types
+
+            result = types.void
+        if result is not None and each.options.aggregates == "value":
+            _c_signature(each, result, args)
+        try:
+            compiled = _numba.compile_function(each.function, args, result, arch, **options)
+        except Exception as error:
+            raise ExportError(
+                f"Numba could not compile {each.name} ({each.source}) for {arch.sm}: {error}"
+            ) from error
+        context = compiled.target_context
+        signatures.append(wrap(compiled, each, inline=options["opt"]))
+        libraries.append(compiled.library)
+    return Compiled(arch, tuple(signatures), tuple(libraries), context)
+
+
+def wrap(compiled: Any, each: Udf, *, inline: bool) -> abi.Signature:
+    """Give *compiled*, a result of Numba's compiler, the C function of *each*; return its signature."""
+    from . import _wrapper
+
+    if each.options.aggregates == "flat":
+        return _wrapper.emit_flat(compiled, each.name, _udf.parameters(each), each.options, inline=inline)
+    signature = _c_signature(each, compiled.signature.return_type, compiled.signature.args)
+    _wrapper.emit(compiled, signature, each.options, inline=inline, launch_bounds=each.launch_bounds)
+    return signature
+
+
+def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
+    try:
+        return abi.c_signature(
+            each.name,
+            result,
+            zip(_udf.parameters(each), args, strict=True),
+            kernel=each.is_kernel,
+            names=_udf.record_names(each.function),
+        )
+    except AbiError as error:
+        raise AbiError(f"{error} ({each.source})") from error
+
+
+def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) -> Built:
+    """
+    Return the artifacts of *kinds*, each self-contained as far as can be.
+
+    Raises:
+        ExportError: A compiler refused the code, or a prototype is not C++'s.
+        AssembleError: The PTX could not be assembled.
+    """
+    tag = f"{zlib.crc32(' '.join(each.name for each in compiled.signatures).encode()):08x}"
+    modules = _externs.private_shims(_numba.ordered_modules(compiled.libraries), tag)
+    ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
+    missing = _externs.undefined(ptx.decode())
+    linked = _externs.linkable(compiled.libraries, missing, compiled.arch, tag)
+    ltoir = b""
+    if linked or "ltoir" in kinds:
+        ltoir = _nvvm(compiled, modules, options, lto=True)
+    if linked:
+        symbols = [each.name for each in compiled.signatures if not each.kernel]
+        ptx = _externs.merge_ptx(
+            ltoir, linked, compiled.arch, symbols, lineinfo=options["lineinfo"], opt=options["opt"]
+        ).encode()
+        missing = _externs.undefined(ptx.decode())
+        if "ltoir" in kinds:
+            ltoir = _externs.merge_ltoir(ltoir, linked, compiled.arch)
+    _verify(ptx.decode(), compiled.signatures)
+    made = {"ptx": ptx, "ltoir": ltoir}
+    if "cubin" in kinds:
+        made["cubin"] = assembler.assemble(
+            ptx,
+            compiled.arch,
+            relocatable=True,
+            opt_level=3 if options["opt"] else 0,
+            lineinfo=options["lineinfo"],
+        ).code
+    externs = {name: (each, _externs.declared(compiled.context, each)) for name, each in missing.items()}
+    return Built({kind: code for kind, code in made.items() if kind in kinds}, externs)
+
+
+def _verify(ptx: str, signatures: Sequence[abi.Signature]) -> None:
+    visible = {
+        f.prototype.name: f.prototype for f in _ptx.functions(ptx) if f.defined and f.linkage == "visible"
+    }
+    for signature in signatures:
+        if visible.get(signature.name) != signature.prototype:
+            raise ExportError(
+                f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
+                f"{signature.prototype}; please report this with the function's signature."
+            )
+
+
+def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], *, lto: bool) -> bytes:
+    flags: dict[str, Any] = {
+        "arch": compiled.arch.compute,
+        "opt": 3 if options["opt"] else 0,
+        "fastmath": options["fastmath"],
+    }
+    if lto:
+        flags["gen_lto"] = None
+    try:
+        code = _numba.compile_ir(modules, **flags)
+    except Exception as error:
+        names = ", ".join(signature.name for signature in compiled.signatures)
+        raise ExportError(
+            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}. "
+            "Check that `numba-ptxlink doctor` lists the arch."
+        ) from error
+    return code

@@ -1,0 +1,186 @@
+"""
+What exported functions call outside themselves: resolved into the artifacts where that is possible.
+
+Numba's half and bfloat16 arithmetic is CUDA C++, and `cuda.declare_device` can bring more. What NVRTC can
+make LTO-IR of is merged by nvJitLink; the rest stays undefined, for the C++ side to supply.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _cmodel as c
+from . import _nvjitlink, _nvrtc, _ptx, abi, cache
+from .errors import AbiError, ExportError, LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ._target import Arch
+
+# Symbols that ptxas and the device runtime supply themselves.
+_SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
+# Numba-cuda's bindings generator ends the names of its shims so, and starts their definitions so.
+_SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst)\()')
+_SHIM_NAME = re.compile(r"\b\w+_nbst\b")
+_KEEP = "numba_ptxlink_keep"
+_KEEP_ENTRY = re.compile(
+    rf"(?:^[ \t]*//[ \t]*\.globl[ \t]+{_KEEP}[ \t]*\n)?^\.visible \.entry {_KEEP}\(.*?^\}}\n",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def undefined(ptx: str) -> dict[str, _ptx.Prototype]:
+    """Return the functions that *ptx* calls and does not define, by name."""
+    found = list(_ptx.functions(ptx))
+    defined = {each.prototype.name for each in found if each.defined}
+    return {
+        each.prototype.name: each.prototype
+        for each in found
+        if each.linkage == "extern" and each.prototype.name not in defined | _SUPPLIED
+    }
+
+
+def private_shims(modules: Iterable[str], tag: str) -> list[str]:
+    """Return *modules*, LLVM IR, calling Numba's shims by names that end in *tag*, one for each export."""
+    return [_SHIM_NAME.sub(rf"\g<0>_{tag}", module) for module in modules]
+
+
+def linkable(
+    libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str
+) -> list[tuple[str, bytes]]:
+    """
+    Return name and LTO-IR of the code that *libraries* ask to be linked, as far as it can become LTO-IR.
+
+    Args:
+        libraries: Numba's code libraries.
+        missing: What is undefined; of Numba's shims, only these are taken.
+        arch: The GPU to generate code for.
+        tag: What the names of Numba's shims end in.
+
+    Raises:
+        ExportError: NVRTC could not compile it.
+    """
+    from numba.cuda.cudadrv.linkable_code import LinkableCode
+
+    missing = set(missing)
+    if not missing:
+        return []
+    files = dict.fromkeys(each for library in libraries for each in library._linking_files)
+    made: dict[tuple[str, bytes], None] = {}
+    for each in files:
+        code = LinkableCode.from_path_or_obj(each)
+        text = code.data if isinstance(code.data, bytes) else code.data.encode()
+        if code.kind == "ltoir":
+            made[code.name, text] = None
+        elif code.kind == "cu":
+            folder = [Path(each).parent] if isinstance(each, (str, Path)) else []
+            made[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
+    return sorted(made)
+
+
+def _only(source: str, missing: set[str], tag: str) -> str:
+    """Return *source*, of a file of shims only those that are *missing*; others are returned as they are."""
+    starts = list(_SHIM.finditer(source))
+    if not starts:
+        return source
+    ends = [start.start() for start in starts[1:]] + [len(source)]
+    shims = {
+        f"{start[1]}_{tag}": source[start.start() : end] for start, end in zip(starts, ends, strict=True)
+    }
+    wanted = [_SHIM_NAME.sub(rf"\g<0>_{tag}", shims[name]) for name in sorted(shims) if name in missing]
+    return source[: starts[0].start()] + "".join(wanted)
+
+
+def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> bytes:
+    try:
+        return _nvrtc.compile_source(
+            source,
+            name,
+            arch,
+            output="ltoir",
+            flags=["-std=c++17"],
+            include_dirs=[*folders, *_nvrtc.toolkit_include_dirs()],
+        ).code
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+
+
+def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
+    """Return one piece of LTO-IR of the functions and the code they call."""
+    return _link(ltoir, linked, ["-lto", "-r"], arch, "ltoir")
+
+
+def merge_ptx(
+    ltoir: bytes,
+    linked: Sequence[tuple[str, bytes]],
+    arch: Arch,
+    symbols: Iterable[str],
+    *,
+    lineinfo: bool,
+    opt: bool,
+) -> str:
+    """
+    Return PTX of the functions *symbols* with the code they call optimised into them.
+
+    Link-time optimisation drops what no kernel uses, so a kernel uses them, which is then taken out again.
+    """
+    symbols = sorted(symbols)
+    uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
+    body = "".join(f"p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
+    keep = _compile(
+        f'{uses}extern "C" __global__ void {_KEEP}(void** p) {{\n{body}}}\n', f"{_KEEP}.cu", arch, []
+    )
+    flags = ["-lto", "-ptx", *(["-lineinfo"] if lineinfo else []), *([] if opt else ["-O0"])]
+    text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, "ptx").decode().rstrip("\0").strip() + "\n"
+    text, count = _KEEP_ENTRY.subn("", text)
+    if not count:
+        raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
+    for name in symbols:
+        text = re.sub(
+            rf"^\.func(\s+(?:\([^)]*\)\s*)?{re.escape(name)}\()",
+            r".visible .func\1",
+            text,
+            flags=re.MULTILINE,
+        )
+    return text
+
+
+def _link(
+    ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
+) -> bytes:
+    vector = [f"-arch={arch.sm}", *flags]
+    inputs = [("ltoir", "<functions>", ltoir), *(("ltoir", name, code) for name, code in linked)]
+    try:
+        return cache.cached(
+            _nvjitlink.key(inputs, vector, output),
+            lambda: cache.Entry({}, _nvjitlink.link(inputs, vector, output=output).code),
+        ).code
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+
+
+def declared(context: Any, prototype: _ptx.Prototype) -> c.Signature | None:
+    """
+    Return the C signature of the `cuda.declare_device` function that *prototype* belongs to.
+
+    None where nothing was declared by that name, or its C types cannot be told.
+    """
+    for key in context._defns:
+        if getattr(key, "name", None) != prototype.name or not hasattr(key, "sig"):
+            continue
+        params = [(f"arg{number}", ty) for number, ty in enumerate(key.sig.args)]
+        try:
+            plain = abi.c_signature(prototype.name, key.sig.return_type, params)
+        except AbiError:
+            continue
+        # Numba's own convention has a status for a result, and an address for the result.
+        result = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
+        status = c.Scalar("int32_t", 4, 4, "int")
+        own = c.Signature(prototype.name, status, (("result", result), *plain.params))
+        for candidate in (plain, own):
+            if candidate.prototype == prototype:
+                return candidate
+    return None

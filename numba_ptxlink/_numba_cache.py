@@ -1,0 +1,202 @@
+"""
+`@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
+
+numba-cuda's index of a function's compiled kernels stays; here its keys gain what they lack. The replacements
+are listed in `_numba`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _build_id, _includes, _keys, assembler
+from ._config import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+log = logging.getLogger("numba_ptxlink")
+
+_UNKNOWN = "unknown"
+
+
+def wrap_enable_caching(original: Callable[..., None]) -> Callable[..., None]:
+    """Tell a dispatcher's cache the options, before compiling adds files of numba-cuda's own to them."""
+
+    @functools.wraps(original)
+    def enable_caching(self: Any) -> None:
+        original(self)
+        options = dict(self.targetoptions)
+        self._cache._ptxlink_link = tuple(options.pop("link", None) or ())
+        self._cache._ptxlink_options = options
+
+    return enable_caching
+
+
+def wrap_index_key(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options, the link files' contents and the tools to the key of a kernel."""
+
+    @functools.wraps(original)
+    def _index_key(self: Any, sig: Any, codegen: Any) -> Any:
+        key = original(self, sig, codegen)
+        if hasattr(self, "_ptxlink_options"):
+            self._ptxlink_key = _digest(self._ptxlink_options, self._ptxlink_link)
+            key += (("numba-ptxlink", self._ptxlink_key),)
+        return key
+
+    return _index_key
+
+
+def wrap_load_overload(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Remember what a kernel that is about to be compiled will depend on."""
+
+    @functools.wraps(original)
+    def _load_overload(self: Any, sig: Any, target_context: Any) -> Any:
+        found = original(self, sig, target_context)
+        if hasattr(self, "_ptxlink_key"):
+            self._ptxlink_before = self._ptxlink_key
+            return None if self._ptxlink_key == _UNKNOWN else found
+        return found
+
+    return _load_overload
+
+
+def wrap_save_overload(original: Callable[..., None]) -> Callable[..., None]:
+    """Keep nothing whose link files changed while it was compiled, or have contents that cannot be told."""
+
+    @functools.wraps(original)
+    def _save_overload(self: Any, sig: Any, kernel: Any) -> None:
+        before = getattr(self, "_ptxlink_before", None)
+        if before is not None:
+            now = _digest(self._ptxlink_options, self._ptxlink_link)
+            if now != before or now == _UNKNOWN:
+                log.info("cache: %s is not kept: its link files changed or cannot be read", self._name)
+                return
+            _mark_given(kernel, self._ptxlink_link)
+        original(self, sig, kernel)
+
+    return _save_overload
+
+
+def wrap_rebuild_kernel(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a kernel out of the cache only if the files it was linked with are the same still."""
+
+    @functools.wraps(original)
+    def rebuild(self: Any, target_context: Any, payload: Any) -> Any:
+        kernel = original(self, target_context, payload)
+        stamps = getattr(kernel._codelibrary, "_ptxlink_stamps", {})
+        if all(stamp == file_digest(path) for path, stamp in stamps.items()):
+            return kernel
+        log.info("cache: a file linked into %s changed; it is compiled again", payload.get("name"))
+        return None
+
+    return rebuild
+
+
+def wrap_reduce_states(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let code libraries with link files be pickled, where the files are all there is to them."""
+
+    @functools.wraps(original)
+    def _reduce_states(self: Any) -> Any:
+        from numba.cuda.memory_management.nrt import NRT_LIBRARY
+
+        files = self._linking_files
+        given = getattr(self, "_ptxlink_given", ())
+        runs_code = self._setup_functions or self._teardown_functions
+        # Code that a function found in memory, by a global, cannot be compared with what is there next time.
+        known = all(isinstance(each, str) or each is NRT_LIBRARY or each in given for each in files)
+        if not files or runs_code or not known:
+            return original(self)
+        stamps = {each: file_digest(each) for each in files if isinstance(each, str)}
+        if _UNKNOWN in stamps.values():
+            return original(self)
+        self._linking_files = set()
+        try:
+            state = original(self)
+        finally:
+            self._linking_files = files
+        state["nrt"] = NRT_LIBRARY in files
+        state["ptxlink_files"] = [each for each in files if each is not NRT_LIBRARY]
+        state["ptxlink_stamps"] = stamps
+        return state
+
+    return _reduce_states
+
+
+def wrap_rebuild_library(original: Any) -> Any:
+    """Give a code library back its link files, which another device of another kind may need."""
+
+    def _rebuild(cls: Any, ptxlink_files: Any = (), ptxlink_stamps: Any = None, **state: Any) -> Any:
+        library = original.__func__(cls, **state)
+        library._linking_files = {*library._linking_files, *ptxlink_files}
+        library._ptxlink_given = tuple(each for each in ptxlink_files if not isinstance(each, str))
+        library._ptxlink_stamps = dict(ptxlink_stamps or {})
+        return library
+
+    return classmethod(_rebuild)  # type: ignore[arg-type]
+
+
+def file_digest(path: str) -> str:
+    """Return a digest of the file at *path*, and of all that CUDA C++ may include; `_UNKNOWN` without one."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return _UNKNOWN
+    digest = hashlib.sha256(content).hexdigest()
+    return _with_includes(digest, content) if Path(path).suffix == ".cu" else digest
+
+
+def _with_includes(digest: str, content: bytes) -> str:
+    from ._numba_linker import _include_dirs
+
+    # NVRTC is told the file's name, not where it is.
+    included = _includes.manifest(content, Path(), _include_dirs(), {})
+    return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
+
+
+def _code_digest(code: Any) -> str:
+    if isinstance(code, (str, os.PathLike)):
+        return f"{Path(code).name} {file_digest(os.fspath(code))}"
+    content = code.data
+    content = content.encode() if isinstance(content, str) else bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    found = _with_includes(digest, content) if code.kind == "cu" else digest
+    return f"{code.kind} {code.name} {found}"
+
+
+def _mark_given(kernel: Any, link: Sequence[Any]) -> None:
+    library = getattr(kernel, "_codelibrary", None)
+    if library is not None:
+        library._ptxlink_given = tuple(each for each in link if not isinstance(each, str))
+
+
+def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
+    files = [_code_digest(each) for each in link]
+    if any(_UNKNOWN in each.split() for each in files):
+        return _UNKNOWN
+    asked = dataclasses.asdict(config())
+    key = _keys.Key.of(
+        "jit",
+        {
+            "package": _keys.package_version(),
+            "config": [f"{name}={asked[name]!r}" for name in asked if not name.startswith(("cache", "log"))],
+            "tools": [*assembler.identity(), *(_build_id.loaded(name) for name in ("nvvm", "nvJitLink"))],
+            "options": [f"{name}={_describe(options[name])}" for name in sorted(options)],
+            "files": files,
+        },
+    )
+    return key.digest.hex()
+
+
+def _describe(option: Any) -> str:
+    if isinstance(option, (list, tuple)):
+        return f"[{', '.join(map(_describe, option))}]"
+    if option is None or isinstance(option, (bool, int, float, str)):
+        return repr(option)
+    return f"{type(option).__module__}.{type(option).__qualname__}"

@@ -1,0 +1,298 @@
+"""Python functions marked for export: `udf` for device functions, `kernel` for kernels."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _cnames, abi
+from .errors import AbiError, ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+# A type whose name is longer is spelled by its kind; a record's name lists all its fields.
+_LONGEST_TYPE = 80
+
+__all__ = ["Kernel", "Udf", "kernel", "udf"]
+
+
+class Udf:
+    """
+    A Python function with a C signature. Calling it calls the Python function.
+
+    Numba device functions may call it too.
+
+    Args:
+        function: The Python function, or one that is marked already: it then has one signature more.
+        signature: Its Numba signature.
+        options: Its C name and the rest of what `abi_info` may hold.
+    """
+
+    is_kernel = False
+    launch_bounds: int | tuple[int, ...] | None = None
+
+    def __init__(self, function: Any, signature: Any, options: abi.AbiOptions) -> None:
+        self.others: tuple[Udf, ...] = ()
+        if isinstance(function, Udf):
+            self.others = (*function.others, function)
+        # A function that cuda.jit or njit has wrapped already.
+        function = getattr(function, "py_func", getattr(function, "function", function))
+        if not inspect.isfunction(function):
+            raise ExportError(
+                f"{self._decorator}() decorates Python functions, not {type(function).__name__}: "
+                f"{function!r}; decorate a function."
+            )
+        self.function = function
+        self.signature = signature
+        self.options = options
+        self.name = _cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
+        functools.update_wrapper(self, function)
+
+    _decorator = "udf"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the Python function."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._decorator} {self.name}: {self.signature}>"
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        from numba import cuda
+
+        return cuda.jit(device=True)(self.function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        # Numba asks a global for its type by this name; typed so, the UDF is a device function to others.
+        return self._dispatcher._numba_type_
+
+    @property
+    def source(self) -> str:
+        """Where the function is defined, as "file.py:line"."""
+        code = self.function.__code__
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
+class Kernel(Udf):
+    """
+    A Python function that becomes a `__global__` function.
+
+    `kernel[blocks, threads](...)` launches it with Numba.
+
+    Args:
+        function: The Python function.
+        signature: Its Numba signature.
+        options: Its C name and the rest of what `abi_info` may hold.
+        launch_bounds: The most threads a block has; or a tuple of that, the fewest blocks of a
+            multiprocessor, and the most blocks of a cluster.
+    """
+
+    is_kernel = True
+    _decorator = "kernel"
+
+    def __init__(
+        self,
+        function: Any,
+        signature: Any,
+        options: abi.AbiOptions,
+        launch_bounds: int | tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(function, signature, options)
+        self.launch_bounds = launch_bounds
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        """Refuse: a kernel is launched."""
+        raise ExportError(f"{self.name} is a kernel; launch it as {self.name}[blocks, threads](...).")
+
+    def __getitem__(self, configuration: Any) -> Any:
+        """Return the kernel configured for a launch by Numba."""
+        return self._dispatcher[configuration]
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        from numba import cuda
+
+        return cuda.jit(launch_bounds=self.launch_bounds)(self.function)
+
+
+def udf(
+    signature: Any,
+    *,
+    name: str | None = None,
+    on_error: str = "zero",
+    aggregates: str = "value",
+) -> Callable[[Any], Udf]:
+    """
+    Mark a Python function for export with the C ABI. It stays callable as plain Python.
+
+    Decorate a function twice, with two names, to export it for two signatures.
+
+    Args:
+        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types
+            where Numba is to infer the return type.
+        name: The C symbol; the function's `__name__` by default.
+        on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap"
+            stops the kernel.
+        aggregates: "value" passes tuples, arrays and the like as structs; "flat" spreads their members over
+            the parameters.
+
+    Raises:
+        AbiError: The name is no legal C name, or an option is unknown.
+        ExportError: What is decorated is no Python function.
+    """
+    options = _options("udf", signature, name=name, on_error=on_error, aggregates=aggregates)
+    return lambda function: Udf(function, signature, options)
+
+
+def kernel(
+    signature: Any,
+    *,
+    name: str | None = None,
+    on_error: str = "zero",
+    launch_bounds: int | tuple[int, ...] | None = None,
+) -> Callable[[Any], Kernel]:
+    """
+    Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
+
+    Args:
+        signature: Its Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
+        name: The C symbol; the function's `__name__` by default.
+        on_error: What a thread does where Python would raise: "zero" returns, "trap" stops the kernel.
+        launch_bounds: The most threads a block has; or a tuple of that, the fewest blocks of a
+            multiprocessor, and the most blocks of a cluster.
+
+    Raises:
+        AbiError: The name is no legal C name, or an option is unknown.
+        ExportError: What is decorated is no Python function.
+    """
+    options = _options("kernel", signature, name=name, on_error=on_error)
+    return lambda function: Kernel(function, signature, options, launch_bounds)
+
+
+def _options(decorator: str, signature: Any, **abi_info: str | None) -> abi.AbiOptions:
+    if callable(signature) and not hasattr(signature, "return_type"):
+        example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
+        raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
+    name = abi_info.pop("name")
+    return abi.AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
+
+
+def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
+    """
+    Return every signature of *marked*, each with a C name of its own.
+
+    Raises:
+        AbiError: Two have the same name. Proposes one.
+    """
+    found = tuple(dict.fromkeys(one for each in marked for one in (*each.others, each)))
+    taken: dict[str, Udf] = {}
+    for each in found:
+        other = taken.setdefault(each.name, each)
+        if other is not each:
+            where = f"{each.function.__qualname__} ({each.source})"
+            raise AbiError(
+                f"{each.name!r}, the C name of function {where}, is taken by another "
+                f"function of this export, {other.function.__module__}."
+                f"{other.function.__qualname__} {other.signature}; "
+                f"use name={_propose(each, other, taken)!r}, for example."
+            )
+    return found
+
+
+def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf]) -> str:
+    module = each.function.__module__.rpartition(".")[2]
+    if each.function.__code__ is other.function.__code__:
+        try:
+            args, _ = arguments(each)
+            return _cnames.propose("_".join([each.name, *(abi.code(abi.c_type(ty)) for ty in args)]), taken)
+        except AbiError:
+            return _cnames.propose(each.name, taken)
+    return _cnames.propose(f"{module}_{each.name}", taken)
+
+
+def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
+    """
+    Return the Numba types of the parameters and of the result, None for one that is to be inferred.
+
+    Raises:
+        AbiError: The signature is none of Numba's, or does not fit the function.
+    """
+    from numba.cuda.core import sigutils
+
+    try:
+        args, result = sigutils.normalize_signature(each.signature)
+    except Exception as error:
+        raise AbiError(
+            f"Function {each.name} ({each.source}): {each.signature!r} is no Numba signature ({error}); "
+            'write it like "float32(float32, int64)".'
+        ) from error
+    names = parameters(each)
+    if len(names) != len(args):
+        raise AbiError(
+            f"Function {each.name} ({each.source}) has {len(names)} parameters and its signature "
+            f"{each.signature} has {len(args)}; make them agree."
+        )
+    return tuple(args), result
+
+
+def describe(each: Udf) -> str:
+    """Return name and signature in Python's words."""
+    if isinstance(each.signature, str):
+        return f"{each.function.__qualname__}: {each.signature}"
+    args, result = arguments(each)
+    names = record_names(each.function)
+    spelled = ", ".join(_spell(ty, names) for ty in args)
+    returns = "" if result is None else f" -> {_spell(result, names)}"
+    return f"{each.function.__qualname__}: ({spelled}){returns}"
+
+
+def _spell(ty: Any, names: Mapping[Any, str]) -> str:
+    return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
+
+
+def parameters(each: Udf) -> list[str]:
+    """Return what the parameters are called in C."""
+    labels: list[str] = []
+    for name in inspect.signature(each.function).parameters:
+        labels.append(_cnames.legal(name, labels))
+    return labels
+
+
+def record_names(function: Callable[..., Any]) -> dict[Any, str]:
+    """Return the names that the module of *function*, and what encloses it, have for records."""
+    import numpy as np
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import from_dtype
+
+    cells = inspect.getclosurevars(function).nonlocals
+    names: dict[Any, str] = {}
+    for name, value in (*cells.items(), *function.__globals__.items()):
+        ty = value
+        if isinstance(value, np.dtype) and value.fields:
+            try:
+                ty = from_dtype(value)
+            except Exception:  # noqa: BLE001, S112 - Numba has no type for it, so no signature names it
+                continue
+        if isinstance(ty, types.Record):
+            names.setdefault(ty, name)
+    return names
+
+
+def raise_sites(each: Udf) -> list[str]:
+    """Return where the function itself raises, each as "file.py:line"."""
+    code = each.function.__code__
+    file = Path(code.co_filename).name
+    lines: dict[int, None] = {}
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        # Python 3.13 renamed the attribute and made starts_line a bool.
+        line = getattr(instruction, "line_number", instruction.starts_line) or line
+        if instruction.opname == "RAISE_VARARGS":
+            lines[line] = None
+    return [f"{file}:{number}" for number in sorted(lines)]
