@@ -282,6 +282,8 @@ def _wrap_link_all(original: Any) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
             choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+        if hasattr(linker, "modules"):
+            linker.modules = tuple(self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
         order = getattr(linker, "order_files", None)
         if order is not None:

@@ -21,7 +21,7 @@ from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-from . import _nvjitlink, _nvrtc, _ptx, linker
+from . import _externs, _nvjitlink, _nvrtc, _ptx, linker
 from ._inputs import EXTENSIONS, Input
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
@@ -81,6 +81,7 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
+        self.modules: tuple[str, ...] = ()
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
@@ -140,9 +141,12 @@ class PtxLinker:
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         kind = "ltoir" if self.lto else "ptx"
+        source = _content(cu)
+        if self.modules:
+            source = _externs.needed_shims(source.decode(), self.modules).encode()
         try:
             compiled = _nvrtc.compile_source(
-                _content(cu),
+                source,
                 str(name),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 output=kind,
