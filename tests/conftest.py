@@ -54,6 +54,11 @@ def kernel() -> str:
     return make_kernel(body="st.global.u32 [%rd1], 7;")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that says how much of Numba's own tests is compiled for the cache."""
+    parser.addoption("--numba-tests", type=int, default=120, help="how many of Numba's own tests to compile")
+
+
 def missing_device() -> str:
     """Return why there is no usable device, "" where there is one."""
     try:
