@@ -193,14 +193,14 @@ SIGNATURES = st.lists(TYPES, min_size=1, max_size=8).map(lambda params: Echo(tup
 
 
 def draw(count: int, seed: int) -> list[Echo]:
-    """Return *count* signatures, always the same for the same *seed*."""
+    """Return *count* different signatures, always the same for the same *seed*."""
     import hypothesis
 
-    found: list[Echo] = []
+    found: dict[Echo, None] = {}
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
-        max_examples=count,
+        max_examples=2 * count,
         database=None,
         deadline=None,
         phases=[hypothesis.Phase.generate],
@@ -208,10 +208,10 @@ def draw(count: int, seed: int) -> list[Echo]:
     )
     @hypothesis.given(SIGNATURES)
     def collect(echo: Echo) -> None:
-        found.append(echo)
+        found[echo] = None
 
     collect()
-    return found[:count]
+    return list(found)[:count]
 
 
 def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> _build.Compiled:
