@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import _elf, _ltoir, _merge, _ptx, _symbols
-from ._target import Arch, PtxVersion
+from ._isa import newest_isa
+from ._target import Arch
 from .errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
     from ._ptx import Param, Prototype
     from ._symbols import Symbol, Table
 
-# The newest PTX ISA of each CUDA release, from the release notes in NVIDIA's PTX ISA manual. From 13.0 on,
-# the ISA has the release's own minor version.
-_ISA_OF_RELEASE = {
-    (12, 0): (8, 0),
-    (12, 1): (8, 1),
-    (12, 2): (8, 2),
-    (12, 3): (8, 3),
-    (12, 4): (8, 4),
-    (12, 5): (8, 5),
-    (12, 6): (8, 5),
-    (12, 7): (8, 6),
-    (12, 8): (8, 7),
-    (12, 9): (8, 8),
-}
 # The newest LTO-IR container of nvJitLink releases, as measured.
 _CONTAINER_OF_RELEASE = {(13, 0): (1, 0x41), (13, 4): (1, 0x43), (13, 5): (1, 0x43)}
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
@@ -59,14 +46,6 @@ class Findings:
     inputs: tuple[Input, ...]
     tables: tuple[Table, ...]
     merged: tuple[str, ...]
-
-
-def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
-    """Return the newest PTX ISA that a CUDA *release* reads, None for one this package does not know."""
-    if release[0] == 13:
-        return PtxVersion(9, release[1])
-    known = _ISA_OF_RELEASE.get(release)
-    return PtxVersion(*known) if known else None
 
 
 def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package: str) -> Findings:

@@ -162,6 +162,15 @@ def _symbols(sections: tuple[Section, ...]) -> list[ElfSymbol]:
     return found
 
 
+def symbol_names(image: Image) -> list[str]:
+    """Return the name of every entry of the symbol table, in order; "" for those without one."""
+    table = image.section(".symtab")
+    if table is None:
+        return []
+    strings = image.sections[table.link].content
+    return [_string(strings, entry[0]) for entry in _SYMBOL.iter_unpack(table.content)]
+
+
 def _content(code: bytes, header: tuple[int, ...]) -> bytes:
     return b"" if header[1] == _NOBITS else code[header[4] : header[4] + header[5]]
 

@@ -317,6 +317,8 @@ def _wrap_link_all(original: Any) -> Any:
             has_link_files = bool(self._linking_files or self.needs_cudadevrt)
             choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
             linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
+        if hasattr(linker, "modules"):
+            linker.modules = tuple(self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
         order = getattr(linker, "order_files", None)
         if order is not None:

@@ -20,7 +20,7 @@ from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-from . import _nvrtc, _ptx, linker
+from . import _externs, _nvrtc, _ptx, linker
 from ._inputs import EXTENSIONS, Input
 from ._sources import SourceOptions, compile_once
 from ._target import Arch
@@ -87,6 +87,7 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
+        self.modules: tuple[str, ...] = ()
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
@@ -173,9 +174,12 @@ class PtxLinker:
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         kind = "ltoir" if self.lto else "ptx"
+        source = _content(cu)
+        if self.modules:
+            source = _externs.needed_shims(source.decode(), self.modules).encode()
         try:
             compiled = compile_once(
-                Input("cu", str(name), _content(cu)),
+                Input("cu", str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
                 SourceOptions(

@@ -38,8 +38,12 @@ def version() -> tuple[int, int]:
 
 def key(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> cache.Key:
     """Return everything that the result of `link` depends on."""
-    tool = ("pynvjitlink", metadata.version(PACKAGE), "{}.{}".format(*version()))
-    return _nvjitlink.key(inputs, flags, tool=tool)
+    release = "{}.{}".format(*version())
+    try:
+        build = metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        build = ""  # a build of its own, without an installation
+    return _nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release))
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:

@@ -80,7 +80,7 @@ def table(source: Input, arch: Arch, *, deep: bool = True) -> Table:
         text = (source.witness or source.code).decode(errors="replace")
         return Table(source.name, source.kind, _of_ptx(text))
     if source.kind == "cubin":
-        return Table(source.name, source.kind, _of_image(_elf.read(source.code, source.name)))
+        return Table(source.name, source.kind, of_image(_elf.read(source.code, source.name)))
     return Table(source.name, source.kind, _unpacked(source, arch) if deep else None)
 
 
@@ -110,7 +110,8 @@ def _of_ptx(text: str) -> tuple[Symbol, ...]:
     return tuple(found.values())
 
 
-def _of_image(image: _elf.Image) -> tuple[Symbol, ...]:
+def of_image(image: _elf.Image) -> tuple[Symbol, ...]:
+    """Return the symbols of a GPU's ELF image, the tools' own aside."""
     return tuple(
         Symbol(
             name=each.name,
@@ -148,7 +149,8 @@ def _unpacked(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
         if key in _known:
             _known.move_to_end(key)
             return _known[key]
-    found = _unpack(source, arch)
+    code = unpack(source, arch)
+    found = None if code is None else of_image(_elf.read(code, source.name))
     with _known_lock:
         _known[key] = found
         while len(_known) > _REMEMBERED:
@@ -156,13 +158,12 @@ def _unpacked(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
     return found
 
 
-def _unpack(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
-    """Let nvJitLink make one relocatable image of *source*, whose symbol table is plain to read."""
+def unpack(source: Input, arch: Arch) -> bytes | None:
+    """Return *source* as one relocatable image made by nvJitLink, None where it has no code for *arch*."""
     plain, lto = (f"-arch={arch.sm}", "-r"), (f"-arch={arch.sm}", "-lto", "-r")
     for flags in (lto,) if source.kind == "ltoir" else (plain, lto):
         try:
-            product = _nvjitlink.link([(source.kind, source.name, source.code)], flags)
-            return _of_image(_elf.read(product.code, source.name))
+            return _nvjitlink.link([(source.kind, source.name, source.code)], flags).code
         except LinkError as error:
             reason = error
     log.debug("the symbols of %s cannot be read: %s", source.name, reason)

@@ -70,7 +70,8 @@ def _lto(*sources: str) -> list[tuple[str, str, bytes]]:
 
 
 def _cubins(*texts: str) -> list[tuple[str, str, bytes]]:
-    return [("cubin", f"{letter}.cubin", cubin(text)) for letter, text in zip("kab", texts, strict=False)]
+    codes = map(cubin, texts)
+    return [("cubin", f"{letter}.cubin", code) for letter, code in zip("kab", codes, strict=False)]
 
 
 WIDE = ".b64 a"
@@ -78,7 +79,7 @@ OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
 MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
 VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
 
-# In the second place stands what plain nvJitLink does: "links", "links, stderr" or a part of its error.
+# The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
 CASES = {
     "prototype in PTX": (lambda: _ptx(KERNEL, function(param=WIDE)), "links, stderr"),
     "prototype in cubins": (lambda: _cubins(KERNEL, function(param=WIDE)), "links, stderr"),

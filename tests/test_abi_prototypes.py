@@ -129,7 +129,7 @@ def test_the_asserts_are_there_to_fail(proof, tmp_path):
     text = (Path(folder) / "echo.h").read_text()
     assert text.count("static_assert(sizeof(") > 500
     (tmp_path / "echo.h").write_text(
-        re.sub(r"(static_assert\(__builtin_offsetof\(\w+, f1\) == )8,", r"\g<1>9,", text)
+        re.sub(r"(static_assert\(NUMBA_PTXLINK_OFFSETOF\(\w+, f1\) == )8,", r"\g<1>9,", text)
     )
     with pytest.raises(rows._nvrtc.LinkError, match="static assertion failed"):
         rows.nvrtc('#include "echo.h"', "sm_80", tmp_path)

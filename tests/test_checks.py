@@ -12,7 +12,7 @@ import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _checks, _elf, _inputs, _ltoir, _merge, _ptx, _symbols, linker
+from numba_ptxlink import _checks, _elf, _inputs, _isa, _ltoir, _merge, _ptx, _symbols, linker
 
 ARCH = pl.Arch.of("sm_80")
 
@@ -265,5 +265,5 @@ def test_variables_of_ptx():
 @pytest.mark.parametrize(("release", "isa"), [((12, 6), (8, 5)), ((12, 9), (8, 8)), ((13, 0), (9, 0))])
 def test_the_newest_isa_of_a_release(release, isa):
     """The newest PTX ISA of a CUDA release is known; of an unknown release nothing is said."""
-    assert isa == (_checks.newest_isa(release).major, _checks.newest_isa(release).minor)
-    assert _checks.newest_isa((99, 0)) is None
+    assert isa == (_isa.newest_isa(release).major, _isa.newest_isa(release).minor)
+    assert _isa.newest_isa((99, 0)) is None

@@ -16,7 +16,7 @@ PACKAGE = Path(pl.__file__).parent
 LAYERS = (
     ("errors",),
     ("_config", "_target", "_cnames", "_build_id", "_includes"),
-    ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge"),
+    ("_native", "_options", "_ptx", "_inputs", "_elf", "_ltoir", "_merge", "_isa"),
     ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
@@ -29,7 +29,7 @@ LAYERS = (
     ("_numba_linker",),
     ("_door",),
     ("_plugin",),
-    ("_toolchain",),
+    ("_toolchain", "inspection", "doctor", "_report"),
     ("cli",),
 )
 ORDER = [module for layer in LAYERS for module in layer]

@@ -19,6 +19,13 @@ typedef unsigned long long uint64_t;
 #include <assert.h>
 #include <stdalign.h>
 #endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
+#endif
 
 #if defined(__cplusplus)
 #include <numba_ptxlink/array_view.h>
@@ -41,8 +48,8 @@ typedef struct particle {
 } particle;
 static_assert(sizeof(particle) == 24, "size of particle");
 static_assert(alignof(particle) == 8, "alignment of particle");
-static_assert(__builtin_offsetof(particle, pos) == 0, "offset of particle.pos");
-static_assert(__builtin_offsetof(particle, id) == 16, "offset of particle.id");
+static_assert(NUMBA_PTXLINK_OFFSETOF(particle, pos) == 0, "offset of particle.pos");
+static_assert(NUMBA_PTXLINK_OFFSETOF(particle, id) == 16, "offset of particle.id");
 #elif NUMBA_PTXLINK_STRUCT_particle != 0x8d022d2fu
 #error "two exported headers define struct particle differently; rename one in Python"
 #endif
@@ -56,8 +63,8 @@ typedef struct Point {
 } Point;
 static_assert(sizeof(Point) == 8, "size of Point");
 static_assert(alignof(Point) == 4, "alignment of Point");
-static_assert(__builtin_offsetof(Point, x) == 0, "offset of Point.x");
-static_assert(__builtin_offsetof(Point, y) == 4, "offset of Point.y");
+static_assert(NUMBA_PTXLINK_OFFSETOF(Point, x) == 0, "offset of Point.x");
+static_assert(NUMBA_PTXLINK_OFFSETOF(Point, y) == 4, "offset of Point.y");
 #elif NUMBA_PTXLINK_STRUCT_Point != 0x54da0fb5u
 #error "two exported headers define struct Point differently; rename one in Python"
 #endif

@@ -19,6 +19,13 @@ typedef unsigned long long uint64_t;
 #include <assert.h>
 #include <stdalign.h>
 #endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define NUMBA_PTXLINK_DEVICE __device__
@@ -37,8 +44,8 @@ typedef struct flat_result {
 } flat_result;
 static_assert(sizeof(flat_result) == 8, "size of flat_result");
 static_assert(alignof(flat_result) == 4, "alignment of flat_result");
-static_assert(__builtin_offsetof(flat_result, f0) == 0, "offset of flat_result.f0");
-static_assert(__builtin_offsetof(flat_result, f1) == 4, "offset of flat_result.f1");
+static_assert(NUMBA_PTXLINK_OFFSETOF(flat_result, f0) == 0, "offset of flat_result.f0");
+static_assert(NUMBA_PTXLINK_OFFSETOF(flat_result, f1) == 4, "offset of flat_result.f1");
 #elif NUMBA_PTXLINK_STRUCT_flat_result != 0x630a6450u
 #error "two exported headers define struct flat_result differently; rename one in Python"
 #endif

@@ -23,6 +23,13 @@ typedef unsigned long long uint64_t;
 #include <assert.h>
 #include <stdalign.h>
 #endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define NUMBA_PTXLINK_DEVICE __device__
@@ -41,8 +48,8 @@ typedef struct optional_i32 {
 } optional_i32;
 static_assert(sizeof(optional_i32) == 8, "size of optional_i32");
 static_assert(alignof(optional_i32) == 4, "alignment of optional_i32");
-static_assert(__builtin_offsetof(optional_i32, value) == 0, "offset of optional_i32.value");
-static_assert(__builtin_offsetof(optional_i32, has_value) == 4, "offset of optional_i32.has_value");
+static_assert(NUMBA_PTXLINK_OFFSETOF(optional_i32, value) == 0, "offset of optional_i32.value");
+static_assert(NUMBA_PTXLINK_OFFSETOF(optional_i32, has_value) == 4, "offset of optional_i32.has_value");
 #elif NUMBA_PTXLINK_STRUCT_optional_i32 != 0x211fbfebu
 #error "two exported headers define struct optional_i32 differently; rename one in Python"
 #endif
@@ -56,8 +63,8 @@ typedef struct Point {
 } Point;
 static_assert(sizeof(Point) == 8, "size of Point");
 static_assert(alignof(Point) == 4, "alignment of Point");
-static_assert(__builtin_offsetof(Point, x) == 0, "offset of Point.x");
-static_assert(__builtin_offsetof(Point, y) == 4, "offset of Point.y");
+static_assert(NUMBA_PTXLINK_OFFSETOF(Point, x) == 0, "offset of Point.x");
+static_assert(NUMBA_PTXLINK_OFFSETOF(Point, y) == 4, "offset of Point.y");
 #elif NUMBA_PTXLINK_STRUCT_Point != 0x54da0fb5u
 #error "two exported headers define struct Point differently; rename one in Python"
 #endif
@@ -71,8 +78,8 @@ typedef struct optional_Point {
 } optional_Point;
 static_assert(sizeof(optional_Point) == 12, "size of optional_Point");
 static_assert(alignof(optional_Point) == 4, "alignment of optional_Point");
-static_assert(__builtin_offsetof(optional_Point, value) == 0, "offset of optional_Point.value");
-static_assert(__builtin_offsetof(optional_Point, has_value) == 8, "offset of optional_Point.has_value");
+static_assert(NUMBA_PTXLINK_OFFSETOF(optional_Point, value) == 0, "offset of optional_Point.value");
+static_assert(NUMBA_PTXLINK_OFFSETOF(optional_Point, has_value) == 8, "offset of optional_Point.has_value");
 #elif NUMBA_PTXLINK_STRUCT_optional_Point != 0xc07f266cu
 #error "two exported headers define struct optional_Point differently; rename one in Python"
 #endif

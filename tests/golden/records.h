@@ -19,6 +19,13 @@ typedef unsigned long long uint64_t;
 #include <assert.h>
 #include <stdalign.h>
 #endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
+#endif
 
 #include <cuda_fp16.h>
 
@@ -39,8 +46,8 @@ typedef struct particle {
 } particle;
 static_assert(sizeof(particle) == 24, "size of particle");
 static_assert(alignof(particle) == 8, "alignment of particle");
-static_assert(__builtin_offsetof(particle, pos) == 0, "offset of particle.pos");
-static_assert(__builtin_offsetof(particle, id) == 16, "offset of particle.id");
+static_assert(NUMBA_PTXLINK_OFFSETOF(particle, pos) == 0, "offset of particle.pos");
+static_assert(NUMBA_PTXLINK_OFFSETOF(particle, id) == 16, "offset of particle.id");
 #elif NUMBA_PTXLINK_STRUCT_particle != 0x8d022d2fu
 #error "two exported headers define struct particle differently; rename one in Python"
 #endif
@@ -62,9 +69,9 @@ typedef struct __attribute__((packed)) wire {
 #endif
 static_assert(sizeof(wire) == 11, "size of wire");
 static_assert(alignof(wire) == 1, "alignment of wire");
-static_assert(__builtin_offsetof(wire, kind) == 0, "offset of wire.kind");
-static_assert(__builtin_offsetof(wire, value) == 1, "offset of wire.value");
-static_assert(__builtin_offsetof(wire, half) == 9, "offset of wire.half");
+static_assert(NUMBA_PTXLINK_OFFSETOF(wire, kind) == 0, "offset of wire.kind");
+static_assert(NUMBA_PTXLINK_OFFSETOF(wire, value) == 1, "offset of wire.value");
+static_assert(NUMBA_PTXLINK_OFFSETOF(wire, half) == 9, "offset of wire.half");
 #elif NUMBA_PTXLINK_STRUCT_wire != 0x67bbf59eu
 #error "two exported headers define struct wire differently; rename one in Python"
 #endif

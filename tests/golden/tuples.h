@@ -19,6 +19,13 @@ typedef unsigned long long uint64_t;
 #include <assert.h>
 #include <stdalign.h>
 #endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define NUMBA_PTXLINK_DEVICE __device__
@@ -37,8 +44,8 @@ typedef struct tuple2_f32_f32 {
 } tuple2_f32_f32;
 static_assert(sizeof(tuple2_f32_f32) == 8, "size of tuple2_f32_f32");
 static_assert(alignof(tuple2_f32_f32) == 4, "alignment of tuple2_f32_f32");
-static_assert(__builtin_offsetof(tuple2_f32_f32, f0) == 0, "offset of tuple2_f32_f32.f0");
-static_assert(__builtin_offsetof(tuple2_f32_f32, f1) == 4, "offset of tuple2_f32_f32.f1");
+static_assert(NUMBA_PTXLINK_OFFSETOF(tuple2_f32_f32, f0) == 0, "offset of tuple2_f32_f32.f0");
+static_assert(NUMBA_PTXLINK_OFFSETOF(tuple2_f32_f32, f1) == 4, "offset of tuple2_f32_f32.f1");
 #elif NUMBA_PTXLINK_STRUCT_tuple2_f32_f32 != 0x840a3c33u
 #error "two exported headers define struct tuple2_f32_f32 differently; rename one in Python"
 #endif
@@ -51,7 +58,7 @@ typedef struct tuple1_f64 {
 } tuple1_f64;
 static_assert(sizeof(tuple1_f64) == 8, "size of tuple1_f64");
 static_assert(alignof(tuple1_f64) == 8, "alignment of tuple1_f64");
-static_assert(__builtin_offsetof(tuple1_f64, f0) == 0, "offset of tuple1_f64.f0");
+static_assert(NUMBA_PTXLINK_OFFSETOF(tuple1_f64, f0) == 0, "offset of tuple1_f64.f0");
 #elif NUMBA_PTXLINK_STRUCT_tuple1_f64 != 0x5fab0523u
 #error "two exported headers define struct tuple1_f64 differently; rename one in Python"
 #endif
@@ -65,8 +72,8 @@ typedef struct tuple2_i8_tuple1_f64 {
 } tuple2_i8_tuple1_f64;
 static_assert(sizeof(tuple2_i8_tuple1_f64) == 16, "size of tuple2_i8_tuple1_f64");
 static_assert(alignof(tuple2_i8_tuple1_f64) == 8, "alignment of tuple2_i8_tuple1_f64");
-static_assert(__builtin_offsetof(tuple2_i8_tuple1_f64, f0) == 0, "offset of tuple2_i8_tuple1_f64.f0");
-static_assert(__builtin_offsetof(tuple2_i8_tuple1_f64, f1) == 8, "offset of tuple2_i8_tuple1_f64.f1");
+static_assert(NUMBA_PTXLINK_OFFSETOF(tuple2_i8_tuple1_f64, f0) == 0, "offset of tuple2_i8_tuple1_f64.f0");
+static_assert(NUMBA_PTXLINK_OFFSETOF(tuple2_i8_tuple1_f64, f1) == 8, "offset of tuple2_i8_tuple1_f64.f1");
 #elif NUMBA_PTXLINK_STRUCT_tuple2_i8_tuple1_f64 != 0x51c0495au
 #error "two exported headers define struct tuple2_i8_tuple1_f64 differently; rename one in Python"
 #endif
