@@ -78,8 +78,9 @@ class PtxLinker:
         lto: bool | None = None,
         additional_flags: Any = None,
     ) -> None:
-        if cc is None:
-            raise NumbaLinkError("A linker needs cc, such as (9, 0).")
+        if not isinstance(cc, (tuple, list)):
+            given = "" if cc is None else f", not {cc!r}"
+            raise NumbaLinkError(f"A linker needs cc, such as (9, 0){given}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
