@@ -65,6 +65,11 @@ def missing_device() -> str:
     return ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the number of damaged inputs, which is small by default."""
+    parser.addoption("--hostile-cases", default="300", help="damaged inputs to link (full: 20000)")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in gpu/, and skip them without a device."""
     here = [item for item in items if HERE / "gpu" in item.path.parents]
