@@ -81,6 +81,23 @@ def linkable(
     return sorted(made)
 
 
+def needed_shims(source: str, modules: Iterable[str]) -> str:
+    """
+    Return *source* with only those of Numba's shims that *modules*, LLVM IR, call, ordered by name.
+
+    Numba-cuda collects the shims of all functions that the process has compiled so far.
+    """
+    starts = list(_SHIM.finditer(source))
+    if not starts:
+        return source
+    ends = [start.start() for start in starts[1:]] + [len(source)]
+    shims = {start[1]: source[start.start() : end].strip() for start, end in zip(starts, ends, strict=True)}
+    wanted = {name for module in modules for name in _SHIM_NAME.findall(module)}
+    return "\n".join(
+        [source[: starts[0].start()].rstrip(), *(shims[name] for name in sorted(wanted & shims.keys())), ""]
+    )
+
+
 def _only(source: str, missing: set[str], tag: str) -> str:
     """Return *source*, of a file of shims only those that are *missing*; others are returned as they are."""
     starts = list(_SHIM.finditer(source))

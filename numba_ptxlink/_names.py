@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 _DIGITS = 20
 # Texts in quotes first: what a string constant holds is no name, and has a length that is written elsewhere.
-_NAME = re.compile(r'\bc"[^"]*"|_ZN[\w$.]+|\.bytes\.-?\d+|(?:discriminator-|identifier: ")\d+')
+_NAME = re.compile(
+    r'\bc"[^"]*"|_ZN[\w$.]+|(?:\.bytes\.|\b_cudapy_smem_|\bdiscriminator-|\bidentifier: ")-?\d+(?!\w)'
+)
+_MANGLED = re.compile(r"_ZN[\w$]+")
+# What else counts up, or is an address, in the part of a name that tells the types of the arguments.
+_IN_TYPES = re.compile(r"(?<=6RecordILi)\d+(?=E)|(?<=0x)[0-9a-f]{8,16}")
+_PLACE = "n"
+_PLACED = re.compile(rf"B\d+v({_PLACE}\d+)(?=[BEI])")
 _COUNTER = re.compile(r"B(\d+)v(\d+)(?=[BEI])")
 _MODULE_ID = re.compile(r"^; ModuleID = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r'^define\s+([^@]*?)@"?(_ZN[\w$.]+)"?\(', re.MULTILINE)
@@ -57,15 +64,16 @@ def canonical(
         kept: Function names that stay as they are.
 
     Returns:
-        The modules, or None where modules call each other in a circle.
+        The modules, or None where modules call each other in a circle or names do not tell them apart.
     """
     graph: TopologicalSorter[int] = TopologicalSorter({module: callees.get(module, ()) for module in texts})
     try:
         bottom_up = list(graph.static_order())
     except CycleError:
         return None
-    number_of_kept = {number for name in kept for number in _numbers(name)}
-    new_numbers = {number: number for number in number_of_kept}
+    new_numbers = {number: number for name in kept for number in _numbers(name)}
+    places = {number: f"{_PLACE}k{i}" for i, number in enumerate(new_numbers)}
+    content: dict[str, str] = {}
     done: dict[int, str] = {}
     renamed: dict[str, str] = {}
     for module in bottom_up:
@@ -76,16 +84,46 @@ def canonical(
             if number not in new_numbers
         ]
         # A function's own number cannot be part of what its new number is made from.
-        blank = _rename(text, {**new_numbers, **{number: f"-{i}" for i, number in enumerate(own)}}, "")
+        places |= {number: f"{_PLACE}{i}" for i, number in enumerate(own)}
+        blank = _rename(text, {**new_numbers, **places}, "")
+        for number in own:
+            del places[number]
         digest = hashlib.sha256(blank.encode()).hexdigest()[:_DIGITS]
         new_numbers |= {number: f"{digest}{i or ''}" for i, number in enumerate(own)}
         done[module] = _rename(text, new_numbers, digest)
         for _, name in _DEFINED.findall(text):
-            renamed[name] = _rename(name, new_numbers, digest)
+            new = renamed[name] = _rename(name, new_numbers, digest)
+            if content.setdefault(new, blank) != blank:
+                # Two functions that only differ in what is left out of names.
+                return None
     return Canonical(
         tuple(dict.fromkeys(_in_order(done, callees, roots))),
         {old: new for old, new in renamed.items() if old != new},
     )
+
+
+def without_numbers(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """
+    Replace the counters that are left in names by their order in *texts*.
+
+    Returns:
+        The texts, and what `with_numbers` needs to give names in them their counters back.
+    """
+    names = dict.fromkeys(name for text in texts for name in _NAME.findall(text) if name.startswith("_ZN"))
+    numbers = dict.fromkeys(number for name in names for number in _numbers(name))
+    places = {number: f"{_PLACE}{i}" for i, number in enumerate(numbers)}
+    replaced = [_NAME.sub(lambda match: _renumber(match[0], places), text) for text in texts]
+    return replaced, {place: number for number, place in places.items()}
+
+
+def with_numbers(ptx: str, numbers: Mapping[str, str]) -> str:
+    """Return *ptx*, made of what `without_numbers` returned, with the names that were asked for."""
+
+    def number(match: re.Match[str]) -> str:
+        old = numbers.get(match[1])
+        return match[0] if old is None else f"B{len(old) + 1}v{old}"
+
+    return _MANGLED.sub(lambda match: _PLACED.sub(number, match[0]), ptx) if numbers else ptx
 
 
 def visible(text: str) -> tuple[str, ...]:
@@ -122,16 +160,11 @@ def _numbers(name: str) -> list[str]:
 def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
     local: dict[str, int] = {}
 
-    def number(match: re.Match[str]) -> str:
-        new = new_numbers.get(match[2])
-        if new is None or len(match[2]) + 1 != int(match[1]):
-            return match[0]
-        return f"B{len(new) + 1}v{new}"
-
     def name(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("_ZN"):
-            return _COUNTER.sub(number, found)
+            renamed = _renumber(found, new_numbers)
+            return renamed if renamed == found else _IN_TYPES.sub("0", renamed)
         if found.startswith('c"'):
             return found
         prefix = found.rstrip("-0123456789")
@@ -139,3 +172,13 @@ def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
         return f"{prefix}{module}_{local.setdefault(found, len(local))}"
 
     return _NAME.sub(name, text)
+
+
+def _renumber(name: str, new_numbers: Mapping[str, str]) -> str:
+    def number(match: re.Match[str]) -> str:
+        new = new_numbers.get(match[2])
+        if new is None or len(match[2]) + 1 != int(match[1]):
+            return match[0]
+        return f"B{len(new) + 1}v{new}"
+
+    return _COUNTER.sub(number, name) if name.startswith("_ZN") else name

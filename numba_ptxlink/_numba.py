@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ SUPPORTED = ((0, 30, 4), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
+
+_TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
 
 Wrap = Callable[[Any], Any]
 
@@ -169,6 +172,18 @@ def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
     return list(reached.values())
 
 
+def is_modern(arch: Arch) -> bool:
+    """Return whether NVVM compiles for *arch* with its newer LLVM."""
+    return arch.cc >= (10, 0)
+
+
+def in_dialect(modules: Sequence[str], arch: Arch) -> list[str]:
+    """Return *modules*, LLVM IR, in the dialect that NVVM reads for *arch*."""
+    if is_modern(arch):
+        return list(modules)
+    return [_TYPED_BYVAL.sub("byval", module) for module in modules]
+
+
 def _linked(library: Any) -> Sequence[Any]:
     # Code that is linked as a file calls nothing that Numba knows of.
     return tuple(getattr(library, "_linking_libraries", ()))
@@ -270,19 +285,28 @@ def _wrap_ensure_cc(original: Any) -> Any:
     return _ensure_cc
 
 
-def _wrap_compile_pyfunc(original: Any) -> Any:
-    from .abi import AbiOptions
-
+def _wrap_compile_cuda(original: Any) -> Any:
     @functools.wraps(original)
-    def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
-        AbiOptions.of(kwargs.get("abi_info"))
-        cc = kwargs.get("cc") or current_cc()
-        kwargs["cc"] = cc
-        library, result = original(*args, **kwargs)
-        library._ptxlink_cc = cc
-        return library, result
+    def compile_cuda(*args: Any, **kwargs: Any) -> Any:
+        compiled = original(*args, **kwargs)
+        # Device functions that it calls have been compiled before it.
+        _last.compiled = compiled
+        return compiled
 
-    return _compile_pyfunc_with_fixup
+    return compile_cuda
+
+
+class _Last(threading.local):
+    compiled: Any = None
+
+
+_last = _Last()
+
+
+def take_compiled() -> Any:
+    """Return the CUDACompileResult of what this thread compiled last, and forget it."""
+    compiled, _last.compiled = _last.compiled, None
+    return compiled
 
 
 def _wrap_link_all(original: Any) -> Any:
@@ -293,6 +317,8 @@ def _wrap_link_all(original: Any) -> Any:
             has_link_files = bool(self._linking_files or self.needs_cudadevrt)
             choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
             linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
+        if hasattr(linker, "modules"):
+            linker.modules = tuple(self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
         order = getattr(linker, "order_files", None)
         if order is not None:
@@ -338,12 +364,12 @@ SUBSTITUTIONS = (
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._rebuild", _numba_cache.wrap_rebuild_library),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._reduce_states", _numba_cache.wrap_reduce_states),
-    Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
     Substitution("numba.cuda.dispatcher", "CUDACache._index_key", _numba_cache.wrap_index_key),
     Substitution("numba.cuda.dispatcher", "Cache._load_overload", _numba_cache.wrap_load_overload),
     Substitution("numba.cuda.dispatcher", "Cache._save_overload", _numba_cache.wrap_save_overload),
     Substitution("numba.cuda.dispatcher", "CUDACacheImpl.rebuild", _numba_cache.wrap_rebuild_kernel),
     Substitution("numba.cuda.dispatcher", "CUDADispatcher.enable_caching", _numba_cache.wrap_enable_caching),
+    Substitution("numba.cuda.compiler", "compile_cuda", _wrap_compile_cuda),
 )
 """What the plugin replaces besides the linker class."""
 

@@ -20,8 +20,8 @@ from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-from . import _nvrtc, _ptx, linker
-from ._inputs import EXTENSIONS, Input
+from . import _externs, _nvrtc, _ptx, linker
+from ._inputs import EXTENSIONS, Input, content_of
 from ._sources import SourceOptions, compile_once
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
@@ -88,6 +88,7 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
+        self.modules: tuple[str, ...] = ()
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
@@ -174,9 +175,12 @@ class PtxLinker:
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         kind = "ltoir" if self.lto else "ptx"
+        source = _content(cu)
+        if self.modules:
+            source = _externs.needed_shims(source.decode(), self.modules).encode()
         try:
             compiled = compile_once(
-                Input("cu", str(name), _content(cu)),
+                Input("cu", str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
                 SourceOptions(
@@ -322,7 +326,7 @@ def _as(error_type: type[PtxlinkError], error: PtxlinkError) -> PtxlinkError:
 
 def _content(code: Any) -> bytes:
     if hasattr(code, "read"):
-        code = code.read()
+        code = content_of(code)
     return code.encode() if isinstance(code, str) else bytes(code)
 
 

@@ -145,7 +145,7 @@ def _key(
     output: str,
     include_dirs: Sequence[Path | str],
     headers: Mapping[str, str],
-    name_expressions: tuple[str, ...],
+    name_expressions: tuple[str, ...] = (),
 ) -> cache.Key | None:
     """Return what the result depends on, None where that is more than can be told."""
     paths = [f"--include-path={path}" for path in include_dirs]

@@ -8,10 +8,13 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from . import _build_id, _keys, cache
+from . import _build_id, _keys, _names, cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+
+_DEBUG = "!DICompileUnit"
 
 
 class _Log(threading.local):
@@ -38,6 +41,10 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
         modules = [llvmir] if isinstance(llvmir, str) else list(llvmir)
+        numbers: dict[str, str] = {}
+        # Text can be given its names back. LTO-IR and debug information, which spell them in bytes, cannot.
+        if not ({"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in each for each in modules)):
+            modules, numbers = _names.without_numbers(modules)
         made_here = False
 
         def make() -> cache.Entry:
@@ -52,7 +59,7 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             from numba.cuda.cudadrv.error import NvvmWarning
 
             warnings.warn(made.log, category=NvvmWarning, stacklevel=2)
-        return made.code
+        return _names.with_numbers(made.code.decode(), numbers).encode() if numbers else made.code
 
     return compile_ir
 

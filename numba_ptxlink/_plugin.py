@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _numba, cache
+from . import _door, _numba, cache
 from ._config import config
 from .errors import ActivationError, PtxlinkError
 
@@ -245,13 +245,17 @@ def _activate() -> None:
 
 
 def _apply(module: str) -> None:
-    for each in _numba.SUBSTITUTIONS:
+    for each in _substitutions():
         if each.module == module:
             _numba.apply(each)
 
 
+def _substitutions() -> tuple[_numba.Substitution, ...]:
+    return (*_numba.SUBSTITUTIONS, *_door.SUBSTITUTIONS)
+
+
 def _deactivate() -> None:
-    for each in _numba.SUBSTITUTIONS:
+    for each in _substitutions():
         _numba.undo(each)
     if _state.stock is not None:
         from ._numba_linker import PtxLinker

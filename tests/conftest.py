@@ -54,6 +54,13 @@ def kernel() -> str:
     return make_kernel(body="st.global.u32 [%rd1], 7;")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the golden files and of how much the long tests do."""
+    parser.addoption("--numba-tests", type=int, default=120, help="how many of Numba's own tests to compile")
+    parser.addoption("--hostile-cases", default="300", help="damaged inputs to link (full: 20000)")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
+
+
 def missing_device() -> str:
     """Return why there is no usable device, "" where there is one."""
     try:
@@ -63,11 +70,6 @@ def missing_device() -> str:
     except Exception as error:  # noqa: BLE001 - what a missing driver raises depends on the version
         return f"no CUDA device: {type(error).__name__}"
     return ""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the number of damaged inputs, which is small by default."""
-    parser.addoption("--hostile-cases", default="300", help="damaged inputs to link (full: 20000)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

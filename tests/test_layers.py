@@ -27,6 +27,7 @@ LAYERS = (
     ("exporter",),
     ("linker",),
     ("_numba_linker",),
+    ("_door",),
     ("_plugin",),
     ("_toolchain", "inspection", "doctor", "_report"),
     ("cli",),

@@ -1,0 +1,99 @@
+"""What CUDA C++ may include: nothing that is read is missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numba_ptxlink import _includes
+
+
+def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
+    """Return the manifest of *source*."""
+    found = _includes.manifest(source.encode(), folder, dirs, headers or {})
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        '#include "a.h"',
+        "#include <a.h>",
+        '  #  include "a.h"',
+        '#/* why */include/* not */"a.h"',
+        '/* first */ #include "a.h"',
+        '#inc\\\nlude "a.h"',
+        '%:include "a.h"',
+        "#ifdef NEVER\n#include <a.h>\n#endif",
+        "#if __has_include(<a.h>)\n#endif",
+        "#include_next <a.h>",
+        '#embed "a.h"',
+    ],
+)
+def test_every_way_to_include_is_seen(tmp_path, directive):
+    """A header counts however it is included, and whether or not a condition lets it."""
+    (tmp_path / "a.h").write_text("1")
+    before = lines(directive, Path("nowhere"), [tmp_path])
+    (tmp_path / "a.h").write_text("2")
+    assert before != lines(directive, Path("nowhere"), [tmp_path])
+
+
+def test_headers_of_headers_count(tmp_path):
+    """Headers are followed, from beside the header that includes them too, and in circles."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.h").write_text('#include "b.h"\n#include "../sub/a.h"\n')
+    (tmp_path / "sub" / "b.h").write_text("1")
+    before = lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
+    (tmp_path / "sub" / "b.h").write_text("22")
+    assert before != lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
+
+
+def test_a_header_that_comes_first_counts(tmp_path):
+    """A header of the same name in an earlier directory is another key."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    (second / "a.h").write_text("1")
+    before = lines("#include <a.h>", Path("nowhere"), [first, second])
+    (first / "a.h").write_text("1")
+    assert before != lines("#include <a.h>", Path("nowhere"), [first, second])
+
+
+def test_names_made_by_macros_make_everything_count(tmp_path):
+    """Where the name is not there to read, every file of every directory counts."""
+    (tmp_path / "any.h").write_text("1")
+    before = lines("#include NAME(any)", Path("nowhere"), [tmp_path])
+    (tmp_path / "any.h").write_text("22")
+    assert before != lines("#include NAME(any)", Path("nowhere"), [tmp_path])
+
+
+def test_headers_in_memory_count(tmp_path):
+    """Headers given as text count, with what they include."""
+    (tmp_path / "b.h").write_text("1")
+    held = {"a.h": '#include "b.h"\n'}
+    before = lines('#include "a.h"', tmp_path, headers=held)
+    (tmp_path / "b.h").write_text("22")
+    assert before != lines('#include "a.h"', tmp_path, headers=held)
+    assert before != lines('#include "a.h"', tmp_path, headers={"a.h": ""})
+
+
+def test_paths_count_only_where_code_can_know_them(tmp_path):
+    """A header's directory is part of the key where a text says __FILE__, and nowhere else."""
+    found = {}
+    for text in ("1", "__FILE__"):
+        for folder in (tmp_path / text / "a", tmp_path / text / "b"):
+            folder.mkdir(parents=True)
+            (folder / "a.h").write_text(text)
+            found.setdefault(text, []).append(lines("#include <a.h>", Path("nowhere"), [folder]))
+    assert found["1"][0] == found["1"][1]
+    assert found["__FILE__"][0] != found["__FILE__"][1]
+
+
+def test_too_many_files_cannot_be_told(tmp_path, monkeypatch):
+    """Where there are too many files to look at, there is no manifest."""
+    monkeypatch.setattr(_includes, "_MOST_FILES", 2)
+    for number in range(4):
+        (tmp_path / f"{number}.h").write_text("")
+    assert _includes.manifest(b"#include NAME", Path("nowhere"), [tmp_path], {}) is None

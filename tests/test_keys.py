@@ -1,0 +1,204 @@
+"""Keys: one test per axis, equal where they must be and different where they must be."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from numba_ptxlink import _build_id, _nvjitlink, _nvrtc, assembler
+from numba_ptxlink._config import Config
+from numba_ptxlink._keys import Key
+from numba_ptxlink._target import Arch
+from numba_ptxlink.cache import Cache, Entry
+
+PARTS = {"tool": ("a", "1"), "flags": ("-O3", "-g"), "ptx": b"text"}
+
+
+def test_the_same_parts_give_the_same_key():
+    """A key is a function of its parts alone, whether text or bytes."""
+    assert Key.of("link", PARTS).digest == Key.of("link", {**PARTS, "ptx": "text"}).digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**PARTS, "tool": ("a", "2")},
+        {**PARTS, "flags": ("-O3-g",)},
+        {**PARTS, "flags": ("-O", "3-g")},
+        {**PARTS, "flags": ("-g", "-O3")},
+        {**PARTS, "flags": "-O3-g"},
+        {**PARTS, "ptx": b"texts"},
+        {**PARTS, "more": b""},
+        {"tool": PARTS["tool"], "flags": PARTS["flags"], "PTX": b"text"},
+    ],
+)
+def test_other_parts_give_another_key(other):
+    """Contents, their borders, their order and their labels all count."""
+    assert Key.of("link", PARTS).digest != Key.of("link", other).digest
+
+
+def test_the_kind_is_part_of_the_key():
+    """What one tool made is not taken for what another did."""
+    assert Key.of("link", PARTS).digest != Key.of("nvvm", PARTS).digest
+
+
+def test_differences_name_labels():
+    """Two keys are compared by label."""
+    key = Key.of("link", PARTS)
+    assert ("flags", "more") == key.differences(
+        Key.of("link", {**PARTS, "flags": ("-O0",), "more": "x"}).parts
+    )
+
+
+def test_long_parts_are_shown_as_digests():
+    """Short text describes itself; the rest is shown by the start of its digest."""
+    parts = Key.of("link", {"arch": "sm_90", "ptx": "x" * 1000}).parts
+    assert ("sm_90", 16) == (parts["arch"], len(parts["ptx"]))
+
+
+@pytest.fixture
+def counted(monkeypatch, tmp_path):
+    """Give the default cache a directory of its own; return what says how many results it had to make."""
+    from numba_ptxlink import cache
+
+    found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
+    monkeypatch.setattr(cache, "default", lambda: found)
+    return lambda: found.counters.misses
+
+
+OPTIONS = (
+    {},
+    {"arch": "sm_80"},
+    {"opt_level": 1},
+    {"debug": True},
+    {"lineinfo": True},
+    {"max_registers": 32},
+    {"relocatable": True},
+    {"extra_flags": ("-v",)},
+)
+
+
+def test_every_option_of_assemble_counts(kernel, counted):
+    """Each option, arch and text makes another cubin; the same ones again make none."""
+    for _ in range(2):
+        for options in OPTIONS:
+            assembler.assemble(kernel, **{"arch": "sm_90", **options})
+        assembler.assemble(kernel.replace("7;", "8;"), "sm_90")
+        assembler.assemble(kernel.replace("kernel", "other"), "sm_90")
+    assert len(OPTIONS) + 2 == counted()
+
+
+def test_a_cubin_out_of_the_cache_is_the_one_that_was_made(kernel, counted):
+    """Code, log and flags come back as they were."""
+    made, found = (assembler.assemble(kernel, "sm_90", extra_flags=["-v"]) for _ in range(2))
+    assert made == found
+    assert "registers" in found.info_log
+    assert 1 == counted()
+
+
+def test_the_build_of_the_tool_counts(kernel, counted, monkeypatch):
+    """Another build of the compiler makes its own cubin."""
+    assembler.assemble(kernel, "sm_90")
+    monkeypatch.setattr(assembler, "identity", lambda: ("nvPTXCompiler", "13.5", "another build"))
+    assembler.assemble(kernel, "sm_90")
+    assert 2 == counted()
+
+
+def test_inputs_of_a_link_count_with_kind_and_order():
+    """Each input's kind and content, their order, the flags and the kind of output make another link."""
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    a, b = ("ptx", "a", b"1"), ("cubin", "b", b"2")
+    keys = [
+        _nvjitlink.key([a, b], ["-arch=sm_90"]),
+        _nvjitlink.key([b, a], ["-arch=sm_90"]),
+        _nvjitlink.key([a], ["-arch=sm_90"]),
+        _nvjitlink.key([a, b], ["-arch=sm_80"]),
+        _nvjitlink.key([a, b], ["-arch=sm_90", "-lto"]),
+        _nvjitlink.key([a, b], ["-arch=sm_90"], "ptx"),
+        _nvjitlink.key([("ltoir", "a", b"1"), b], ["-arch=sm_90"]),
+    ]
+    assert len(keys) == len({key.digest for key in keys})
+
+
+def test_names_of_inputs_count_only_where_they_reach_the_code():
+    """A file's name is part of a link with debug information, and of no other."""
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    plain, debug = (
+        [_nvjitlink.key([("ptx", name, b"1")], flags).digest for name in ("a", "b")]
+        for flags in (["-arch=sm_90"], ["-arch=sm_90", "-g"])
+    )
+    assert plain[0] == plain[1]
+    assert debug[0] != debug[1]
+
+
+SOURCE = b'#include "part.h"\nextern "C" __device__ int f() { return PART; }\n'
+
+
+def nvrtc_key(tmp_path, source=SOURCE, name="f.cu", arch="sm_90", **options):
+    """Return the key of a compile whose headers are in *tmp_path*."""
+    asked = {"options": (f"--gpu-architecture={Arch.of(arch).compute}",), "output": "ptx", "headers": {}}
+    key = _nvrtc._key(source, name, include_dirs=[tmp_path], **{**asked, **options})
+    assert key is not None
+    return key.digest
+
+
+def test_headers_count_by_content(tmp_path):
+    """A changed header is another key, and changed back it is the first one again."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    found = []
+    for content in ("#define PART 1\n", "#define PART 22\n", "#define PART 1\n"):
+        (tmp_path / "part.h").write_text(content)
+        found.append(nvrtc_key(tmp_path))
+    assert found[0] == found[2]
+    assert found[0] != found[1]
+
+
+def test_the_place_of_headers_does_not_count(tmp_path):
+    """The same headers elsewhere give the same key, unless line numbers bring the paths along."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "part.h").write_text("#define PART 1\n")
+    plain = [nvrtc_key(tmp_path / folder) for folder in ("a", "b")]
+    lines = [nvrtc_key(tmp_path / folder, options=("--generate-line-info",)) for folder in ("a", "b")]
+    assert plain[0] == plain[1]
+    assert lines[0] != lines[1]
+
+
+def test_every_axis_of_nvrtc_counts(tmp_path):
+    """Source, name, arch, output, flags, headers in memory and name expressions each make another key."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    (tmp_path / "part.h").write_text("#define PART 1\n")
+    keys = [
+        nvrtc_key(tmp_path),
+        nvrtc_key(tmp_path, source=SOURCE + b"\n"),
+        nvrtc_key(tmp_path, name="g.cu"),
+        nvrtc_key(tmp_path, arch="sm_80"),
+        nvrtc_key(tmp_path, output="ltoir"),
+        nvrtc_key(tmp_path, options=("-DX",)),
+        nvrtc_key(tmp_path, headers={"part.h": "#define PART 2\n"}),
+        nvrtc_key(tmp_path, name_expressions=("f",)),
+    ]
+    assert all(one != other for one, other in itertools.combinations(keys, 2))
+
+
+def test_options_that_reach_beyond_keys_are_not_cached(tmp_path):
+    """What reads or writes files of its own has no key."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    asked = {"output": "ptx", "include_dirs": [tmp_path], "headers": {}}
+    assert _nvrtc._key(SOURCE, "f.cu", options=("--pre-include=x.h",), **asked) is None
+
+
+def test_a_build_id_is_the_linkers(tmp_path):
+    """A library tells its build by the note in it, another file by its digest."""
+    from numba_ptxlink._native import _nvptxcompiler
+
+    assert len(_build_id.build_id(_nvptxcompiler.__file__)) == 40
+    (tmp_path / "file").write_bytes(b"\x7fELF\x02\x01 no more")
+    assert len(_build_id.build_id(tmp_path / "file")) == 64
+
+
+def test_an_entry_carries_its_log():
+    """The tool's remarks are text, also where an entry has none."""
+    assert ("said", "") == (Entry({"log": "said"}, b"").log, Entry({}, b"").log)
