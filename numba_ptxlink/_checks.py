@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import _elf, _ltoir, _merge, _ptx, _symbols
+from . import _containers, _elf, _ltoir, _merge, _ptx, _symbols
 from ._isa import newest_isa
 from ._target import Arch
 from .errors import ConfigError, LinkError
@@ -63,6 +63,7 @@ def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package:
     """
     distinct = _once(inputs)
     for each in distinct:
+        _containers.check_whole(each.kind, each.code, each.name)
         _check_version(each, linker, package)
         _check_target(each, arch)
     if len(distinct) == 1:

@@ -16,6 +16,9 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PROTOTYPE = struct.Struct("<II")
 _NOBITS = 8
+_SYMBOL_TABLE = 2
+_RELOCATIONS = {4: struct.Struct("<QQq"), 9: struct.Struct("<QQ")}
+_RESERVED = 0xFF00
 _GLOBAL, _WEAK = 1, 2
 _FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
 _ENTRY = 0x10
@@ -119,6 +122,7 @@ def _read(code: bytes) -> Image:
     for number, each in enumerate(headers):
         if number and each[1] != _NOBITS and each[4] + each[5] > len(code):
             raise ValueError(f"section {number} ends {each[4] + each[5] - len(code)} bytes past its end")
+    _check_references(code, headers)
     strings = _content(code, headers[names_at])
     sections = tuple(
         Section(_string(strings, each[0]), each[5], _content(code, each), each[6], each[7])
@@ -131,6 +135,33 @@ def _read(code: bytes) -> Image:
         sections=sections,
         symbols=tuple(_symbols(sections)),
     )
+
+
+def _check_references(code: bytes, headers: list[tuple[int, ...]]) -> None:
+    """Refuse numbers that point at nothing: NVIDIA's linker follows them."""
+    for number, each in enumerate(headers):
+        kind, link, info = each[1], each[6], each[7]
+        if link >= len(headers):
+            raise ValueError(f"section {number} refers to section {link}, which does not exist")
+        if kind == _SYMBOL_TABLE:
+            _check_symbols(_content(code, each), headers)
+        elif kind in _RELOCATIONS:
+            entry = _RELOCATIONS[kind]
+            content = _content(code, each)
+            symbols = headers[link][5] // _SYMBOL.size
+            if info >= len(headers) or len(content) % entry.size:
+                raise ValueError(f"section {number} is no whole table of relocations")
+            for _, symbol, *_ in entry.iter_unpack(content):
+                if symbol >> 32 >= symbols:
+                    raise ValueError(f"a relocation in section {number} names no symbol")
+
+
+def _check_symbols(table: bytes, headers: list[tuple[int, ...]]) -> None:
+    if len(table) % _SYMBOL.size:
+        raise ValueError("its symbol table is not whole")
+    for _, _, _, section, _, _ in _SYMBOL.iter_unpack(table):
+        if len(headers) <= section < _RESERVED:
+            raise ValueError("a symbol lies in a section that does not exist")
 
 
 def _symbols(sections: tuple[Section, ...]) -> list[ElfSymbol]:

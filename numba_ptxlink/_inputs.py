@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import struct
@@ -68,10 +67,10 @@ def read(source: Any, number: int = 1) -> Input:
     name = ""
     if hasattr(source, "kind") and hasattr(source, "data"):
         name, source = str(source.name), source.data
-    elif isinstance(source, io.IOBase):
-        name, source = str(getattr(source, "name", "")), source.read()
-    if isinstance(source, io.IOBase):
-        source = source.read()
+    elif hasattr(source, "read"):
+        name = str(getattr(source, "name", ""))
+    if hasattr(source, "read"):
+        source = content_of(source)
     if isinstance(source, str):
         source = source.encode()
     if not isinstance(source, (bytes, bytearray, memoryview)):
@@ -88,6 +87,13 @@ def read(source: Any, number: int = 1) -> Input:
             inputs=(name,) if name else (),
         )
     return Input(kind, name or f"<{kind} {number}>", code)
+
+
+def content_of(file: Any) -> Any:
+    """Return all that a file object holds, from its beginning: it may be linked into a second kernel."""
+    if hasattr(file, "seekable") and file.seekable():
+        file.seek(0)
+    return file.read()
 
 
 def _read_file(path: Path) -> Input:

@@ -21,7 +21,7 @@ from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
 from . import _externs, _nvrtc, _ptx, linker
-from ._inputs import EXTENSIONS, Input
+from ._inputs import EXTENSIONS, Input, content_of
 from ._sources import SourceOptions, compile_once
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
@@ -78,8 +78,9 @@ class PtxLinker:
         lto: bool | None = None,
         additional_flags: Any = None,
     ) -> None:
-        if cc is None:
-            raise NumbaLinkError("A linker needs cc, such as (9, 0).")
+        if not isinstance(cc, (tuple, list)):
+            given = "" if cc is None else f", not {cc!r}"
+            raise NumbaLinkError(f"A linker needs cc, such as (9, 0){given}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
@@ -325,7 +326,7 @@ def _as(error_type: type[PtxlinkError], error: PtxlinkError) -> PtxlinkError:
 
 def _content(code: Any) -> bytes:
     if hasattr(code, "read"):
-        code = code.read()
+        code = content_of(code)
     return code.encode() if isinstance(code, str) else bytes(code)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _elf, _inputs, _ltoir, _ptx, _symbols, assembler
+from ._containers import FatbinEntry, fatbin_entries
 from ._target import Arch
 from .errors import ConfigError, LinkError, PtxlinkError
 
@@ -27,7 +28,6 @@ __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "find_tool", "inspect"]
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 _BY_VALUE = 4
-_ENTRY_KINDS = {1: "ptx", 2: "cubin", 8: "ltoir"}
 _SPILLS = re.compile(
     r"Function properties for (\S+)\s*\n[^\n]*?(\d+) bytes stack frame, "
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -68,22 +68,6 @@ class SymbolReport:
 
 
 @dataclass(frozen=True)
-class FatbinEntry:
-    """
-    One piece of code in a fat binary.
-
-    Args:
-        kind: "ptx", "cubin", "ltoir" or the container's own number for another.
-        arch: The architecture it is for.
-        size: Its size in the container, in bytes.
-    """
-
-    kind: str
-    arch: str
-    size: int
-
-
-@dataclass(frozen=True)
 class Inspection:
     """
     What a file holds.
@@ -110,7 +94,10 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
-        return asdict(self)
+        found = asdict(self)
+        for entry in found["entries"]:
+            del entry["payload"]
+        return found
 
 
 def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> Inspection:
@@ -192,7 +179,7 @@ def _of_ltoir(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _of_container(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    entries = tuple(_entries(given.code)) if given.kind == "fatbin" else ()
+    entries = fatbin_entries(given.code, given.name) if given.kind == "fatbin" else ()
     if arch is None:
         named = [each.arch for each in entries]
         arch = Arch.of(named[0]) if named else Arch(7, 5)
@@ -211,20 +198,6 @@ def _told(
         ), b""
     image = _elf.read(code, given.name)
     return replace(found, symbols=_resources(_symbols.of_image(image), image)), code
-
-
-def _entries(code: bytes) -> Iterator[FatbinEntry]:
-    """Yield what a fat binary lists; where it is damaged, what comes before the damage."""
-    if len(code) < 16:
-        return
-    at, end = struct.unpack_from("<H", code, 6)[0], len(code)
-    while at + 32 <= end:
-        number, _, header_size, size = struct.unpack_from("<HHIQ", code, at)
-        (sm,) = struct.unpack_from("<I", code, at + 28)
-        if header_size < 32 or at + header_size + size > end:
-            return
-        yield FatbinEntry(_ENTRY_KINDS.get(number, str(number)), f"sm_{sm}", size)
-        at += header_size + size
 
 
 def _resources(symbols: tuple[Symbol, ...], image: _elf.Image) -> tuple[SymbolReport, ...]:

@@ -1,0 +1,184 @@
+"""Kernels on a device that were linked out of several inputs, merged, debugged and found by C++ name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, function
+
+import numba_ptxlink as pl
+
+
+@pytest.fixture
+def device():
+    """Return the current device."""
+    from cuda.core import Device
+
+    found = Device(0)
+    found.set_current()
+    return found
+
+
+def arch_of(device) -> str:
+    """Return the device's architecture."""
+    major, minor = device.compute_capability
+    return f"sm_{major}{minor}"
+
+
+def run(device, linked: pl.Linked, name: str = "k") -> int:
+    """Launch the kernel *name*, which writes one integer, and return that."""
+    from cuda.core import LaunchConfig, launch
+
+    stream = device.create_stream()
+    buffer = device.allocate(4, stream=stream)
+    launch(stream, LaunchConfig(grid=1, block=1), linked.kernel(name), int(buffer.handle))
+    stream.sync()
+    host = np.zeros(1, dtype=np.int32)
+    from cuda.bindings import runtime
+
+    runtime.cudaMemcpy(host.ctypes.data, int(buffer.handle), 4, runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost)
+    return int(host[0])
+
+
+def test_merged_definitions_run(device):
+    """A function that two inputs define in the same way is called once linked."""
+    linked = pl.link(KERNEL, function(42), function(42) + "// another\n", arch=arch_of(device))
+    assert 42 == run(device, linked)
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_cuda_source_runs(device, lto):
+    """CUDA C++ sources linked with and without LTO compute the same."""
+    assert 7 == run(device, pl.link(CALLER, CALLEE.format(value=7), arch=arch_of(device), lto=lto))
+
+
+@pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
+def test_every_backend_runs(device, backend):
+    """One PTX runs as compiled by each backend."""
+    whole = KERNEL.replace(
+        ".extern .func (.param .b32 r) f(.param .b32 a);", function(5).partition("64\n")[2]
+    )
+    assert 5 == run(device, pl.link(whole, arch=arch_of(device), backend=backend))
+
+
+def test_a_kernel_is_found_by_its_cpp_name(device):
+    """A template instance is launched by its name expression."""
+    source = "namespace ns { template <int N> __global__ void write(int* p) { *p = N; } }\n"
+    linked = pl.link(source, arch=arch_of(device), name_expressions=("ns::write<9>",))
+    assert 9 == run(device, linked, "ns::write<9>")
+
+
+def run_program(program: str) -> str:
+    """Run a program in a process of its own, and return what it prints."""
+    made = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+    )
+    return made.stdout.strip()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_exceptions_of_a_debugged_kernel_are_raised(linked, tmp_path):
+    """With debug=True an exception in a kernel reaches Python, alone and with linked CUDA C++."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        textwrap.dedent(
+            f"""
+            import numpy as np
+            import numba_ptxlink as pl
+            from numba import cuda
+            pl.enable()
+            source = 'extern "C" __device__ int helper(int a) {{ return a * 2; }}\\n'
+            link = cuda.CUSource(source) if {linked} else None
+            helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
+            if {linked}:
+                @cuda.jit(debug=True, opt=False)
+                def kernel(x):
+                    if helper(x[0]) > 10:
+                        raise ValueError("too much")
+            else:
+                @cuda.jit(debug=True, opt=False)
+                def kernel(x):
+                    if x[0] > 5:
+                        raise ValueError("too much")
+            kernel[1, 1](np.array([1], dtype=np.int32))
+            try:
+                kernel[1, 1](np.array([9], dtype=np.int32))
+                cuda.synchronize()
+            except ValueError as error:
+                print("caught:", "too much" in str(error))
+            """
+        )
+    )
+    made = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert "caught: True" == made.stdout.strip(), made.stderr[-2000:]
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_line_numbers_with_linked_source_run(lto):
+    """A kernel with line numbers and linked CUDA C++ runs, with and without LTO."""
+    program = f"""
+        import numpy as np
+        import numba_ptxlink as pl
+        from numba import cuda
+        pl.enable()
+        link = cuda.CUSource('extern "C" __device__ int helper(int a) {{ return a * 3; }}')
+        helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
+        def kernel(x):
+            i = cuda.grid(1)
+            x[i] = helper(x[i])
+        x = np.arange(8, dtype=np.int32)
+        cuda.jit(lineinfo=True, lto={lto})(kernel)[1, 8](x)
+        print(x.tolist())
+    """
+    assert "[0, 3, 6, 9, 12, 15, 18, 21]" == run_program(program)
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_declared_void_function_runs(lto):
+    """A void function of C++ that writes through a pointer is called with the right prototype."""
+    program = f"""
+        import numpy as np
+        import numba_ptxlink as pl
+        from numba import cuda
+        pl.enable()
+        link = cuda.CUSource('extern "C" __device__ void put(int* p, int v) {{ *p = v; }}')
+        put = cuda.declare_device("put", "void(CPointer(int32), int32)", abi="c", link=link)
+        ffi = __import__("cffi").FFI()
+        def kernel(x):
+            i = cuda.grid(1)
+            put(ffi.from_buffer(x[i:]), i * i)
+        x = np.zeros(4, dtype=np.int32)
+        cuda.jit(lto={lto})(kernel)[1, 4](x)
+        print(x.tolist())
+    """
+    assert "[0, 1, 4, 9]" == run_program(program)
+
+
+def test_two_threads_link_and_run():
+    """Two threads compile, link and launch kernels of their own."""
+    program = """
+        import threading
+        import numpy as np
+        import numba_ptxlink as pl
+        from numba import cuda
+        pl.enable()
+        link = cuda.CUSource('extern "C" __device__ int helper(int a) { return a + 1; }')
+        results = {}
+        def work(number):
+            helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
+            @cuda.jit
+            def kernel(x):
+                x[0] = helper(x[0]) * number
+            x = np.array([number], dtype=np.int32)
+            kernel[1, 1](x)
+            results[number] = int(x[0])
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(sorted(results.items()))
+    """
+    assert "[(1, 2), (2, 6), (3, 12), (4, 20)]" == run_program(program)

@@ -1,0 +1,64 @@
+"""
+Links damaged inputs, one after another, and says what came of each; a crash ends the process.
+
+Reads lines of JSON from stdin: kind, name and the content in hexadecimal. Writes, for each, a line before it
+starts and a line with the outcome, so that whoever reads knows which one it was that crashed or hung.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numba_ptxlink as pl
+from numba_ptxlink import _inputs, linker
+from numba_ptxlink._target import Arch
+
+KERNEL = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) f(.param .b32 a);
+.visible .entry k(.param .u64 p)
+{
+    .reg .b64 %d<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %d1, [p];
+    {
+    .param .b32 a;
+    .param .b32 r;
+    mov.u32 %r1, 1;
+    st.param.b32 [a], %r1;
+    call (r), f, (a);
+    ld.param.b32 %r1, [r];
+    }
+    st.global.u32 [%d1], %r1;
+    ret;
+}
+"""
+
+
+def outcome(kind: str, content: bytes) -> str:
+    """Return "linked", the name of the error, or what is wrong with an error."""
+    inputs = [_inputs.Input("ptx", "kernel.ptx", KERNEL.encode()), _inputs.Input(kind, f"f.{kind}", content)]
+    try:
+        linked = linker.link_inputs(inputs, Arch(8, 0), linker.LinkOptions(), lto=kind == "ltoir")
+    except pl.PtxlinkError as error:
+        return type(error).__name__ if str(error) else "an error without a message"
+    return "linked" if linked.cubin.startswith(b"\x7fELF") else "linked to something that is no cubin"
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    # The tools write to the process's own output, which here is the answer's channel.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        case = json.loads(line)
+        answers.write(f"start {case['number']}\n")
+        answers.write(f"done {case['number']} {outcome(case['kind'], bytes.fromhex(case['content']))}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""What can be linked: every kind, from everywhere it may come."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import fakedevice
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink import _inputs
+from numba_ptxlink._numba_linker import PtxLinker
+
+PTX = function()
+
+
+class Reader:
+    """A file object that derives from no class of `io`."""
+
+    name = "reader.ptx"
+
+    def read(self):
+        """Return the content."""
+        return PTX
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path,
+        str,
+        lambda _: PTX,
+        lambda _: PTX.encode(),
+        lambda _: bytearray(PTX.encode()),
+        lambda _: memoryview(PTX.encode()),
+        lambda _: io.StringIO(PTX),
+        lambda _: io.BytesIO(PTX.encode()),
+        lambda path: path.open("rb"),
+        lambda _: Reader(),
+    ],
+    ids=["path", "name", "text", "bytes", "bytearray", "memoryview", "StringIO", "BytesIO", "file", "reader"],
+)
+def test_every_form(make, tmp_path):
+    """The same PTX in every form is the same input."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    found = _inputs.read(make(path))
+    assert ("ptx", PTX.encode()) == (found.kind, found.code)
+
+
+def test_a_file_object_may_be_read_twice(tmp_path):
+    """A file object that is linked into a second kernel gives its content again."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    with path.open("rb") as file:
+        assert _inputs.read(file).code == _inputs.read(file).code == PTX.encode()
+
+
+@pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
+@pytest.mark.parametrize("lto", [False, True])
+def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
+    """PTX as text, as a text file object, from a path and as a Path is linked into Numba's kernels."""
+    from numba import cuda, types
+    from numba.cuda.cudadrv import linkable_code
+
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    link = {
+        "PTXSource of text": lambda: linkable_code.PTXSource(PTX),
+        "PTXSource of StringIO": lambda: linkable_code.PTXSource(io.StringIO(PTX)),
+        "from_path": lambda: linkable_code.LinkableCode.from_path(str(path)),
+        "Path": lambda: path,
+        "file": lambda: linkable_code.PTXSource(path.open()),
+    }[form]()
+    pl.enable()
+    fakedevice.install(monkeypatch)
+    f = cuda.declare_device("f", "int32(int32)", abi="c")
+
+    def kernel(x):
+        x[0] = f(x[0])
+
+    from numba.cuda.dispatcher import _Kernel
+
+    for _ in range(2):
+        options = cuda.jit(link=[link], lto=lto)(kernel).targetoptions
+        made = _Kernel(kernel, (types.int32[::1],), **options)._codelibrary.get_cubin()
+        assert b"\x7fELF" == made.code[:4]
+
+
+def test_every_mixture_links(tmp_path):
+    """PTX, a cubin, CUDA C++ and a fat binary are linked together."""
+    from numba_ptxlink import _fatbin
+
+    source = tmp_path / "source.cu"
+    source.write_text(
+        'extern "C" __device__ int f(int), g(int), h(int);\n'
+        'extern "C" __global__ void all(int* p) { *p = f(1) + g(2) + h(3); }\n'
+    )
+    packed = _fatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
+    linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80")
+    names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+    assert {"all", "f", "g", "h"} <= names
+
+
+def test_the_device_runtime_links():
+    """Dynamic parallelism's runtime is linked where a kernel needs it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    library = Path(get_cudalib("cudadevrt", static=True))
+    linked = pl.link(KERNEL, PTX, library, arch="sm_80")
+    assert linked.cubin
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_ptx(KERNEL)
+    linker.add_ptx(PTX)
+    linker.add_file_guess_ext(str(library))
+    assert linker.complete().code
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_grid_synchronisation_links(lto, monkeypatch):
+    """A kernel of a cooperative group links the device runtime by itself."""
+    from numba import cuda, types
+
+    pl.enable()
+    fakedevice.install(monkeypatch)
+
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
+    assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
+
+
+def test_kernels_are_linked_side_by_side(monkeypatch):
+    """Two threads are inside the tool at the same time: no lock is around linking."""
+    import threading
+
+    from numba_ptxlink import _nvjitlink
+
+    meeting = threading.Barrier(2, timeout=30)
+    original = _nvjitlink.link
+
+    def link(inputs, flags, **options):
+        meeting.wait()
+        return original(inputs, flags, **options)
+
+    monkeypatch.setattr(_nvjitlink, "link", link)
+    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
+    results = []
+
+    def work(value):
+        callee = function(value)
+        results.append(pl.link(KERNEL + f"// {value}\n", callee, arch="sm_80").cubin[:4])
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (101, 102)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [b"\x7fELF"] * 2 == results
+
+
+def test_cuda_sources_of_both_kinds_link():
+    """CUDA C++ as caller and callee links with and without LTO."""
+    for lto in (None, False, True):
+        assert pl.link(CALLER, CALLEE.format(value=1), arch="sm_80", lto=lto).cubin
