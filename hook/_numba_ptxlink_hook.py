@@ -11,6 +11,9 @@ HOOKED = frozenset(
         "numba.cuda.cudadrv.driver",
         "numba.cuda.codegen",
         "numba.cuda.compiler",
+        "numba.cuda.core.callconv",
+        "numba.cuda.debuginfo",
+        "numba.cuda.decorators",
         "numba.cuda.dispatcher",
     }
 )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._toolchain import Toolchain, toolchain
     from ._udf import Kernel, Udf, kernel, udf
     from .assembler import Cubin, assemble
+    from .doctor import Diagnosis, diagnose, driver_can_load_ptx
     from .errors import (
         AbiError,
         ActivationError,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         PtxlinkError,
     )
     from .exporter import Export, export
+    from .inspection import Inspection, inspect
     from .linker import Linked, link
 
 __version__ = "0.1.0"
@@ -30,6 +32,7 @@ _HOMES = {
     "_plugin": ("Status", "disable", "enable", "status"),
     "_target": ("Arch",),
     "assembler": ("Cubin", "assemble"),
+    "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
     "errors": (
         "AbiError",
         "ActivationError",
@@ -40,6 +43,7 @@ _HOMES = {
         "PtxlinkError",
     ),
     "exporter": ("Export", "export"),
+    "inspection": ("Inspection", "inspect"),
     "_udf": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_toolchain": ("Toolchain", "toolchain"),
@@ -53,8 +57,10 @@ __all__ = [
     "AssembleError",
     "ConfigError",
     "Cubin",
+    "Diagnosis",
     "Export",
     "ExportError",
+    "Inspection",
     "Kernel",
     "LinkError",
     "Linked",
@@ -63,9 +69,12 @@ __all__ = [
     "Toolchain",
     "Udf",
     "assemble",
+    "diagnose",
     "disable",
+    "driver_can_load_ptx",
     "enable",
     "export",
+    "inspect",
     "kernel",
     "link",
     "status",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _externs, _numba, _ptx, _udf, abi, assembler
+from ._target import Arch
 from .errors import AbiError, ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ._target import Arch
     from ._udf import Udf
 
 
@@ -103,7 +103,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         ExportError: A compiler refused the code, or a prototype is not C++'s.
         AssembleError: The PTX could not be assembled.
     """
-    tag = f"{zlib.crc32(' '.join(each.name for each in compiled.signatures).encode()):08x}"
+    tag = _tag([each.name for each in compiled.signatures])
     modules = _externs.private_shims(_numba.ordered_modules(compiled.libraries), tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = _externs.undefined(ptx.decode())
@@ -119,7 +119,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
         missing = _externs.undefined(ptx.decode())
         if "ltoir" in kinds:
             ltoir = _externs.merge_ltoir(ltoir, linked, compiled.arch)
-    _verify(ptx.decode(), compiled.signatures)
+    _verify(ptx.decode(), compiled.signatures, compiled.arch)
     made = {"ptx": ptx, "ltoir": ltoir}
     if "cubin" in kinds:
         made["cubin"] = assembler.assemble(
@@ -133,15 +133,16 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
     return Built({kind: code for kind, code in made.items() if kind in kinds}, externs)
 
 
-def _verify(ptx: str, signatures: Sequence[abi.Signature]) -> None:
+def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {
         f.prototype.name: f.prototype for f in _ptx.functions(ptx) if f.defined and f.linkage == "visible"
     }
     for signature in signatures:
-        if visible.get(signature.name) != signature.prototype:
+        wanted = signature.prototype_for(modern=_numba.is_modern(arch))
+        if visible.get(signature.name) != wanted:
             raise ExportError(
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
-                f"{signature.prototype}; please report this with the function's signature."
+                f"{wanted}; please report this with the function's signature."
             )
 
 
@@ -154,7 +155,7 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
     if lto:
         flags["gen_lto"] = None
     try:
-        code = _numba.compile_ir(modules, **flags)
+        code = _numba.compile_ir(_numba.in_dialect(modules, compiled.arch), **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(
@@ -162,3 +163,44 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
             "Check that `numba-ptxlink doctor` lists the arch."
         ) from error
     return code
+
+
+def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]) -> Any:
+    """
+    Return *code* with what it calls merged in, as far as that can be.
+
+    Args:
+        library: Numba's code library.
+        code: What Numba made of it: PTX as str or LTO-IR as bytes.
+        cc: The compute capability it was compiled for.
+        symbols: The device functions to keep; kernels are kept anyway.
+
+    Raises:
+        ExportError: A compiler refused the code.
+    """
+    arch = Arch.of(cc)
+    tag = _tag([*symbols, library.name])
+    modules = _externs.private_shims(_numba.ordered_modules([library]), tag)
+    options = {**library._nvvm_options, "arch": arch.compute}
+    options.pop("gen-lto", None)
+    modules = _numba.in_dialect(modules, arch)
+    ptx = nvvm_compile(modules, options).decode()
+    linked = _externs.linkable([library], _externs.undefined(ptx), arch, tag)
+    if not linked:
+        return code
+    ltoir = nvvm_compile(modules, {**options, "gen-lto": None})
+    if isinstance(code, str):
+        return _externs.merge_ptx(ltoir, linked, arch, symbols, lineinfo=False, opt=options.get("opt") != 0)
+    return _externs.merge_ltoir(ltoir, linked, arch)
+
+
+def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:
+    """Return what NVVM makes of *modules* with Numba's *options*."""
+    from numba.cuda.cudadrv import nvvm
+
+    code: bytes = nvvm.compile_ir(list(modules), **options)
+    return code
+
+
+def _tag(names: Sequence[str]) -> str:
+    return f"{zlib.crc32(' '.join(names).encode()):08x}"

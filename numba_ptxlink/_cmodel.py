@@ -7,6 +7,7 @@ as an aligned byte array; a kernel's scalars keep their width.
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,10 @@ from . import _ptx
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+# In bytes; read off nvcc's output, like the rest.
+_LARGEST_DIRECT = 128
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,12 @@ class Scalar(CType):
 
 @dataclass(frozen=True)
 class Half(CType):
-    """A 16-bit float, which CUDA C++ declares as a class: `__half` or `__nv_bfloat16`."""
+    """A 16-bit float, which CUDA C++ declares as a class: `__half` or `__nv_bfloat16`; `__half_raw` is C."""
 
     @property
     def include(self) -> str | None:
         """The CUDA header that declares the type."""
-        return "cuda_fp16.h" if self.name == "__half" else "cuda_bf16.h"
+        return "cuda_fp16.h" if self.name.startswith("__half") else "cuda_bf16.h"
 
 
 @dataclass(frozen=True)
@@ -222,13 +227,26 @@ class Signature:
 
     @property
     def prototype(self) -> _ptx.Prototype:
-        """The PTX prototype that nvcc emits for the declaration."""
-        params = (ctype.param(kernel=self.kernel) for _, ctype in self.params)
+        """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
+        return self.prototype_for(modern=True)
+
+    def prototype_for(self, *, modern: bool) -> _ptx.Prototype:
+        """
+        Return the PTX prototype that nvcc emits for the declaration.
+
+        Args:
+            modern: Whether it is for sm_100 or later, where NVVM is based on a newer LLVM.
+        """
+        params = []
+        for _, ctype in self.params:
+            param = ctype.param(kernel=self.kernel)
+            if param is None:
+                continue
+            if is_large(ctype) and not self.kernel and not modern:
+                param = dataclasses.replace(param, align=max(param.align, 4))
+            params.append(param)
         return _ptx.Prototype(
-            name=self.name,
-            result=self.result.param(),
-            params=tuple(param for param in params if param is not None),
-            entry=self.kernel,
+            name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel
         )
 
     @property
@@ -241,6 +259,11 @@ class Signature:
     def __str__(self) -> str:
         params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
         return self.result.declare(f"{self.name}({params})")
+
+
+def is_large(ctype: CType) -> bool:
+    """Return whether nvcc hands a parameter of this type to NVVM by its address; in PTX it is a value."""
+    return ctype.size > _LARGEST_DIRECT
 
 
 def parts(ctype: CType) -> Iterator[CType]:

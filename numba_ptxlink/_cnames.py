@@ -164,6 +164,11 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
     raise AbiError(f"{name!r}, the C name of {what}, {problem}; use {propose(name, taken)!r}, for example.")
 
 
+def is_mangled(name: object) -> bool:
+    """Return whether *name* is a mangled C++ name, as callers of `numba.cuda.compile` ask for."""
+    return isinstance(name, str) and bool(re.fullmatch(r"_Z[\dN]\w+", name, re.ASCII))
+
+
 def is_free(name: str) -> bool:
     """Return whether *name* can name a parameter or member in C, C++ and CUDA C++."""
     return bool(_IDENTIFIER.fullmatch(name)) and name not in _RESERVED

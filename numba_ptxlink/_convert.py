@@ -13,47 +13,75 @@ _I8 = ir.IntType(8)
 _I64 = ir.IntType(64)
 
 
-def ir_type(ctype: c.CType) -> ir.Type:
+def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
     """
-    Return the IR type whose PTX form, as a parameter and as a return value, is that of *ctype*.
+    Return the IR type that nvcc has for *ctype*, as a parameter, as a return value and in memory.
 
-    It is also laid out in memory as *ctype* is.
+    Structs are named in the IR: link-time optimisation inlines a call only where the types of caller and
+    callee agree, and it takes no literal struct for a named one. Alignment beyond the IR type's own is the
+    function's to declare.
     """
     if isinstance(ctype, c.Scalar):
         if ctype.kind == "float":
             return ir.FloatType() if ctype.size == 4 else ir.DoubleType()
         return ir.IntType(ctype.size * 8)
     if isinstance(ctype, c.Pointer):
-        return _I8.as_pointer()
-    if isinstance(ctype, c.Half):
-        # A bare i16 or half would travel in a register.
-        return ir.LiteralStructType([ir.IntType(16)])
-    if isinstance(ctype, c.Complex):
-        vector = ir.VectorType(ir_type(ctype.element), 2)
-        return vector if ctype.size == 8 else ir.LiteralStructType([vector])
-    if isinstance(ctype, c.Vector):
-        return _vector(ctype)
-    if isinstance(ctype, c.View):
-        return ir.LiteralStructType(
-            [_I8.as_pointer(), *[ir.ArrayType(_I64, ctype.ndim)] * (2 if ctype.ndim else 0)]
+        return (
+            _I8.as_pointer()
+            if isinstance(ctype.target, c.Void)
+            else ir_type(module, ctype.target).as_pointer()
         )
     if isinstance(ctype, c.Array):
-        return ir.ArrayType(ir_type(ctype.element), ctype.count)
+        return ir.ArrayType(ir_type(module, ctype.element), ctype.count)
+    return _struct(module, ctype)
+
+
+def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
+    named = module.context.get_identified_type(f"struct.{ctype.name}")
+    if not named.is_opaque:
+        return named
+    if isinstance(ctype, c.Half):
+        named.set_body(ir.IntType(16))
+    elif isinstance(ctype, c.Complex):
+        named.set_body(*[ir_type(module, ctype.element)] * 2)
+    elif isinstance(ctype, c.Vector):
+        named.set_body(*[ir_type(module, ctype.element)] * ctype.count)
+    elif isinstance(ctype, c.View):
+        extents = [ir.ArrayType(_I64, ctype.ndim)] * (2 if ctype.ndim else 0)
+        named.set_body(ir_type(module, ctype.element).as_pointer(), *extents)
+    elif isinstance(ctype, c.Struct):
+        named.packed = ctype.packed
+        named.set_body(*(part for part, _ in _layout(module, ctype)))
+    return named
+
+
+def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member | None]]:
+    """Return the members of the IR struct in order, each with the member it holds, None for padding."""
+    parts: list[tuple[ir.Type, c.Member | None]] = []
+    end = 0
+    for member in struct.members:
+        align = 1 if struct.packed else natural_align(member.type)
+        if member.offset > -(-end // align) * align:
+            parts += _padding(member.offset - end, declared=struct.packed)
+        parts.append((ir_type(module, member.type), member))
+        end = member.offset + member.type.size
+    return parts + _padding(struct.size - end, declared=struct.packed)
+
+
+def _padding(size: int, *, declared: bool) -> list[tuple[ir.Type, c.Member | None]]:
+    # The header declares the padding of a packed struct, as an array; elsewhere nvcc adds single bytes.
+    if declared:
+        return [(ir.ArrayType(_I8, size), None)] if size else []
+    return [(_I8, None)] * size
+
+
+def natural_align(ctype: c.CType) -> int:
+    """Return the alignment that the IR type of *ctype* has by itself, in bytes."""
+    if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
+        return natural_align(ctype.element)
     if isinstance(ctype, c.Struct):
-        if ctype.packed:
-            # Only memory has such a layout; words of the right alignment travel like it.
-            word = ir.IntType(ctype.align * 8)
-            return ir.LiteralStructType([ir.ArrayType(word, ctype.size // ctype.align)])
-        return ir.LiteralStructType([ir_type(member.type) for member in ctype.members])
-    raise NotImplementedError(ctype)
-
-
-def _vector(ctype: c.Vector) -> ir.Type:
-    element = ir_type(ctype.element)
-    lanes = ctype.align // ctype.element.size
-    if lanes == 1:
-        return ir.LiteralStructType([element] * ctype.count)
-    return ir.LiteralStructType([ir.VectorType(element, lanes)] * (ctype.count // lanes))
+        return 1 if ctype.packed else max(natural_align(member.type) for member in ctype.members)
+    return ctype.align
 
 
 def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
@@ -65,27 +93,25 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
     if isinstance(ctype, c.Half):
         return builder.extract_value(value, 0)
     if isinstance(ctype, (c.Complex, c.Vector)):
-        return _assemble(builder, context.get_value_type(ty), _lanes(builder, value))
+        return _copied(builder, context.get_value_type(ty), value)
     if isinstance(ctype, c.View):
         return _array_from_view(context, builder, ctype, ty, value)
     if isinstance(ty, types.Record):
         return _spill(builder, value, context.get_value_type(ty))
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder)
-        inner = ctype.members[0].type  # type: ignore[attr-defined]
-        optional.data = from_c(context, builder, inner, ty.type, builder.extract_value(value, 0))
-        optional.valid = builder.icmp_unsigned("!=", builder.extract_value(value, 1), ir.Constant(_I8, 0))
+        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        data = builder.extract_value(value, value_place)
+        optional.data = from_c(context, builder, member.type, ty.type, data)
+        valid = builder.extract_value(value, valid_place)
+        optional.valid = builder.icmp_unsigned("!=", valid, ir.Constant(_I8, 0))
         return optional._getvalue()
     if isinstance(ty, types.BaseTuple):
-        members = ctype.members  # type: ignore[attr-defined]
-        return context.make_tuple(
-            builder,
-            ty,
-            [
-                from_c(context, builder, member.type, inner, builder.extract_value(value, number))
-                for number, (member, inner) in enumerate(zip(members, ty.types, strict=True))
-            ],
-        )
+        parts = [
+            from_c(context, builder, member.type, inner, builder.extract_value(value, number))
+            for (number, member), inner in zip(_places(builder, ctype), ty.types, strict=True)
+        ]
+        return context.make_tuple(builder, ty, parts)
     return value
 
 
@@ -94,33 +120,36 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
     if isinstance(ty, types.Boolean):
         return builder.zext(value, _I8)
     if isinstance(ctype, c.Pointer):
-        return builder.bitcast(value, _I8.as_pointer())
+        return builder.bitcast(value, ir_type(builder.module, ctype))
+    target = ir_type(builder.module, ctype)
     if isinstance(ctype, c.Half):
-        return _assemble(builder, ir_type(ctype), [value])
+        return _assemble(builder, target, {0: value})
     if isinstance(ctype, (c.Complex, c.Vector)):
-        count = 2 if isinstance(ctype, c.Complex) else ctype.count
-        lanes = [builder.extract_value(value, lane) for lane in range(count)]
-        return _with_lanes(builder, ir_type(ctype), lanes)
+        return _copied(builder, target, value)
     if isinstance(ctype, c.View):
         array = cgutils.create_struct_proxy(ty)(context, builder, value=value)
-        parts = [builder.bitcast(array.data, _I8.as_pointer())]
-        return _assemble(builder, ir_type(ctype), parts + [array.shape, array.strides] * bool(ctype.ndim))
+        parts = {0: builder.bitcast(array.data, target.elements[0])}
+        if ctype.ndim:
+            parts |= {1: array.shape, 2: array.strides}
+        return _assemble(builder, target, parts)
     if isinstance(ty, types.Record):
-        pointer = builder.bitcast(value, ir_type(ctype).as_pointer())
-        return builder.load(pointer, align=1)
+        return builder.load(builder.bitcast(value, target.as_pointer()), align=1)
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder, value=value)
-        inner = ctype.members[0].type  # type: ignore[attr-defined]
-        valid = builder.zext(optional.valid, _I8)
-        data = _unless_none(context, builder, inner, ty.type, optional)
-        return _assemble(builder, ir_type(ctype), [data, valid])
+        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        data = _unless_none(context, builder, member.type, ty.type, optional)
+        return _assemble(builder, target, {value_place: data, valid_place: builder.zext(optional.valid, _I8)})
     if isinstance(ty, types.BaseTuple):
-        members = ctype.members  # type: ignore[attr-defined]
-        parts = [
-            to_c(context, builder, member.type, inner, builder.extract_value(value, number))
-            for number, (member, inner) in enumerate(zip(members, ty.types, strict=True))
-        ]
-        return _assemble(builder, ir_type(ctype), parts)
+        return _assemble(
+            builder,
+            target,
+            {
+                place: to_c(context, builder, member.type, inner, builder.extract_value(value, number))
+                for number, ((place, member), inner) in enumerate(
+                    zip(_places(builder, ctype), ty.types, strict=True)
+                )
+            },
+        )
     return value
 
 
@@ -153,7 +182,7 @@ def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> An
 
 def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, optional: Any) -> Any:
     """Return the value of *optional* as C has it, zero where it is None: a record's address is then null."""
-    slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(ctype), None))
+    slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(builder.module, ctype), None))
     with builder.if_then(optional.valid):
         builder.store(to_c(context, builder, ctype, ty, optional.data), slot)
     return builder.load(slot)
@@ -191,32 +220,25 @@ def _contiguous(builder: ir.IRBuilder, shape: list[Any], itemsize: int) -> list[
     return strides[::-1]
 
 
-def _lanes(builder: ir.IRBuilder, value: Any) -> list[Any]:
-    """Return the numbers that a vector, or a struct of vectors or of numbers, holds."""
-    if isinstance(value.type, ir.VectorType):
-        lanes = range(value.type.count)
-        return [builder.extract_element(value, ir.Constant(ir.IntType(32), lane)) for lane in lanes]
-    if not isinstance(value.type, ir.LiteralStructType):
-        return [value]
-    parts = [builder.extract_value(value, number) for number in range(len(value.type.elements))]
-    return [lane for part in parts for lane in _lanes(builder, part)]
+def _places(builder: ir.IRBuilder, ctype: c.CType) -> list[tuple[int, c.Member]]:
+    """Return the members of a struct, each with its number in the IR struct."""
+    if not isinstance(ctype, c.Struct):
+        raise NotImplementedError(ctype)
+    parts = _layout(builder.module, ctype)
+    return [(number, member) for number, (_, member) in enumerate(parts) if member is not None]
 
 
-def _with_lanes(builder: ir.IRBuilder, target: ir.Type, lanes: list[Any]) -> Any:
-    """Return a value of type *target*, of one of the shapes that `_lanes` reads; takes from *lanes*."""
-    if isinstance(target, ir.VectorType):
-        value: Any = ir.Constant(target, ir.Undefined)
-        for number in range(target.count):
-            value = builder.insert_element(value, lanes.pop(0), ir.Constant(ir.IntType(32), number))
-        return value
-    if isinstance(target, ir.LiteralStructType):
-        return _assemble(builder, target, [_with_lanes(builder, part, lanes) for part in target.elements])
-    return lanes.pop(0)
+def _copied(builder: ir.IRBuilder, target: ir.Type, value: Any) -> Any:
+    """Return the members of *value* as a value of the struct type *target*."""
+    count = len(target.elements)
+    return _assemble(
+        builder, target, {number: builder.extract_value(value, number) for number in range(count)}
+    )
 
 
-def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: list[Any]) -> Any:
+def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: dict[int, Any]) -> Any:
     value: Any = ir.Constant(target, ir.Undefined)
-    for number, part in enumerate(parts):
+    for number, part in parts.items():
         value = builder.insert_value(value, part, number)
     return value
 
@@ -224,5 +246,7 @@ def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: list[Any]) -> Any:
 def _spill(builder: ir.IRBuilder, value: Any, pointer: ir.Type) -> Any:
     """Store *value* and return its address, of type *pointer*."""
     slot = cgutils.alloca_once(builder, value.type)
+    # Numba reads a field at its natural alignment wherever its offset allows that, packed or not.
+    slot.align = 16
     builder.store(value, slot)
     return builder.bitcast(slot, pointer)

@@ -44,7 +44,7 @@ def undefined(ptx: str) -> dict[str, _ptx.Prototype]:
 
 
 def private_shims(modules: Iterable[str], tag: str) -> list[str]:
-    """Return *modules*, LLVM IR, calling shims by names that end in *tag*: each export has its own."""
+    """Return *modules*, LLVM IR, calling Numba's shims by names that end in *tag*, one for each export."""
     return [_SHIM_NAME.sub(rf"\g<0>_{tag}", module) for module in modules]
 
 

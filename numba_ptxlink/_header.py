@@ -32,10 +32,18 @@ _BOOL = """\
 #include <stdbool.h>
 #endif
 """
+# NVRTC 13.0 has no __builtin_offsetof; what is in its place every NVRTC takes for a constant.
 _ASSERT = """\
 #if !defined(__cplusplus)
 #include <assert.h>
 #include <stdalign.h>
+#endif
+#if !defined(NUMBA_PTXLINK_OFFSETOF)
+#if defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __INTADDR__(&((type*)0)->member)
+#else
+#define NUMBA_PTXLINK_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#endif
 #endif
 """
 _VECTOR_TYPES = """\
@@ -171,7 +179,11 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether C cannot say one of *types*."""
-    return any(isinstance(part, (c.Half, c.View)) for ctype in types for part in c.parts(ctype))
+    return any(
+        isinstance(part, c.View) or (isinstance(part, c.Half) and not part.name.endswith("_raw"))
+        for ctype in types
+        for part in c.parts(ctype)
+    )
 
 
 def _is_cxx(signature: c.Signature) -> bool:
@@ -197,7 +209,7 @@ def _definition(struct: c.Struct) -> str:
         f'static_assert(sizeof({struct.name}) == {struct.size}, "size of {struct.name}");',
         f'static_assert(alignof({struct.name}) == {struct.align}, "alignment of {struct.name}");',
         *(
-            f"static_assert(__builtin_offsetof({struct.name}, {each.name}) == {each.offset}, "
+            f"static_assert(NUMBA_PTXLINK_OFFSETOF({struct.name}, {each.name}) == {each.offset}, "
             f'"offset of {struct.name}.{each.name}");'
             for each in struct.members
         ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from . import _names, _numba_cache, _nvvm
+from ._numba_fixes import FIXES
 
 if TYPE_CHECKING:
     from ._target import Arch
@@ -26,6 +28,8 @@ SUPPORTED = ((0, 30, 4), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
+
+_TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
 
 Wrap = Callable[[Any], Any]
 
@@ -39,11 +43,13 @@ class Substitution:
         module: Where it lives.
         path: Its dotted path inside the module.
         wrap: Makes the replacement out of the original.
+        bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
     """
 
     module: str
     path: str
     wrap: Wrap
+    bound: bool = False
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -166,6 +172,18 @@ def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
     return list(reached.values())
 
 
+def is_modern(arch: Arch) -> bool:
+    """Return whether NVVM compiles for *arch* with its newer LLVM."""
+    return arch.cc >= (10, 0)
+
+
+def in_dialect(modules: Sequence[str], arch: Arch) -> list[str]:
+    """Return *modules*, LLVM IR, in the dialect that NVVM reads for *arch*."""
+    if is_modern(arch):
+        return list(modules)
+    return [_TYPED_BYVAL.sub("byval", module) for module in modules]
+
+
 def _linked(library: Any) -> Sequence[Any]:
     # Code that is linked as a file calls nothing that Numba knows of.
     return tuple(getattr(library, "_linking_libraries", ()))
@@ -187,6 +205,8 @@ def apply(substitution: Substitution) -> bool:
     original = owner.__dict__[substitution.attribute]
     replacement = substitution.wrap(original)
     setattr(owner, substitution.attribute, replacement)
+    if substitution.bound:
+        bind_everywhere(original, replacement, substitution.attribute)
     _originals[key] = original
     return True
 
@@ -195,7 +215,11 @@ def undo(substitution: Substitution) -> None:
     """Put back what stood there."""
     original = _originals.pop((substitution.module, substitution.path), None)
     if original is not None:
-        setattr(substitution.owner(), substitution.attribute, original)
+        owner = substitution.owner()
+        replacement = owner.__dict__[substitution.attribute]
+        setattr(owner, substitution.attribute, original)
+        if substitution.bound:
+            bind_everywhere(replacement, original, substitution.attribute)
 
 
 @contextlib.contextmanager
@@ -261,19 +285,28 @@ def _wrap_ensure_cc(original: Any) -> Any:
     return _ensure_cc
 
 
-def _wrap_compile_pyfunc(original: Any) -> Any:
-    from .abi import AbiOptions
-
+def _wrap_compile_cuda(original: Any) -> Any:
     @functools.wraps(original)
-    def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
-        AbiOptions.of(kwargs.get("abi_info"))
-        cc = kwargs.get("cc") or current_cc()
-        kwargs["cc"] = cc
-        library, result = original(*args, **kwargs)
-        library._ptxlink_cc = cc
-        return library, result
+    def compile_cuda(*args: Any, **kwargs: Any) -> Any:
+        compiled = original(*args, **kwargs)
+        # Device functions that it calls have been compiled before it.
+        _last.compiled = compiled
+        return compiled
 
-    return _compile_pyfunc_with_fixup
+    return compile_cuda
+
+
+class _Last(threading.local):
+    compiled: Any = None
+
+
+_last = _Last()
+
+
+def take_compiled() -> Any:
+    """Return the CUDACompileResult of what this thread compiled last, and forget it."""
+    compiled, _last.compiled = _last.compiled, None
+    return compiled
 
 
 def _wrap_link_all(original: Any) -> Any:
@@ -281,7 +314,9 @@ def _wrap_link_all(original: Any) -> Any:
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
-            choose(has_link_files=bool(self._linking_files or self.needs_cudadevrt))
+            has_link_files = bool(self._linking_files or self.needs_cudadevrt)
+            choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
+            linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
         if hasattr(linker, "modules"):
             linker.modules = tuple(self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
@@ -322,18 +357,19 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
+    *(Substitution(*fix) for fix in FIXES),
     *NVVM,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._rebuild", _numba_cache.wrap_rebuild_library),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._reduce_states", _numba_cache.wrap_reduce_states),
-    Substitution("numba.cuda.compiler", "_compile_pyfunc_with_fixup", _wrap_compile_pyfunc),
     Substitution("numba.cuda.dispatcher", "CUDACache._index_key", _numba_cache.wrap_index_key),
     Substitution("numba.cuda.dispatcher", "Cache._load_overload", _numba_cache.wrap_load_overload),
     Substitution("numba.cuda.dispatcher", "Cache._save_overload", _numba_cache.wrap_save_overload),
     Substitution("numba.cuda.dispatcher", "CUDACacheImpl.rebuild", _numba_cache.wrap_rebuild_kernel),
     Substitution("numba.cuda.dispatcher", "CUDADispatcher.enable_caching", _numba_cache.wrap_enable_caching),
+    Substitution("numba.cuda.compiler", "compile_cuda", _wrap_compile_cuda),
 )
 """What the plugin replaces besides the linker class."""
 
@@ -341,12 +377,12 @@ HOOKED = frozenset({DRIVER, *(each.module for each in SUBSTITUTIONS)})
 """The modules whose import the plugin waits for."""
 
 
-def bind_everywhere(old: Any, new: Any) -> None:
-    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name `_Linker`."""
+def bind_everywhere(old: Any, new: Any, attribute: str = "_Linker") -> None:
+    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name *attribute*."""
     for name, module in list(sys.modules.items()):
         if (
             name.startswith("numba.cuda")
             and isinstance(module, ModuleType)
-            and module.__dict__.get("_Linker") is old
+            and module.__dict__.get(attribute) is old
         ):
-            module._Linker = new  # type: ignore[attr-defined]
+            setattr(module, attribute, new)

@@ -10,9 +10,8 @@ import os
 import tempfile
 import threading
 import warnings
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda.core import ObjectCode
 from cuda.core._utils.cuda_utils import NVRTCError
@@ -21,10 +20,14 @@ from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-from . import _externs, _nvjitlink, _nvrtc, _ptx, linker
+from . import _externs, _nvrtc, _ptx, linker
 from ._inputs import EXTENSIONS, Input
+from ._sources import SourceOptions, compile_once
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
 
@@ -36,6 +39,9 @@ class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
 class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
     """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
 
+
+# What numba-cuda calls the code of its own kernels.
+_UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 _served = {"assembled": 0, "linked": 0}
 _served_lock = threading.Lock()
@@ -85,11 +91,30 @@ class PtxLinker:
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
+        self._origin = ""
+        self._witness = b""
+        self._failure: PtxlinkError | None = None
 
-    def choose_lto(self, *, has_link_files: bool) -> None:
-        """Give up LTO where there is nothing to inline: the PTX that Numba has made already says it all."""
-        if self.lto and not has_link_files and not self.additional_flags:
+    def choose_lto(self, *, has_link_files: bool, debug: bool = False) -> None:
+        """
+        Give up LTO where it is of no use.
+
+        Where there is nothing to inline, the PTX that Numba has made already says it all; and code for the
+        debugger is not optimised.
+        """
+        if self.lto and not self.additional_flags and (debug or not has_link_files):
             self.lto = False
+
+    def describe(self, origin: str, ptx: Iterable[str]) -> None:
+        """
+        Tell what Numba knows about the code that it is about to add.
+
+        Args:
+            origin: The Python function it was compiled from and where that stands; messages name it.
+            ptx: The PTX that Numba has made of it at dispatch, if any: with LTO it tells the symbols.
+        """
+        self._origin = origin
+        self._witness = "\n".join(ptx).encode()
 
     def order_files(self, own: int) -> None:
         """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
@@ -97,19 +122,27 @@ class PtxLinker:
 
     @property
     def info_log(self) -> str:
-        """The remarks of a completed link."""
-        return self._completed().log
+        """The remarks of a completed link; empty after a failed one."""
+        return self._completed().log if self._failure is None else ""
 
     @property
     def error_log(self) -> str:
-        """The complaints of a completed link; a failed one raises with its log instead."""
-        self._completed()
-        return ""
+        """The complaints of a failed link; empty after a completed one."""
+        return "" if self.linker is not None else self._failed()
 
     def _completed(self) -> linker.Linked:
         if self.linker is None:
             raise ValueError("Not Initialized")
         return self.linker
+
+    def _failed(self) -> str:
+        if self._failure is None:
+            raise ValueError("Not Initialized")
+        return self._failure.log or str(self._failure)
+
+    def _fail(self, error: PtxlinkError) -> PtxlinkError:
+        self._failure = _as(NumbaLinkError, error)
+        return self._failure
 
     def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
         """Add PTX, as text or bytes."""
@@ -145,13 +178,16 @@ class PtxLinker:
         if self.modules:
             source = _externs.needed_shims(source.decode(), self.modules).encode()
         try:
-            compiled = _nvrtc.compile_source(
-                source,
-                str(name),
+            compiled = compile_once(
+                Input("cu", str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
-                output=kind,
-                flags=("--generate-line-info",) if self.lineinfo else (),
-                include_dirs=_include_dirs(),
+                kind,
+                SourceOptions(
+                    flags=linker.source_flags(self._options()),
+                    include_dirs=_extra_include_dirs(),
+                    toolkit_dirs=_include_dirs(),
+                    toolkit_first=True,
+                ),
             )
         except LinkError as error:
             raise _as(NumbaSourceError, error) from error
@@ -228,18 +264,15 @@ class PtxLinker:
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX that link-time optimisation makes of the inputs."""
-        options = self._options()
-        flags = linker.nvjitlink_flags(self._arch, options, lto=self._has_ltoir, ptx=self._has_ltoir)
-        inputs = tuple(self._inputs)
         try:
-            product = _nvjitlink.link([(each.kind, each.name, each.code) for each in inputs], flags)
+            made, flags = linker.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except LinkError as error:
-            raise _as(NumbaLinkError, error) from error
-        names = tuple(each.name for each in inputs)
+            raise self._fail(error) from error
+        names = tuple(each.name for each in self._inputs)
         self.linker = linker.Linked(
-            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, product.info_log
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, made.log
         )
-        return product.code
+        return made.code
 
     def close(self) -> None:
         """Do nothing: native handles do not outlive the call that made them."""
@@ -259,21 +292,30 @@ class PtxLinker:
         try:
             linked = linker.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except (LinkError, AssembleError) as error:
-            raise _as(NumbaLinkError, error) from error
+            raise self._fail(error) from error
         _count(linked.backend)
         self.linker = linked
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
-        self._inputs.append(Input(kind, str(name), _content(code)))
+        shown, witness = str(name), b""
+        if shown in _UNNAMED and self._origin:
+            # With debug information there is one PTX for each function of a kernel.
+            number = sum(each.name.startswith(self._origin) for each in self._inputs)
+            shown = f"{self._origin} #{number + 1}" if number else self._origin
+            witness = self._witness if kind == "ltoir" else b""
+        self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> linker.LinkOptions:
         # numba-cuda says "debug" and "lineinfo" in the PTX and nowhere else.
-        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == "ptx"]
-        return replace(
-            linker.LinkOptions(lto=self._has_ltoir, max_registers=self.max_registers),
-            debug=any("debug" in _ptx.target(text) for text in texts) and not self._has_ltoir,
-            lineinfo=self.lineinfo or any(_ptx.has_line_numbers(text) for text in texts),
+        codes = [each.code if each.kind == "ptx" else each.witness for each in self._inputs]
+        texts = [code.decode(errors="replace") for code in codes if code]
+        debug = any("debug" in _ptx.target(text) for text in texts)
+        return linker.LinkOptions(
+            lto=self._has_ltoir,
+            max_registers=self.max_registers,
+            debug=debug and not self._has_ltoir,
+            lineinfo=not debug and (self.lineinfo or any(map(_ptx.has_line_numbers, texts))),
         )
 
 
@@ -313,11 +355,14 @@ def _include_dirs() -> tuple[str, ...]:
     major, _ = _nvrtc.version()
     home = Path(numba.cuda.cudadrv.__file__).parent.parent
     toolkit = get_cuda_paths()["include_dir"].info
-    extra = getattr(numba_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
     return (
         str(home / "include" / str(major)),
         *((str(toolkit),) if toolkit else ()),
         *(str(path) for path in _nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
         str(home / "memory_management"),
-        *(path for path in extra.split(":") if path),
     )
+
+
+def _extra_include_dirs() -> tuple[str, ...]:
+    extra = getattr(numba_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    return tuple(path for path in extra.split(":") if path)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+PACKAGE = "nvidia-nvjitlink"
 # Names of nvJitLink's input types by the kinds of `_inputs`.
 _INPUT_TYPES = {
     "ptx": "PTX",
@@ -54,15 +55,21 @@ def identity() -> tuple[str, ...]:
         raise LinkError(_MISSING.format(reason=error)) from error
 
 
-def key(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], output: str = "") -> cache.Key:
-    """Return everything that the result of `link` depends on."""
+def key(
+    inputs: Sequence[tuple[str, str, bytes]],
+    flags: Sequence[str],
+    output: str = "",
+    *,
+    tool: tuple[str, ...] | None = None,
+) -> cache.Key:
+    """Return everything that the result of `link` depends on; *tool* is another binding's `identity`."""
     # Debug information may name its sources; code does not.
     named = any(flag in ("-g", "-lineinfo") for flag in flags)
     return cache.Key.of(
         "link",
         {
             "package": _keys.package_version(),
-            "tool": identity(),
+            "tool": identity() if tool is None else tool,
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),

@@ -45,11 +45,13 @@ class Compiled:
         code: PTX text, LTO-IR or a cubin.
         log: NVRTC's warnings and remarks.
         flags: The options it was given.
+        lowered_names: The symbol of each name expression, in the order of the expressions.
     """
 
     code: bytes
     log: str
     flags: tuple[str, ...]
+    lowered_names: tuple[tuple[str, str], ...] = ()
 
 
 def version() -> tuple[int, int]:
@@ -85,6 +87,7 @@ def compile_source(
     flags: Sequence[str] = (),
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
+    name_expressions: Sequence[str] = (),
 ) -> Compiled:
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
@@ -97,6 +100,7 @@ def compile_source(
         flags: Further NVRTC options.
         include_dirs: Directories that `#include` searches, in order.
         headers: Headers held in memory, by the name that `#include` uses.
+        name_expressions: Functions, variables and template instances whose symbols are wanted.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -112,13 +116,25 @@ def compile_source(
         *flags,
     )
     held = dict(headers or {})
+    expressions = tuple(name_expressions)
 
     def make() -> cache.Entry:
-        return _compile(binding, source, name, options=options, output=output, headers=held)
+        return _compile(
+            binding, source, name, options=options, output=output, headers=held, name_expressions=expressions
+        )
 
-    key = _key(source, name, options=options, output=output, include_dirs=include_dirs, headers=held)
+    key = _key(
+        source,
+        name,
+        options=options,
+        output=output,
+        include_dirs=include_dirs,
+        headers=held,
+        name_expressions=expressions,
+    )
     made = make() if key is None else cache.cached(key, make)
-    return Compiled(made.code, made.log, options)
+    lowered = made.meta.get("lowered_names", {})
+    return Compiled(made.code, made.log, options, tuple((each, lowered[each]) for each in expressions))
 
 
 def _key(
@@ -129,6 +145,7 @@ def _key(
     output: str,
     include_dirs: Sequence[Path | str],
     headers: Mapping[str, str],
+    name_expressions: tuple[str, ...] = (),
 ) -> cache.Key | None:
     """Return what the result depends on, None where that is more than can be told."""
     paths = [f"--include-path={path}" for path in include_dirs]
@@ -150,6 +167,7 @@ def _key(
             "output": output,
             "source": source,
             "name": name,
+            "name expressions": name_expressions,
             "includes": included,
             "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
         },
@@ -164,6 +182,7 @@ def _compile(
     options: tuple[str, ...],
     output: str,
     headers: Mapping[str, str],
+    name_expressions: tuple[str, ...],
 ) -> cache.Entry:
     texts = [text.encode() for text in headers.values()]
     names = [header.encode() for header in headers]
@@ -171,6 +190,8 @@ def _compile(
     if int(status):
         raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
     try:
+        for expression in name_expressions:
+            binding.nvrtcAddNameExpression(program, expression.encode())
         (status,) = binding.nvrtcCompileProgram(
             program, len(options), [option.encode() for option in options]
         )
@@ -184,9 +205,22 @@ def _compile(
             )
         getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
         code = _fetch(binding, program, getter)
-        return cache.Entry({"log": log.strip()}, code.rstrip(b"\0") if output == "ptx" else code)
+        lowered = {each: _lowered(binding, program, each, name) for each in name_expressions}
+        meta = {"log": log.strip(), "lowered_names": lowered}
+        return cache.Entry(meta, code.rstrip(b"\0") if output == "ptx" else code)
     finally:
         binding.nvrtcDestroyProgram(program)
+
+
+def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:
+    status, symbol = binding.nvrtcGetLoweredName(program, expression.encode())
+    if int(status):
+        raise LinkError(
+            f"{name} has no symbol for the name expression {expression!r} ({status.name}); "
+            'write it as C++ would in that file, such as "ns::kernel<float>".',
+            inputs=(name,),
+        )
+    return str(symbol.decode())
 
 
 def _fetch(binding: Any, program: Any, what: str) -> bytes:

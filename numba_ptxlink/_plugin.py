@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _numba, cache
+from . import _door, _numba, cache
 from ._config import config
 from .errors import ActivationError, PtxlinkError
 
@@ -37,6 +37,7 @@ class Status:
         reason: Why, or why not.
         trigger: What made the decision: "import hook", "entry point", "enable()", "disable()" or None for
             nothing yet.
+        backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" for what the inputs need.
         links_served: Links completed by `PtxLinker` in this process.
         assembled: How many of them went through nvPTXCompiler.
         linked: How many went through nvJitLink.
@@ -50,6 +51,7 @@ class Status:
     active: bool
     reason: str
     trigger: str | None
+    backend: str
     links_served: int
     assembled: int
     linked: int
@@ -124,6 +126,7 @@ def status() -> Status:
             active=_state.active,
             reason=_state.reason,
             trigger=_state.trigger,
+            backend=config().backend,
             links_served=counts["assembled"] + counts["linked"],
             assembled=counts["assembled"],
             linked=counts["linked"],
@@ -242,13 +245,17 @@ def _activate() -> None:
 
 
 def _apply(module: str) -> None:
-    for each in _numba.SUBSTITUTIONS:
+    for each in _substitutions():
         if each.module == module:
             _numba.apply(each)
 
 
+def _substitutions() -> tuple[_numba.Substitution, ...]:
+    return (*_numba.SUBSTITUTIONS, *_door.SUBSTITUTIONS)
+
+
 def _deactivate() -> None:
-    for each in _numba.SUBSTITUTIONS:
+    for each in _substitutions():
         _numba.undo(each)
     if _state.stock is not None:
         from ._numba_linker import PtxLinker

@@ -17,7 +17,7 @@ from numba.cuda.cudadrv import nvvm
 
 from . import _cmodel as c
 from . import _flat
-from ._convert import from_c, from_return, ir_type, to_c
+from ._convert import from_c, from_return, ir_type, natural_align, to_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +44,16 @@ def emit(
         launch_bounds: For a kernel, the most threads a block has, and so on as `cuda.jit` takes it.
     """
     context = compiled.target_context
-    result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(signature.result)
     inner = _inner(compiled, inline=inline)
-    function_type = ir.FunctionType(result, [ir_type(ctype) for _, ctype in signature.params])
-    outer = ir.Function(inner.module, function_type, signature.name)
+    module = inner.module
+    # The context of all modules would carry the named types into every module that Numba makes from now on.
+    module.context = ir.Context()
+    result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
+    kinds = [ir_type(module, ctype) for _, ctype in signature.params]
+    large = [c.is_large(ctype) and not signature.kernel for _, ctype in signature.params]
+    kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
+    outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
+    _align(outer, signature)
     if not signature.kernel:
         _extend(outer.return_value, signature.result)
     for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
@@ -56,9 +62,15 @@ def emit(
             _extend(argument, ctype)
 
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    values = []
+    for (_, ctype), value, by_address in zip(signature.params, outer.args, large, strict=True):
+        if by_address:
+            value.add_attribute("byval")
+            value.attributes.align = ctype.align
+        values.append(builder.load(value, align=ctype.align) if by_address else value)
     arguments = [
         from_c(context, builder, ctype, ty, value)
-        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, outer.args, strict=True)
+        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, values, strict=True)
     ]
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
     if isinstance(signature.result, c.Void):
@@ -180,3 +192,18 @@ def _extend(value: Any, ctype: c.CType) -> None:
     # nvcc's callers and callees rely on the other side having widened a narrow integer to 32 bits.
     if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
         value.add_attribute("signext" if ctype.kind == "int" else "zeroext")
+
+
+def _align(function: ir.Function, signature: c.Signature) -> None:
+    """Tell NVVM where C aligns a parameter or the result to more than its IR type is."""
+    # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
+    values = [signature.result, *(ctype for _, ctype in signature.params)]
+    operands: list[Any] = []
+    for position, ctype in enumerate(values):
+        if position and c.is_large(ctype) and not signature.kernel:
+            continue  # the attribute of the address says it
+        if ctype.align != natural_align(ctype):
+            operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]
+    if operands:
+        annotations = cgutils.get_or_insert_named_metadata(function.module, "nvvm.annotations")
+        annotations.add(function.module.add_metadata([function, *operands]))

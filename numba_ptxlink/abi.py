@@ -95,7 +95,7 @@ class AbiOptions:
                 raise AbiError(
                     f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
                 )
-        if options.abi_name is not None:
+        if options.abi_name is not None and not _cnames.is_mangled(options.abi_name):
             _cnames.check(options.abi_name, "the function")
         return options
 
@@ -115,6 +115,7 @@ _CODES = {
     "double": "f64",
     "__half": "f16",
     "__nv_bfloat16": "bf16",
+    "__half_raw": "f16",
     "cuFloatComplex": "c64",
     "cuDoubleComplex": "c128",
 }
@@ -331,6 +332,7 @@ def _record(ty: Any, names: Names) -> CType:
     align = natural.align
     if packed:
         align = ty.dtype.alignment if ty.aligned else 1
+        members = [dataclasses.replace(each, type=_raw(each.type)) for each in members]
     name = names.get(ty)
     if name is None:
         name = "packed" if packed else "record"
@@ -347,6 +349,19 @@ def _record(ty: Any, names: Names) -> CType:
         record=True,
         about=_fields(ty),
     )
+
+
+def _raw(ctype: CType) -> CType:
+    """Return *ctype* with `__half_raw` for `__half`, a class that C++ compilers refuse to pack."""
+    if isinstance(ctype, Half):
+        return dataclasses.replace(ctype, name=f"{ctype.name}_raw")
+    if isinstance(ctype, Array):
+        return dataclasses.replace(ctype, element=_raw(ctype.element))
+    if isinstance(ctype, Struct) and not ctype.packed:
+        members = tuple(dataclasses.replace(each, type=_raw(each.type)) for each in ctype.members)
+        if members != ctype.members:
+            return dataclasses.replace(ctype, name=f"{ctype.name}_raw", members=members)
+    return ctype
 
 
 def _fields(ty: Any) -> str:

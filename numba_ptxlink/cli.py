@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import __version__
+from ._config import BACKENDS
 from .errors import PtxlinkError
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ def _parser() -> argparse.ArgumentParser:
     link.add_argument("--lto", action=argparse.BooleanOptionalAction, default=None)
     link.add_argument("-I", "--include-dir", dest="include_dirs", action="append", default=[], metavar="DIR")
     link.add_argument("-D", "--define", dest="defines", action="append", default=[], metavar="NAME[=VALUE]")
+    link.add_argument("--std", dest="cxx_standard", metavar="STANDARD", help='such as "c++20"')
+    link.add_argument(
+        "--name-expression",
+        dest="name_expressions",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help='a C++ name whose symbol is wanted, such as "scale<float>"; repeat for more',
+    )
+    link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
     _add_code_options(link)
     link.set_defaults(run=_link)
 
@@ -89,6 +100,18 @@ def _parser() -> argparse.ArgumentParser:
     assemble.add_argument("--opt-level", type=int, default=3, choices=range(4))
     _add_code_options(assemble)
     assemble.set_defaults(run=_assemble)
+
+    inspect = commands.add_parser("inspect", help="show symbols, resources and machine code of a file")
+    inspect.add_argument("file", type=Path, metavar="FILE")
+    inspect.add_argument("--arch", help="the GPU to tell resources for (default: the file's own)")
+    inspect.add_argument("--no-sass", action="store_true", help="leave out the machine code")
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    inspect.set_defaults(run=_inspect)
+
+    doctor = commands.add_parser("doctor", help="show what is installed, what works and what helps")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.set_defaults(run=_doctor)
+
     _add_cache(
         commands.add_parser("cache", help="look into the cache, check it, empty it, carry it elsewhere")
     )
@@ -159,9 +182,14 @@ def _link(arguments: argparse.Namespace) -> None:
         max_registers=arguments.max_registers,
         include_dirs=arguments.include_dirs,
         nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
+        cxx_standard=arguments.cxx_standard,
+        name_expressions=arguments.name_expressions,
+        backend=arguments.backend,
     )
     _write(arguments.output, linked.cubin)
     print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}")
+    for expression, symbol in linked.lowered_names.items():
+        print(f"  {expression}  {symbol}")
 
 
 def _assemble(arguments: argparse.Namespace) -> None:
@@ -178,6 +206,22 @@ def _assemble(arguments: argparse.Namespace) -> None:
     )
     _write(arguments.output, cubin.code)
     print(f"{arguments.output}  {len(cubin.code)} bytes")
+
+
+def _inspect(arguments: argparse.Namespace) -> None:
+    from . import _report
+    from .inspection import inspect
+
+    found = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
+    print(_report.as_json(found) if arguments.json else _report.inspection(found))
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from . import _report
+    from .doctor import diagnose
+
+    found = diagnose()
+    print(_report.as_json(found) if arguments.json else _report.diagnosis(found))
 
 
 def _cache_stats(_: argparse.Namespace) -> None:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _inputs, _nvjitlink, _nvrtc, _ptx, assembler, cache
+from . import _backends, _checks, _inputs, _nvrtc, _symbols, assembler, cache
+from ._config import config
 from ._inputs import Input
+from ._sources import SourceOptions, compile_once
 from ._target import Arch, ArchLike
-from .errors import LinkError
+from .errors import AssembleError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +43,7 @@ class Linked:
         flags: The exact arguments the tool was given.
         inputs: The names of the inputs, in order.
         log: What the tools remarked.
+        lowered_names: The symbol of each name expression that was asked for.
     """
 
     cubin: bytes = field(repr=False)
@@ -51,17 +54,18 @@ class Linked:
     flags: tuple[str, ...]
     inputs: tuple[str, ...]
     log: str
+    lowered_names: Mapping[str, str] = field(default_factory=dict)
 
     def kernel(self, name: str) -> Any:
         """
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
         Args:
-            name: The kernel's symbol.
+            name: The kernel's symbol, or a name expression that was asked for.
         """
         from cuda.core import ObjectCode
 
-        return ObjectCode.from_cubin(self.cubin).get_kernel(name)
+        return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class LinkOptions:
         lineinfo: Whether to keep line numbers.
         max_registers: Cap on registers per thread, None for none.
         extra_flags: Further arguments for the tool that links.
+        backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
     """
 
     lto: bool | None = None
@@ -82,6 +87,7 @@ class LinkOptions:
     lineinfo: bool = False
     max_registers: int | None = None
     extra_flags: tuple[str, ...] = ()
+    backend: str | None = None
 
 
 def link(
@@ -93,8 +99,12 @@ def link(
     max_registers: int | None = None,
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
+    defines: Mapping[str, str | None] | None = None,
+    cxx_standard: str | None = None,
+    name_expressions: Sequence[str] = (),
     nvrtc_flags: Sequence[str] = (),
     extra_flags: Sequence[str] = (),
+    backend: str | None = None,
 ) -> Linked:
     """
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
@@ -110,18 +120,34 @@ def link(
         max_registers: Cap on registers per thread.
         include_dirs: Directories that `#include` searches, before the toolkit's and this package's.
         headers: Headers held in memory, by the name that `#include` uses.
+        defines: Macros for CUDA C++ and their values; None defines without one.
+        cxx_standard: The C++ standard, such as "c++20"; NVRTC's own by default.
+        name_expressions: C++ names of functions, variables and template instances, such as "scale<float>":
+            templates are instantiated, and the result's `lowered_names` has the symbols. Each CUDA C++ input
+            has to know all of them.
         nvrtc_flags: Further options for NVRTC.
         extra_flags: Further arguments for the tool that links.
+        backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
+            is never exchanged for another.
 
     Raises:
-        LinkError: An input could not be read, compiled or linked. Carries inputs, flags and log.
+        LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
+            backend cannot do it. Carries inputs, flags and log.
         AssembleError: A lone PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture.
     """
     target = Arch.of(arch)
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags))
+    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend)
+    source_options = SourceOptions(
+        include_dirs=(*map(str, include_dirs), str(INCLUDE_DIR)),
+        headers=tuple((headers or {}).items()),
+        defines=tuple((defines or {}).items()),
+        cxx_standard=cxx_standard,
+        name_expressions=tuple(name_expressions),
+        flags=(*source_flags(options), *nvrtc_flags),
+    )
     gathered = [
         source if _is_udf(source) else _inputs.read(source, number)
         for number, source in enumerate(inputs, start=1)
@@ -129,30 +155,25 @@ def link(
     wants_lto = _wants_lto(gathered, asked=lto)
     udfs = [each for each in gathered if not isinstance(each, Input)]
     remarks: list[str] = []
+    lowered: dict[str, str] = {}
     ready: list[Input] = []
+    kind = "ltoir" if wants_lto else "ptx"
     for each in gathered:
         if isinstance(each, Input) and each.kind == "cu":
-            compiled = _nvrtc.compile_source(
-                each.code,
-                each.name,
-                target,
-                output="ltoir" if wants_lto else "ptx",
-                flags=_nvrtc_flags(options, nvrtc_flags),
-                include_dirs=(*include_dirs, INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()),
-                headers=headers,
-            )
+            toolkit = tuple(map(str, _nvrtc.toolkit_include_dirs()))
+            compiled = compile_once(each, target, kind, replace(source_options, toolkit_dirs=toolkit))
             remarks.append(compiled.log)
-            ready.append(Input("ltoir" if wants_lto else "ptx", each.name, compiled.code))
+            lowered.update(compiled.lowered_names)
+            ready.append(Input(kind, each.name, compiled.code))
         elif isinstance(each, Input):
             ready.append(each)
     if udfs:
         from .exporter import compile_udfs
 
-        kind = "ltoir" if wants_lto else "ptx"
         ready.append(Input(kind, "<udfs>", compile_udfs(udfs, target, kind)))
     linked = link_inputs(ready, target, options, lto=wants_lto)
     remarks.append(linked.log)
-    return replace(linked, log="\n".join(filter(None, remarks)))
+    return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
 
 
 def _is_udf(source: Any) -> bool:
@@ -181,46 +202,92 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         LinkError: nvJitLink refused the link.
         AssembleError: A lone PTX could not be assembled.
     """
-    backend, reason = choose_backend(inputs, lto=lto)
+    backend, reason = choose_backend(inputs, lto=lto, asked=options.backend)
     names = tuple(each.name for each in inputs)
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
         (ptx,) = inputs
-        cubin = assembler.assemble(
-            ptx.code.rstrip(b"\0"),
-            arch,
-            opt_level=0 if options.debug else 3,
-            debug=options.debug,
-            lineinfo=options.lineinfo,
-            max_registers=options.max_registers,
-            extra_flags=options.extra_flags,
-        )
+        try:
+            cubin = assembler.assemble(
+                ptx.code.rstrip(b"\0"),
+                arch,
+                opt_level=0 if options.debug else 3,
+                debug=options.debug,
+                lineinfo=options.lineinfo,
+                max_registers=options.max_registers,
+                extra_flags=options.extra_flags,
+            )
+        except AssembleError as error:
+            cure = _checks.explain_undefined(error.log, [_symbols.table(ptx, arch)])
+            message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
+            raise AssembleError(message, flags=error.flags, inputs=names, log=error.log) from error
+        if cubin.info_log:
+            log.info("%s: %s", ptx.name, cubin.info_log.strip())
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    key = _nvjitlink.key([(each.kind, each.name, each.code) for each in inputs], flags)
-    made = cache.cached(key, lambda: _run_nvjitlink(inputs, flags))
+    made = _run_nvjitlink(inputs, arch, flags, backend)
+    if made.log:
+        log.info("%s: %s", ", ".join(names), made.log.strip())
     return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
 
 
-def _run_nvjitlink(inputs: Sequence[Input], flags: tuple[str, ...]) -> cache.Entry:
-    product = _nvjitlink.link([(each.kind, each.name, each.code) for each in inputs], flags)
+def link_to_ptx(
+    inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool
+) -> tuple[cache.Entry, tuple[str, ...]]:
+    """
+    Return the PTX that link-time optimisation makes of *inputs*, and the flags that made it.
+
+    Raises:
+        LinkError: nvJitLink refused the link, or the backend asked for is none that links.
+    """
+    # Optimised or not, PTX out of a link is nothing that nvPTXCompiler makes.
+    backend, _ = _backends.choose(inputs, lto=True, asked=options.backend or config().backend)
+    flags = nvjitlink_flags(arch, options, lto=lto, ptx=lto)
+    return _run_nvjitlink(inputs, arch, flags, backend), flags
+
+
+def _run_nvjitlink(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str) -> cache.Entry:
+    tool = _backends.linker(backend)
+    plain = [(each.kind, each.name, each.code) for each in inputs]
+    # What is kept has passed the checks.
+    return cache.cached(tool.key(plain, flags), lambda: _check_and_link(inputs, arch, flags, tool))
+
+
+def _check_and_link(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any) -> cache.Entry:
+    findings = _checks.check(inputs, arch, tool.version(), tool.PACKAGE)
+    if findings.merged:
+        log.info("equal definitions merged: %s", ", ".join(findings.merged))
+    names = tuple(each.name for each in findings.inputs)
+    try:
+        product = tool.link([(each.kind, each.name, each.code) for each in findings.inputs], flags)
+    except LinkError as error:
+        cure = _checks.explain_undefined(error.log, findings.tables)
+        if not cure:
+            raise
+        raise LinkError(f"{error}\n{cure}", flags=error.flags, inputs=error.inputs, log=error.log) from error
+    if any(line.startswith("error") for line in product.error_log.splitlines()):
+        # nvJitLink calls this a success.
+        raise LinkError(
+            f"nvJitLink linked {', '.join(names)} wrongly:\n{product.error_log.strip()}\n"
+            f"Correct the inputs; flags: {' '.join(flags)}.",
+            flags=flags,
+            inputs=names,
+            log=product.error_log,
+        )
     text = "\n".join(filter(None, (product.info_log, product.error_log)))
     return cache.Entry({"log": text}, product.code)
 
 
-def choose_backend(inputs: Sequence[Input], *, lto: bool) -> tuple[str, str]:
-    """Return which tool can make a cubin of *inputs*, and why."""
-    if lto:
-        return "nvjitlink", "link-time optimisation"
-    if len(inputs) > 1:
-        return "nvjitlink", f"{len(inputs)} inputs"
-    if inputs[0].kind != "ptx":
-        return "nvjitlink", f"the input is a {inputs[0].kind}"
-    declared = _ptx.version(inputs[0].code.decode(errors="replace"))
-    newest = max(assembler.supported_ptx_versions())
-    if declared is not None and declared > newest:
-        return "nvjitlink", f"PTX {declared} is newer than nvPTXCompiler's {newest}"
-    return "nvptxcompiler", "one PTX and nothing to link it with"
+def choose_backend(inputs: Sequence[Input], *, lto: bool, asked: str | None = None) -> tuple[str, str]:
+    """
+    Return which tool makes a cubin of *inputs*, and why.
+
+    Args:
+        inputs: What is to be linked.
+        lto: Whether link-time optimisation is wanted.
+        asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
+    """
+    return _backends.choose(inputs, lto=lto, asked=config().backend if asked is None else asked)
 
 
 def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:
@@ -236,12 +303,11 @@ def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = 
     )
 
 
-def _nvrtc_flags(options: LinkOptions, further: Sequence[str]) -> tuple[str, ...]:
-    return (
-        *(("--device-debug",) if options.debug else ()),
-        *(("--generate-line-info",) if options.lineinfo else ()),
-        *further,
-    )
+def source_flags(options: LinkOptions) -> tuple[str, ...]:
+    """Return the arguments for NVRTC that keep what *options* wants kept."""
+    if options.debug:
+        return ("--device-debug",)
+    return ("--generate-line-info",) if options.lineinfo else ()
 
 
 def __getattr__(name: str) -> Any:

@@ -55,8 +55,9 @@ def kernel() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says how much of Numba's own tests is compiled for the cache."""
+    """Add the options of the golden files and of how much of Numba's own tests is compiled."""
     parser.addoption("--numba-tests", type=int, default=120, help="how many of Numba's own tests to compile")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
 
 
 def missing_device() -> str:

@@ -167,7 +167,7 @@ def test_the_place_of_headers_does_not_count(tmp_path):
 
 
 def test_every_axis_of_nvrtc_counts(tmp_path):
-    """Source, name, arch, output, flags and headers in memory each make another key."""
+    """Source, name, arch, output, flags, headers in memory and name expressions each make another key."""
     pytest.importorskip("cuda.bindings.nvrtc")
     (tmp_path / "part.h").write_text("#define PART 1\n")
     keys = [
@@ -178,6 +178,7 @@ def test_every_axis_of_nvrtc_counts(tmp_path):
         nvrtc_key(tmp_path, output="ltoir"),
         nvrtc_key(tmp_path, options=("-DX",)),
         nvrtc_key(tmp_path, headers={"part.h": "#define PART 2\n"}),
+        nvrtc_key(tmp_path, name_expressions=("f",)),
     ]
     assert all(one != other for one, other in itertools.combinations(keys, 2))
 

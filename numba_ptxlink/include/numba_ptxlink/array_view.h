@@ -60,7 +60,8 @@ struct without_reference<T&> {
   using type = T;
 };
 template <class Pointer>
-using pointee = typename without_reference<decltype(**static_cast<Pointer*>(nullptr))>::type;
+using pointee = typename without_reference<
+    decltype(**static_cast<typename without_reference<Pointer>::type*>(nullptr))>::type;
 
 }  // namespace detail
 

@@ -1,0 +1,265 @@
+"""
+Compiling and linking Numba kernels: numba-cuda's own linker and this package's, side by side in one run.
+
+Each measurement is a process of its own, and the two linkers take turns. A process compiles distinct kernels
+from Python to code that is ready to launch; the first one is reported apart, since it also loads the tools.
+This package's cache is off, so every kernel is cold; the driver's cache is measured off and on. The last part
+links the same PTX in one thread and in two.
+
+Needs a device, or --no-device, which puts a stand-in in its place and leaves out the loading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+LINKERS = ("stock", "plugin")
+CASES = ("no link files", "one .cu", "one LTO library")
+SOURCE = """\
+extern "C" __device__ float blend(float a, float b) {
+  float r = a;
+  for (int i = 0; i < 8; ++i) r = r * b + a;
+  return r;
+}
+"""
+KERNEL = """\
+def kernel(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = x[i]
+        for step in range({number} % 7 + 3):
+            value = value * y[i] + math.sin(value) * {number}.5
+        y[i] = {call}
+"""
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--processes", type=int, default=5, help="processes of each kind")
+    parser.add_argument("--kernels", type=int, default=8, help="kernels in each process")
+    parser.add_argument("--links", type=int, default=24, help="links for the comparison of threads")
+    parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(json.loads(options.child))
+        return
+    results = {"kernels": kernels(options), "threads": threads(options)}
+    if options.json:
+        print(json.dumps(results, indent=2))
+    else:
+        show(results)
+
+
+def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return one row for each case and each state of the driver's cache."""
+    rows = []
+    for driver_cache in ("off", "on"):
+        for case in CASES:
+            times: dict[str, dict[str, list[float]]] = {each: {"first": [], "next": []} for each in LINKERS}
+            with tempfile.TemporaryDirectory() as scratch:
+                # A run that fills the driver's cache comes first where that is on.
+                for turn in range(options.processes + (driver_cache == "on")):
+                    for linker in LINKERS:
+                        task = {
+                            "linker": linker,
+                            "case": case,
+                            "kernels": options.kernels,
+                            "no_device": options.no_device,
+                        }
+                        made = run(task, driver_cache, Path(scratch, linker))
+                        if driver_cache == "off" or turn:
+                            times[linker]["first"].append(made["times"][0])
+                            times[linker]["next"] += made["times"][1:]
+            row: dict[str, Any] = {"case": case, "driver_cache": driver_cache}
+            for part in ("first", "next"):
+                stock, plugin = (1e3 * statistics.median(times[each][part]) for each in LINKERS)
+                row[part] = {"stock_ms": stock, "plugin_ms": plugin, "ratio": plugin / stock}
+            rows.append(row)
+    return rows
+
+
+def threads(options: argparse.Namespace) -> list[dict[str, object]]:
+    """Return, for each linker, the time of the same links in one thread and in two."""
+    rows = []
+    for kind in ("one PTX", "two PTX"):
+        for linker in LINKERS:
+            measured = []
+            with tempfile.TemporaryDirectory() as scratch:
+                for _ in range(min(3, options.processes)):
+                    task = {
+                        "linker": linker,
+                        "threads": kind,
+                        "links": options.links,
+                        "no_device": options.no_device,
+                    }
+                    measured.append(run(task, "off", Path(scratch))["times"])
+            one, two = (1e3 * statistics.median(column) for column in zip(*measured, strict=True))
+            rows.append(
+                {"inputs": kind, "linker": linker, "one_ms": one, "two_ms": two, "speedup": one / two}
+            )
+    return rows
+
+
+def run(task: dict[str, object], driver_cache: str, folder: Path) -> dict[str, list[float]]:
+    """Run one process of this script, and return what it measured."""
+    environ = {
+        **os.environ,
+        "NUMBA_PTXLINK": "1" if task["linker"] == "plugin" else "0",
+        "NUMBA_PTXLINK_CACHE": "0",
+        "CUDA_CACHE_DISABLE": "1" if driver_cache == "off" else "0",
+        "CUDA_CACHE_PATH": str(folder),
+    }
+    made = subprocess.run(
+        [sys.executable, __file__, "--child", json.dumps(task)],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    measured: dict[str, list[float]] = json.loads(made.stdout.splitlines()[-1])
+    return measured
+
+
+def child(task: dict[str, object]) -> None:
+    """Measure one thing in a fresh process, and print it as JSON."""
+    import numba_ptxlink as pl
+
+    if task["linker"] == "plugin":
+        pl.enable()
+    from numba import cuda
+
+    if task["no_device"]:
+        stand_in()
+    else:
+        cuda.current_context()
+    measured = links(task) if "threads" in task else compilations(task)
+    if pl.status().active is not (task["linker"] == "plugin"):
+        sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
+    print(json.dumps({"times": measured}))
+
+
+def compilations(task: dict[str, object]) -> list[float]:
+    """Return the seconds that each kernel of a process took, from Python to code that is ready to launch."""
+    import math
+
+    from numba import cuda, types
+    from numba.cuda.cudadrv.linkable_code import LTOIR, CUSource
+
+    link = None
+    if task["case"] == "one .cu":
+        link = CUSource(SOURCE, name="blend.cu")
+    elif task["case"] == "one LTO library":
+        link = LTOIR(library(), name="blend.ltoir")
+    blend = cuda.declare_device("blend", "float32(float32, float32)", abi="c", link=link) if link else None
+    call = "blend(value, y[i])" if link else "value"
+    times = []
+    for number in range(int(str(task["kernels"]))):
+        names = {"cuda": cuda, "math": math, "blend": blend}
+        exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
+        signature = (types.float32[::1], types.float32[::1])
+        dispatcher = cuda.jit(names["kernel"])
+        started = time.perf_counter()
+        dispatcher.compile(signature)
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def library(output: str = "ltoir") -> bytes:
+    """Return the C++ function as LTO-IR or PTX for this device."""
+    from numba import cuda
+
+    from numba_ptxlink import Arch, _nvrtc
+
+    cc = tuple(cuda.get_current_device().compute_capability)
+    return _nvrtc.compile_source(SOURCE, "blend.cu", Arch.of(cc), output=output).code
+
+
+def links(task: dict[str, object]) -> list[float]:
+    """Return the seconds that the same links took in one thread, and in two."""
+    import math
+
+    from numba import cuda, types
+    from numba.cuda.cudadrv import driver
+
+    linked = task["threads"] != "one PTX"
+    external = cuda.declare_device("blend", "float32(float32, float32)", abi="c")
+    cc = tuple(cuda.get_current_device().compute_capability)
+    callee = library("ptx")
+    texts = []
+    for number in range(4):
+        names = {"cuda": cuda, "math": math, "blend": external}
+        call = "blend(value, y[i])" if linked else "value"
+        exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
+        signature = types.void(types.float32[::1], types.float32[::1])
+        text, _ = cuda.compile(names["kernel"], signature, cc=cc, device=False, abi="numba")
+        texts.append(text.encode())
+
+    def one(number: int) -> None:
+        linker = driver._Linker(cc=cc)  # noqa: SLF001 - the class that the plugin replaces
+        # A comment makes each text new to every cache.
+        linker.add_ptx(texts[number % len(texts)] + f"\n// {number}\n".encode())
+        if linked:
+            linker.add_ptx(callee + f"\n// {number}\n".encode())
+        linker.complete()
+
+    count = int(str(task["links"]))
+    one(-1)
+    measured = []
+    for workers in (1, 2):
+        with ThreadPoolExecutor(workers) as pool:
+            started = time.perf_counter()
+            list(pool.map(one, range(workers * count, (workers + 1) * count)))
+            measured.append(time.perf_counter() - started)
+    return measured
+
+
+def stand_in() -> None:
+    """Put a device in place that loads nothing."""
+    import numba.cuda.api
+    import numba.cuda.cudadrv.devices
+    import numba.cuda.dispatcher
+    from numba import cuda
+
+    device = SimpleNamespace(compute_capability=(9, 0), id=0)
+    module = SimpleNamespace(initialized=True, setup=lambda: None)
+    module.get_function = lambda _: SimpleNamespace(module=module, read_func_attr_all=lambda: None)
+    context = SimpleNamespace(device=device, create_module_image=lambda *_: module)
+    for owner in (numba.cuda.api, numba.cuda.dispatcher, cuda):
+        owner.get_current_device = lambda: device
+    numba.cuda.cudadrv.devices.get_context = lambda *_: context
+
+
+def show(results: dict[str, list[dict[str, Any]]]) -> None:
+    """Print tables."""
+    print(f"{'kernels':16} {'driver cache':12} {'':6} {'stock':>10} {'plugin':>10} {'ratio':>6}")
+    for row in results["kernels"]:
+        for part in ("first", "next"):
+            times = row[part]
+            print(
+                f"{row['case']:16} {row['driver_cache']:12} {part:6} {times['stock_ms']:7.1f} ms "
+                f"{times['plugin_ms']:7.1f} ms {times['ratio']:6.2f}"
+            )
+    print(f"\n{'links of':18} {'linker':8} {'1 thread':>11} {'2 threads':>11} {'speedup':>8}")
+    for row in results["threads"]:
+        print(
+            f"{row['inputs']:18} {row['linker']:8} {row['one_ms']:8.1f} ms {row['two_ms']:8.1f} ms "
+            f"{row['speedup']:7.2f}x"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Corrections of numba-cuda that a right link depends on: what each wrapper puts right is in its comment."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def _wrap_create_library(original: Any) -> Any:
+    @functools.wraps(original)
+    def run_pass(self: Any, state: Any) -> Any:
+        result = original(self, state)
+        function = state.func_id
+        file = function.filename.replace("\\", "/").rpartition("/")[2]
+        state.library._ptxlink_origin = f"{function.func_qualname} ({file}:{function.firstlineno})"
+        return result
+
+    return run_pass
+
+
+def _wrap_c_function_type(original: Any) -> Any:
+    from llvmlite import ir
+
+    @functools.wraps(original)
+    def get_function_type(self: Any, restype: Any, argtypes: Any) -> Any:
+        function_type = original(self, restype, argtypes)
+        if not _is_none(restype):
+            return function_type
+        # numba-cuda has a pointer there, which no `void` function of C++ returns.
+        return ir.FunctionType(ir.VoidType(), function_type.args)
+
+    return get_function_type
+
+
+def _wrap_c_call_function(original: Any) -> Any:
+    @functools.wraps(original)
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, *arguments: Any) -> Any:
+        if not _is_none(resty):
+            return original(self, builder, callee, resty, *arguments)
+        argtys, args = arguments
+        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
+        return None, self.context.get_dummy_value()
+
+    return call_function
+
+
+def _wrap_c_return_value(original: Any) -> Any:
+    from llvmlite import ir
+
+    @functools.wraps(original)
+    def return_value(self: Any, builder: Any, retval: Any) -> Any:
+        if isinstance(builder.function.ftype.return_type, ir.VoidType):
+            return builder.ret_void()
+        return original(self, builder, retval)
+
+    return return_value
+
+
+def _is_none(restype: Any) -> bool:
+    from numba.cuda import types
+
+    return bool(restype == types.none)
+
+
+def _wrap_set_module_flags(original: Any) -> Any:
+    from llvmlite import ir
+
+    @functools.wraps(original)
+    def _set_module_flags(self: Any) -> Any:
+        original(self)
+        for flag in self.module.namedmetadata["llvm.module.flags"].operands:
+            _, name, *rest = flag.operands
+            # NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
+            if getattr(name, "string", None) == "Debug Info Version":
+                flag.operands = (ir.IntType(32)(1), name, *rest)
+
+    return _set_module_flags
+
+
+def _wrap_jit(original: Any) -> Any:
+    @functools.wraps(original)
+    def jit(func_or_sig: Any = None, *args: Any, **kwargs: Any) -> Any:
+        decorator = original(func_or_sig, *args, **kwargs)
+        if func_or_sig is not None or kwargs.get("lto") is None:
+            return decorator
+        # The decorator that numba-cuda returns has forgotten lto.
+        return lambda func: original(func, *args, **kwargs)
+
+    return jit
+
+
+FIXES = (
+    ("numba.cuda.compiler", "CreateLibrary.run_pass", _wrap_create_library),
+    ("numba.cuda.core.callconv", "CUDACABICallConv.get_function_type", _wrap_c_function_type),
+    ("numba.cuda.core.callconv", "CUDACABICallConv.call_function", _wrap_c_call_function),
+    ("numba.cuda.core.callconv", "CUDACABICallConv.return_value", _wrap_c_return_value),
+    ("numba.cuda.debuginfo", "DIBuilder._set_module_flags", _wrap_set_module_flags),
+    ("numba.cuda.decorators", "jit", _wrap_jit, True),
+)
+"""Module, path, wrapper, and whether other modules bind it by name."""

@@ -1,0 +1,129 @@
+"""CUDA C++ inputs: how they are compiled, and that each is compiled once in a process, not once a kernel."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import _nvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ._inputs import Input
+    from ._nvrtc import Compiled
+    from ._target import Arch
+
+log = logging.getLogger("numba_ptxlink")
+
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """
+    How CUDA C++ is compiled.
+
+    Args:
+        include_dirs: Directories that `#include` searches, before the toolkit's.
+        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
+        defines: Macros, as pairs of name and value; None defines without a value.
+        cxx_standard: Such as "c++20"; None for NVRTC's own.
+        name_expressions: Names of functions, variables and template instances whose symbols are wanted.
+        flags: Further NVRTC options.
+        toolkit_dirs: Directories that `#include` searches after those, and that do not change in a process.
+        toolkit_first: Whether to search the toolkit's first, which is numba-cuda's order.
+    """
+
+    include_dirs: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    defines: tuple[tuple[str, str | None], ...] = ()
+    cxx_standard: str | None = None
+    name_expressions: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    toolkit_dirs: tuple[str, ...] = ()
+    toolkit_first: bool = False
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the directories that `#include` searches, in order."""
+        if self.toolkit_first:
+            return (*self.toolkit_dirs, *self.include_dirs)
+        return (*self.include_dirs, *self.toolkit_dirs)
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options for NVRTC, include directories aside."""
+        return (
+            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
+            *(
+                f"--define-macro={name}" + ("" if value is None else f"={value}")
+                for name, value in self.defines
+            ),
+            *self.flags,
+        )
+
+
+@dataclass
+class _Slot:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    compiled: Compiled | None = None
+
+
+_slots: OrderedDict[tuple[object, ...], _Slot] = OrderedDict()
+_slots_lock = threading.Lock()
+
+
+def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    """
+    Compile *source*, or return what this process made of the same one before.
+
+    The same: equal in text, name, architecture, options and the headers found by its `#include` lines.
+    Thread-safe; a second thread waits for the first one's result.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option. Carries its log.
+    """
+    key = (source.code, source.name, arch, output, options, tuple(_headers(source.code, options)))
+    with _slots_lock:
+        slot = _slots.setdefault(key, _Slot())
+        _slots.move_to_end(key)
+        while len(_slots) > _REMEMBERED:
+            _slots.popitem(last=False)
+    with slot.lock:
+        if slot.compiled is None:
+            slot.compiled = _nvrtc.compile_source(
+                source.code,
+                source.name,
+                arch,
+                output=output,
+                flags=options.arguments(),
+                include_dirs=options.search_path(),
+                headers=dict(options.headers),
+                name_expressions=options.name_expressions,
+            )
+            if slot.compiled.log:
+                log.warning("%s: %s", source.name, slot.compiled.log)
+        return slot.compiled
+
+
+def _headers(code: bytes, options: SourceOptions) -> Iterator[tuple[str, int, int]]:
+    """Yield path, time and size of each header in the caller's directories that *code* may reach."""
+    seen: set[Path] = set()
+    pending: list[tuple[bytes, Path | None]] = [(code, None)]
+    while pending:
+        text, beside = pending.pop()
+        for match in _INCLUDE.finditer(text):
+            name = match[1].decode(errors="replace")
+            folders: Sequence[Path] = [*([beside] if beside else []), *map(Path, options.include_dirs)]
+            found = next((folder / name for folder in folders if (folder / name).is_file()), None)
+            if found is None or found in seen:
+                continue
+            seen.add(found)
+            status = found.stat()
+            yield (str(found), status.st_mtime_ns, status.st_size)
+            pending.append((found.read_bytes(), found.parent))

@@ -1,0 +1,297 @@
+"""What is installed, what is active, what the tools can do together, and what helps where they cannot."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _ltoir, _nvjitlink, _nvrtc, _plugin, _ptx, _pynvjitlink
+from ._isa import newest_isa
+from ._target import Arch
+from ._toolchain import toolchain
+from .errors import PtxlinkError
+from .inspection import find_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._target import PtxVersion
+    from ._toolchain import Toolchain
+
+__all__ = ["Ability", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
+
+_CU13 = "pip install 'numba-ptxlink[cu13]'"
+_INSTALL = "install the package with pip instead of putting it on PYTHONPATH, or call numba_ptxlink.enable()"
+_SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
+
+
+@dataclass(frozen=True)
+class Component:
+    """
+    One tool or library.
+
+    Args:
+        name: What it is.
+        version: Its version, "" where it is missing.
+        where: The file it was found in, or what provides it.
+    """
+
+    name: str
+    version: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Ability:
+    """
+    Whether one tool can use what another one makes.
+
+    Args:
+        what: Both tools and what passes between them.
+        able: Whether it works.
+        why: The versions that decide it.
+        stock: What numba-cuda alone would do with the same tools.
+    """
+
+    what: str
+    able: bool
+    why: str
+    stock: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """
+    Something that does not work.
+
+    Args:
+        what: What fails, and for whom.
+        cure: What helps.
+    """
+
+    what: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """
+    The state of this environment.
+
+    Args:
+        components: Every tool in play.
+        active: Whether numba-cuda links through this package in a fresh process like this one.
+        reason: Why, or why not.
+        trigger: What decided it.
+        driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
+        abilities: What each pair of tools can do.
+        problems: What does not work; empty where all is well.
+    """
+
+    components: tuple[Component, ...]
+    active: bool
+    reason: str
+    trigger: str
+    driver_isa: str
+    abilities: tuple[Ability, ...]
+    problems: tuple[Problem, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as what JSON can hold."""
+        return asdict(self)
+
+
+def driver_can_load_ptx(ptx: str | bytes) -> bool:
+    """
+    Return whether the driver's own compiler reads the ISA version that *ptx* declares.
+
+    Neither creates a context nor initialises CUDA; False without a driver, and for text that declares none.
+    Whether the PTX suits the device, its `.target` tells. The versions are those of the release notes in
+    NVIDIA's PTX ISA manual.
+
+    Args:
+        ptx: One PTX module.
+    """
+    text = ptx.decode(errors="replace") if isinstance(ptx, bytes) else ptx
+    declared, driver = _ptx.version(text), _plugin.driver_version()
+    if declared is None or driver is None:
+        return False
+    newest = newest_isa(driver)
+    # A driver that is newer than this package reads all that the package knows of.
+    return newest is None or declared <= newest
+
+
+def diagnose() -> Diagnosis:
+    """
+    Look at this environment. Imports numba.cuda, as a program would, and needs neither a GPU nor a driver.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    imported = _import_numba_cuda()
+    status, tools = _plugin.status(), toolchain()
+    driver_isa = newest_isa(tools.driver) if tools.driver else None
+    abilities = tuple(_abilities(tools, driver_isa))
+    return Diagnosis(
+        components=tuple(_components(tools)),
+        active=status.active,
+        reason=imported or status.reason,
+        trigger=status.trigger or "",
+        driver_isa=str(driver_isa or ""),
+        abilities=abilities,
+        problems=tuple(_problems(tools, status, abilities, imported)),
+    )
+
+
+def _import_numba_cuda() -> str:
+    """Import what the import hook waits for; return why that failed, "" where it did not."""
+    try:
+        import numba.cuda.cudadrv.driver  # noqa: F401 - the import is what is wanted
+    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+        return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"
+    return ""
+
+
+def _components(tools: Toolchain) -> Iterator[Component]:
+    from ._native import _nvptxcompiler
+
+    yield Component("nvPTXCompiler", _dotted(tools.nvptxcompiler), str(_nvptxcompiler.__file__))
+    for name, library, version in (
+        ("nvJitLink", "nvJitLink", tools.nvjitlink),
+        ("NVRTC", "nvrtc", tools.nvrtc),
+        ("nvFatbin", "nvfatbin", tools.nvfatbin),
+        ("NVVM", "nvvm", _package_version(tools, "nvidia-nvvm")),
+    ):
+        yield Component(name, _dotted(version), _library(library))
+    yield Component("pynvjitlink", *_pynvjitlink_found())
+    yield Component("driver", _dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
+    yield Component("nvdisasm", "present" if find_tool("nvdisasm") else "", find_tool("nvdisasm") or "")
+    for package, number in tools.packages.items():
+        yield Component(package, number, "installed package")
+
+
+def _pynvjitlink_found() -> tuple[str, str]:
+    try:
+        return _dotted(_pynvjitlink.version()), "pynvjitlink-cu12"
+    except PtxlinkError:
+        return "", "optional, for CUDA 12"
+
+
+def _library(name: str) -> str:
+    from cuda import pathfinder
+
+    try:
+        return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path or "")
+    except Exception:  # noqa: BLE001 - each way of not finding it has its own type
+        return ""
+
+
+def _package_version(tools: Toolchain, package: str) -> tuple[int, int] | None:
+    try:
+        major, minor = tools.packages[package].split(".")[:2]
+    except (KeyError, ValueError):
+        return None
+    return (int(major), int(minor))
+
+
+def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Ability]:
+    nvvm = _package_version(tools, "nvidia-nvvm") or tools.nvrtc
+    newest_here = tools.ptx_versions[-1]
+    if nvvm is not None:
+        made = newest_isa(nvvm)
+        if made is not None:
+            yield Ability(
+                "NVVM's PTX, assembled by nvPTXCompiler",
+                made <= newest_here,
+                f"PTX {made} at most; nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}",
+            )
+        if made is not None and driver_isa is not None:
+            yield Ability(
+                "NVVM's PTX, compiled by the driver",
+                made <= driver_isa,
+                f"PTX {made} at most; the driver (CUDA {_dotted(tools.driver)}) reads {driver_isa}",
+                "never asked: kernels reach the driver as machine code, here and with nvJitLink"
+                if tools.nvjitlink
+                else "fails where PTX is newer than the driver",
+            )
+    if tools.driver is not None:
+        yield Ability(
+            "cubins, loaded by the driver",
+            tools.driver[0] >= tools.nvptxcompiler[0],
+            f"made by CUDA {_dotted(tools.nvptxcompiler)}, driver of CUDA {_dotted(tools.driver)}: "
+            "any minor version of one major version",
+        )
+    if tools.nvrtc is not None and tools.nvjitlink is not None:
+        yield _links_ltoir(tools)
+
+
+def _links_ltoir(tools: Toolchain) -> Ability:
+    what = "NVRTC's LTO-IR, linked by nvJitLink"
+    versions = f"NVRTC {_dotted(tools.nvrtc)}, nvJitLink {_dotted(tools.nvjitlink)}"
+    try:
+        code = _nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output="ltoir").code
+        header = _ltoir.read(code)
+        _nvjitlink.link([("ltoir", "sample", code)], ("-arch=sm_75", "-lto", "-r"))
+    except PtxlinkError as error:
+        return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
+    container = _dotted(header.container) if header else "unknown"
+    return Ability(what, able=True, why=f"{versions}, container {container}: tried")
+
+
+def _problems(
+    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], imported: str
+) -> Iterator[Problem]:
+    if imported:
+        yield Problem(imported, f"repair numba-cuda, such as with `{_CU13}`")
+    elif not status.active:
+        yield Problem(f"the plugin is not active: {status.reason}", _activation_cure(status.reason))
+    elif status.trigger == "entry point":
+        yield Problem(
+            "the import hook is not installed, so CUDA-only programs do not activate the plugin",
+            _INSTALL,
+        )
+    for name, version in (("nvJitLink", tools.nvjitlink), ("NVRTC", tools.nvrtc)):
+        if version is None:
+            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", _CU13)
+    if tools.driver is None:
+        yield Problem(
+            "there is no driver: code can be compiled and linked, but not run",
+            "none needed on a build machine; install NVIDIA's driver to run kernels",
+        )
+    for ability in abilities:
+        if ability.able:
+            continue
+        if "compiled by the driver" in ability.what:
+            yield Problem(
+                f"{ability.what}: {ability.why}. Other programs that hand PTX to this driver fail",
+                "none needed here: kernels are compiled before the driver sees them",
+            )
+        else:
+            yield Problem(f"{ability.what}: {ability.why}", f"upgrade together: {_CU13} --upgrade")
+
+
+def _activation_cure(reason: str) -> str:
+    if "NUMBA_PTXLINK=0" in reason:
+        return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
+    if "NUMBA_PTXLINK=auto" in reason:
+        return "none needed: auto stays off where the driver is new enough; NUMBA_PTXLINK=1 turns it on"
+    if "simulator" in reason:
+        return "unset NUMBA_ENABLE_CUDASIM to run on a device"
+    if "not supported" in reason or "lacks" in reason:
+        return "install the numba-cuda that the message names, or a newer numba-ptxlink"
+    if _installed_hook():
+        return "import numba.cuda, or call numba_ptxlink.enable()"
+    return _INSTALL
+
+
+def _installed_hook() -> bool:
+    try:
+        files = importlib.metadata.files("numba-ptxlink") or []
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return any(file.name == "numba_ptxlink.pth" for file in files)
+
+
+def _dotted(version: tuple[int, int] | None) -> str:
+    return "" if version is None else f"{version[0]}.{version[1]}"

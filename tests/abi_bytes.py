@@ -1,0 +1,159 @@
+"""Arguments of an `Echo` as bytes, and the bytes that come back: a second opinion on the C layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import _cmodel as c
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    import abi_rows as rows
+
+KERNEL = """
+extern "C" __global__ void check{number}(const char* in, char* out) {{
+    in += threadIdx.x * {arguments};
+    {declarations}
+    {result} r = f{number}({names});
+    memcpy(out + threadIdx.x * {size}, &r, sizeof r);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """
+    What C makes of one `Echo`.
+
+    Args:
+        number: Of the function in its batch.
+        echo: The function.
+        params: The C types of its parameters.
+        result: The C type of its result.
+    """
+
+    number: int
+    echo: rows.Echo
+    params: tuple[c.CType, ...]
+    result: c.CType
+
+    @classmethod
+    def of(cls, echo: rows.Echo, signature: c.Signature) -> Layout:
+        """Return the layout of *echo*, exported as *signature*."""
+        params = tuple(ctype for _, ctype in signature.params)
+        return cls(int(signature.name[1:]), echo, params, signature.result)
+
+    @property
+    def arguments_size(self) -> int:
+        """How many bytes the arguments take, one after the other."""
+        return sum(ctype.size for ctype in self.params)
+
+    @property
+    def result_size(self) -> int:
+        """How many bytes the result takes."""
+        return self.result.size
+
+    def kernel(self) -> str:
+        """Return the C++ kernel that calls the function, each thread with its own arguments."""
+        lines, place = [], 0
+        for number, ctype in enumerate(self.params):
+            lines.append(f"{ctype.declare(f'p{number}')}; memcpy(&p{number}, in + {place}, {ctype.size});")
+            place += ctype.size
+        return KERNEL.format(
+            number=self.number,
+            arguments=self.arguments_size,
+            declarations="\n    ".join(lines),
+            result=self.result.name,
+            names=", ".join(f"p{number}" for number in range(len(self.params))),
+            size=self.result.size,
+        )
+
+
+def fill(layout: Layout, generator: random.Random) -> bytes:
+    """Return random arguments: any bytes, but for booleans, which are 0 or 1."""
+    data = bytearray(generator.randbytes(layout.arguments_size))
+    place = 0
+    for ctype in layout.params:
+        for offset in _booleans(ctype):
+            data[place + offset] &= 1
+        place += ctype.size
+    return bytes(data)
+
+
+def outcome(layout: Layout, arguments: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes that have to come back for *arguments*, and which of them matter: padding does not."""
+    parts, place = [], 0
+    for spec, ctype in zip(layout.echo.params, layout.params, strict=True):
+        parts.append((spec, ctype, arguments[place : place + ctype.size]))
+        place += ctype.size
+    expected, relevant = bytearray(layout.result.size), bytearray(layout.result.size)
+    members = layout.result.members if len(parts) > 1 else ()  # type: ignore[attr-defined]
+    places = [member.offset for member in members] or [0]
+    for start, (spec, ctype, data) in zip(places, parts, strict=True):
+        _copy(spec, ctype, data, expected, relevant, start)
+    return bytes(expected), bytes(relevant)
+
+
+def _copy(spec: Any, ctype: c.CType, data: bytes, to: bytearray, relevant: bytearray, start: int) -> None:  # noqa: PLR0917
+    """Write what becomes of *data*, a value of *ctype*, to *to* from *start* on."""
+    if isinstance(ctype, c.View):
+        # Contiguous views come back with the strides that their shape asks for.
+        data = _contiguous(spec, ctype, data)
+    kind = spec[0] if isinstance(spec, tuple) else spec
+    if kind == "optional":
+        value, flag = ctype.members  # type: ignore[attr-defined]
+        relevant[start + flag.offset] = 1
+        to[start + flag.offset] = data[flag.offset]
+        if data[flag.offset]:
+            _copy(spec[1], value.type, data[: value.type.size], to, relevant, start)
+        else:
+            relevant[start : start + value.type.size] = bytes(_relevance(value.type))
+        return
+    if kind in ("tuple", "named"):
+        inner = spec[1] if kind == "tuple" else [part for _, part in spec[1]]
+        for part, member in zip(inner, ctype.members, strict=True):  # type: ignore[attr-defined]
+            piece = data[member.offset : member.offset + member.type.size]
+            _copy(part, member.type, piece, to, relevant, start + member.offset)
+        return
+    for offset, matters in enumerate(_relevance(ctype)):
+        if matters:
+            to[start + offset], relevant[start + offset] = data[offset], 1
+
+
+def _contiguous(spec: Any, ctype: c.View, data: bytes) -> bytes:
+    _, _, ndim, layout = spec
+    if layout == "A" or not ndim:
+        return data
+    shape = [int.from_bytes(data[8 + 8 * axis : 16 + 8 * axis], "little") for axis in range(ndim)]
+    strides, stride = [0] * ndim, ctype.element.size
+    for axis in reversed(range(ndim)) if layout == "C" else range(ndim):
+        strides[axis] = stride
+        stride = stride * shape[axis] % 2**64
+    return data[: 8 + 8 * ndim] + b"".join(each.to_bytes(8, "little") for each in strides)
+
+
+def _relevance(ctype: c.CType) -> bytearray:
+    """Return for each byte of *ctype* whether it belongs to a value."""
+    if isinstance(ctype, c.Array):
+        return _relevance(ctype.element) * ctype.count
+    if not isinstance(ctype, c.Struct):
+        return bytearray(b"\1" * ctype.size)
+    found = bytearray(ctype.size)
+    for member in ctype.members:
+        found[member.offset : member.offset + member.type.size] = _relevance(member.type)
+    return found
+
+
+def _booleans(ctype: c.CType) -> Iterator[int]:
+    """Yield where the booleans of *ctype* are."""
+    if isinstance(ctype, c.Scalar) and ctype.kind == "bool":
+        yield 0
+    elif isinstance(ctype, c.Array):
+        for number in range(ctype.count):
+            yield from (number * ctype.element.size + offset for offset in _booleans(ctype.element))
+    elif isinstance(ctype, c.Struct):
+        for member in ctype.members:
+            yield from (member.offset + offset for offset in _booleans(member.type))

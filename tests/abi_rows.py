@@ -1,0 +1,259 @@
+"""
+The rows of the ABI's type table, signatures made of them, and what NVRTC makes of their header.
+
+A type is a spec, which pickles and shrinks: a name, or a tuple of a kind and its parts. `numba_type` makes a
+Numba type of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import zlib
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from numba_ptxlink import _build, _header, _nvrtc, _ptx, _udf, abi
+from numba_ptxlink._target import Arch
+from numba_ptxlink.linker import INCLUDE_DIR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+OPTIONS = {"opt": True, "fastmath": False, "lineinfo": False}
+
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+NUMBERS = ("boolean", *INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
+VECTORS = tuple(f"{base}x{count}" for base in (*INTEGERS, "float32", "float64") for count in (1, 2, 3, 4))
+ROWS = {
+    **{name: name for name in (*NUMBERS, "bfloat16", "voidptr", "intenum", "datetime64", "timedelta64")},
+    "pointer": ("pointer", "float32"),
+    "pointer_to_record": ("pointer", ("record", True, (("a", "int8"), ("b", "float64")))),
+    "tuple": ("tuple", ("int8", "float64", "int16")),
+    "unituple": ("tuple", ("float32", "float32", "float32")),
+    "namedtuple": ("named", (("x", "float32"), ("y", "uint8"))),
+    "record": ("record", True, (("a", "int8"), ("b", "float64"), ("c", ("nested", "int16", (3,))))),
+    "packed": ("record", False, (("a", "int8"), ("b", "float64"))),
+    "record_of_records": (
+        "record",
+        True,
+        (("a", "uint8"), ("inner", ("record", False, (("a", "int8"), ("b", "int32")))), ("z", "complex128")),
+    ),
+    "packed_half": (
+        "record",
+        False,
+        (("a", "int8"), ("h", "float16"), ("n", ("record", True, (("h", "float16"),)))),
+    ),
+    "large": ("record", False, (("a", "int8"), ("many", ("nested", "int16", (70,))))),
+    **{name: ("vector", name) for name in ("float32x2", "float32x3", "float32x4", "uint8x4", "float64x4")},
+    "array1": ("array", "float32", 1, "C"),
+    "array2": ("array", "complex64", 2, "A"),
+    "array0": ("array", "int8", 0, "C"),
+    "optional": ("optional", "int32"),
+    "optional_tuple": ("optional", ("tuple", ("float64", "int8"))),
+}
+
+
+class Level(enum.IntEnum):
+    """What the row of enums is about."""
+
+    LOW = -1
+    HIGH = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Echo:
+    """A function that returns what it is given: its one parameter, or a tuple of all."""
+
+    params: tuple[Any, ...]
+
+    @property
+    def result(self) -> Any:
+        """The spec of what it returns."""
+        return self.params[0] if len(self.params) == 1 else ("tuple", self.params)
+
+    def udf(self, name: str) -> _udf.Udf:
+        """Return it as a UDF."""
+        params = [numba_type(spec) for spec in self.params]
+        return _udf.Udf(ECHOES[len(params)], numba_type(self.result)(*params), abi.AbiOptions(name))
+
+
+def _echo(count: int) -> Callable[..., Any]:
+    names = ", ".join(f"p{number}" for number in range(count))
+    scope: dict[str, Any] = {}
+    exec(f"def echo({names}):\n    return {names}", scope)  # noqa: S102 - as many parameters as asked for
+    return scope["echo"]  # type: ignore[no-any-return]
+
+
+ECHOES = {count: _echo(count) for count in range(1, 9)}
+
+
+@functools.cache
+def numba_type(spec: Any) -> Any:
+    """Return the Numba type of *spec*, the same for the same."""
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import from_dtype
+    from numba.cuda.vector_types import vector_types
+
+    if isinstance(spec, str):
+        special = {
+            "intenum": lambda: types.IntEnumMember(Level, types.int64),
+            "datetime64": lambda: types.NPDatetime("s"),
+            "timedelta64": lambda: types.NPTimedelta("ms"),
+        }
+        return special[spec]() if spec in special else getattr(types, spec)
+    kind, *parts = spec
+    if kind == "pointer":
+        return types.CPointer(numba_type(parts[0]))
+    if kind == "tuple":
+        return types.BaseTuple.from_types([numba_type(part) for part in parts[0]])
+    if kind == "named":
+        fields = [name for name, _ in parts[0]]
+        cls = namedtuple(f"Named_{zlib.crc32(repr(spec).encode()):08x}", fields)  # noqa: PYI024 - made at run time
+        return types.NamedTuple([numba_type(part) for _, part in parts[0]], cls)
+    if kind == "record":
+        return from_dtype(dtype(spec))
+    if kind == "vector":
+        return vector_types[parts[0]]
+    if kind == "array":
+        element, ndim, layout = parts
+        return types.Array(numba_type(element), ndim, layout)
+    return types.Optional(numba_type(parts[0]))
+
+
+def dtype(spec: Any) -> Any:
+    """Return the NumPy dtype of a record's *spec*, or of one of its fields."""
+    import numpy as np
+
+    if isinstance(spec, str):
+        names = {"boolean": "bool", "datetime64": "M8[s]", "timedelta64": "m8[ms]"}
+        return np.dtype(names.get(spec, spec))
+    if spec[0] == "nested":
+        return np.dtype((dtype(spec[1]), spec[2]))
+    _, aligned, fields = spec
+    return np.dtype([(name, dtype(part)) for name, part in fields], align=aligned)
+
+
+def _fields(parts: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Any]:
+    return st.lists(parts, min_size=1, max_size=most).map(
+        lambda found: tuple((f"m{number}", part) for number, part in enumerate(found))
+    )
+
+
+# Numba has no nested arrays of the others.
+_FIELD_NUMBERS = st.sampled_from(NUMBERS[1:])
+_FIELDS = st.recursive(
+    st.one_of(
+        _FIELD_NUMBERS,
+        st.sampled_from(["boolean", "datetime64", "timedelta64"]),
+        st.tuples(
+            st.just("nested"), _FIELD_NUMBERS, st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
+        ),
+    ),
+    lambda inner: st.tuples(st.just("record"), st.booleans(), _fields(inner, 3)),
+    max_leaves=5,
+)
+RECORDS = st.tuples(st.just("record"), st.booleans(), _fields(_FIELDS, 4))
+_LEAVES = st.one_of(
+    st.sampled_from([*NUMBERS, "bfloat16", "voidptr", "intenum", "datetime64", "timedelta64"]),
+    st.tuples(st.just("vector"), st.sampled_from(VECTORS)),
+    st.tuples(st.just("pointer"), st.one_of(st.sampled_from(NUMBERS), RECORDS)),
+    st.tuples(
+        st.just("array"),
+        st.one_of(st.sampled_from([*NUMBERS, "bfloat16"]), RECORDS),
+        st.integers(0, 3),
+        st.sampled_from("CFA"),
+    ),
+    RECORDS,
+)
+
+
+def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.tuples(st.just("tuple"), st.lists(inner, min_size=1, max_size=4).map(tuple)),
+        st.tuples(st.just("named"), _fields(inner, 4)),
+        st.tuples(st.just("optional"), inner.filter(lambda spec: spec[0] != "optional")),
+    )
+
+
+def _nested(depth: int) -> st.SearchStrategy[Any]:
+    return _LEAVES if depth == 0 else st.one_of(_LEAVES, _around(_nested(depth - 1)))
+
+
+TYPES = _nested(3)
+"""Specs of every row, nested to a depth of three."""
+
+SIGNATURES = st.lists(TYPES, min_size=1, max_size=8).map(lambda params: Echo(tuple(params)))
+"""Functions of one to eight parameters of any type."""
+
+
+def draw(count: int, seed: int) -> list[Echo]:
+    """Return *count* different signatures, always the same for the same *seed*."""
+    import hypothesis
+
+    found: dict[Echo, None] = {}
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=2 * count,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(SIGNATURES)
+    def collect(echo: Echo) -> None:
+        found[echo] = None
+
+    collect()
+    return list(found)[:count]
+
+
+def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> _build.Compiled:
+    """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
+    return _build.lower(
+        [echo.udf(f"f{number}") for number, echo in enumerate(echoes)], Arch.of(arch), OPTIONS
+    )
+
+
+def build(compiled: _build.Compiled, arch: str, *kinds: str) -> _build.Built:
+    """Return artifacts of *compiled* for *arch*."""
+    return _build.build(dataclasses.replace(compiled, arch=Arch.of(arch)), kinds, OPTIONS)
+
+
+def header(signatures: Sequence[abi.Signature]) -> str:
+    """Return the text of `echo.h`, which declares *signatures*."""
+    return _header.render("echo", [_header.Declaration(each, "echo", "", "echo.py:1") for each in signatures])
+
+
+def callers(signatures: Sequence[abi.Signature]) -> str:
+    """Return C++ that defines, for each function, another of the same type that calls it."""
+    lines = ['#include "echo.h"']
+    for each in signatures:
+        params = ", ".join(ctype.declare(name) for name, ctype in each.params)
+        names = ", ".join(name for name, _ in each.params)
+        declaration = each.result.declare(f"calls_{each.name}({params})")
+        lines.append(f'extern "C" __device__ {declaration} {{ return {each.name}({names}); }}')
+    return "\n".join(lines)
+
+
+def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
+    """Return what NVRTC makes of *source*, with the headers in *folder* and of this package."""
+    return _nvrtc.compile_source(
+        source,
+        "caller.cu",
+        Arch.of(arch),
+        output=output,
+        flags=["-std=c++17"],
+        include_dirs=[folder, INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()],
+    ).code
+
+
+def prototypes(ptx: bytes) -> dict[str, _ptx.Prototype]:
+    """Return the prototypes in *ptx* by name."""
+    return {each.prototype.name: each.prototype for each in _ptx.functions(ptx.decode())}

@@ -1,0 +1,256 @@
+"""
+Run numba-cuda's own test-suite twice, with its own linker and with this package's, and compare.
+
+The tests ship inside the installed numba-cuda; the checkout lends its `testing/` folder, which holds their
+pytest configuration and the sources of their binary inputs. Both runs use the interpreter that runs this
+script and differ in NUMBA_PTXLINK alone; activation goes through the `.pth` file as for every user.
+
+    python tests/conformance/run.py ~/numba-cuda --build-binaries -n 14
+    python tests/conformance/run.py ~/numba-cuda --nocuda
+
+Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does, 2 where a run broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.util
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+NOCUDA = ("numba.cuda.tests.nocuda", "numba.cuda.tests.cudapy.test_compiler")
+PTH = "numba_ptxlink.pth"
+GOOD = ("passed", "xfailed", "skipped")
+
+# Runs at start-up from PYTHONPATH, where `.pth` files are not read by themselves.
+SITE_CUSTOMIZE = """\
+import site
+for folder in {folders!r}:
+    site.addsitedir(folder)
+"""
+
+
+def main() -> int:
+    """Run both suites, print the differences, return the exit status."""
+    options = _parse()
+    with tempfile.TemporaryDirectory(prefix="ptxlink-conformance-") as scratch:
+        folder = Path(scratch)
+        testing = _copy_testing(options.checkout / "testing", folder)
+        environ = _environ(options, folder)
+        if options.build_binaries:
+            environ["NUMBA_CUDA_TEST_BIN_DIR"] = str(_build(testing, environ, options.cc))
+        stock = _run("stock", "0", testing, environ, options)
+        plugin = _run("plugin", "1", testing, environ, options)
+    worse = _compare(stock, plugin, options)
+    if options.json:
+        report = {"stock": stock, "plugin": plugin, "worse": worse}
+        options.json.write_text(json.dumps(report, indent=1, sort_keys=True))
+    if not stock["outcomes"] or not plugin["outcomes"]:
+        print("A run reported no test at all.")
+        return 2
+    if not plugin["active"] or stock["active"]:
+        print(f"Activation is not what was asked for: plugin: {plugin['reasons']}; stock: {stock['reasons']}")
+        return 2
+    if plugin["links"] < options.least_links:
+        print(f"The plugin served {plugin['links']} links, fewer than {options.least_links}.")
+        return 1
+    return 1 if worse else 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("checkout", type=Path, help="a checkout of numba-cuda, of the installed version")
+    parser.add_argument("--nocuda", action="store_true", help="only what runs without a GPU")
+    parser.add_argument("-n", "--workers", default="0", help="processes, where pytest-xdist is installed")
+    parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest's -k")
+    parser.add_argument("--tests", action="append", help="modules in place of all of numba.cuda.tests")
+    parser.add_argument("--cc", default="7.5", help="--nocuda: the default compute capability")
+    parser.add_argument(
+        "--build-binaries",
+        action="store_true",
+        help="build the tests' binary inputs first, with nvcc and make; NUMBA_CUDA_TEST_BIN_DIR otherwise",
+    )
+    parser.add_argument(
+        "--site",
+        action="append",
+        default=[],
+        help="a folder whose .pth files are to be read, such as a target of `pip install --target`",
+    )
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds for one run")
+    parser.add_argument(
+        "--least-links", type=int, help="links that the plugin has to serve (default: 1000; 1)"
+    )
+    parser.add_argument("--json", type=Path, help="write everything to this file")
+    options = parser.parse_args()
+    if options.least_links is None:
+        options.least_links = 0 if options.nocuda or options.keyword or options.tests else 1000
+    return options
+
+
+def _copy_testing(source: Path, folder: Path) -> Path:
+    if not (source / "pytest.ini").is_file():
+        raise SystemExit(f"{source} has no pytest.ini; give the path of a numba-cuda checkout.")
+    testing = folder / "testing"
+    shutil.copytree(source, testing)
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        ini = testing / "pytest.ini"
+        lines = [line for line in ini.read_text().splitlines() if "pytest_benchmark" not in line]
+        ini.write_text("\n".join(lines).replace("--benchmark-disable", "") + "\n")
+    return testing
+
+
+def _environ(options: argparse.Namespace, folder: Path) -> dict[str, str]:
+    custom = folder / "site"
+    custom.mkdir()
+    sites = [str(Path(each).resolve()) for each in options.site]
+    # Python reads `.pth` files in its own site folders alone; a checkout or a `--target` folder needs help.
+    read = {*site.getsitepackages(), site.getusersitepackages(), *sites}
+    if not any(Path(each, PTH).is_file() for each in read):
+        found = [each for each in sys.path if each and Path(each, PTH).is_file()]
+        sites.append(found[0] if found else str(ROOT / "hook"))
+    custom.joinpath("sitecustomize.py").write_text(SITE_CUSTOMIZE.format(folders=sites))
+    path = [str(custom), str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    if importlib.util.find_spec("numba_ptxlink") is None:
+        path.append(str(ROOT))
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    if options.nocuda:
+        environ["NUMBA_CUDA_DEFAULT_PTX_CC"] = options.cc
+    return environ
+
+
+def _build(testing: Path, environ: dict[str, str], cc: str) -> Path:
+    command = ["make", "-j4"]
+    if shutil.which("nvidia-smi") is None:
+        command.append(f"GPU_CC={cc.replace('.', '')}")
+    # Its recipes call `python`.
+    shim = testing / "bin"
+    shim.mkdir()
+    # A link would not be taken for the environment's interpreter.
+    shim.joinpath("python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    shim.joinpath("python").chmod(0o755)
+    path = os.pathsep.join((str(shim), environ.get("PATH", "")))
+    made = subprocess.run(
+        command,
+        cwd=testing,
+        env={**environ, "PATH": path, "NUMBA_PTXLINK": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        raise SystemExit(
+            f"The tests' binaries could not be built:\n{made.stdout[-2000:]}\n{made.stderr[-2000:]}"
+        )
+    return testing
+
+
+def _run(
+    name: str, mode: str, testing: Path, environ: dict[str, str], options: argparse.Namespace
+) -> dict[str, object]:
+    reports = testing.parent / name
+    reports.mkdir()
+    arguments = ["-p", "ptxlink_record", "-q", "--no-header", "-p", "no:cacheprovider", "--tb=short"]
+    if options.workers != "0" and importlib.util.find_spec("xdist") is not None:
+        arguments += ["-n", options.workers, "--dist", "loadscope"]
+    if options.keyword:
+        arguments += ["-k", options.keyword]
+    tests = options.tests or (NOCUDA if options.nocuda else ())
+    if tests:
+        # The configuration names all tests; what is named here replaces that.
+        arguments += [
+            "-o",
+            "addopts=--benchmark-disable" if _has_benchmark() else "addopts=",
+            "--pyargs",
+            *tests,
+        ]
+    started = time.monotonic()
+    log = testing.parent / f"{name}.log"
+    with log.open("w") as output:
+        try:
+            status = subprocess.run(
+                [sys.executable, "-m", "pytest", *arguments],
+                cwd=testing,
+                env={**environ, "NUMBA_PTXLINK": mode, "PTXLINK_CONFORMANCE_DIR": str(reports)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=options.timeout,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+    seconds = time.monotonic() - started
+    result = _gather(reports)
+    result.update(seconds=round(seconds, 1), status=status, log=log.read_text(errors="replace"))
+    counts = collections.Counter(result["outcomes"].values())
+    shown = ", ".join(
+        f"{counts[each]} {each}" for each in ("passed", "failed", "error", "skipped", "xfailed")
+    )
+    print(f"{name:>7}: {shown}; {result['links']} links in {result['processes']} processes; {seconds:.0f} s")
+    if status not in (0, 1):
+        print(f"pytest ended with {status}; the end of its output:\n{result['log'][-3000:]}")
+    sys.stdout.flush()
+    return result
+
+
+def _has_benchmark() -> bool:
+    return importlib.util.find_spec("pytest_benchmark") is not None
+
+
+def _gather(reports: Path) -> dict[str, object]:
+    entries = [json.loads(path.read_text()) for path in sorted(reports.glob("*.json"))]
+    outcomes: dict[str, str] = {}
+    # With xdist the controller knows every outcome, and each worker its own.
+    for entry in sorted(entries, key=lambda each: len(each["outcomes"])):
+        outcomes.update(entry["outcomes"])
+    return {
+        "outcomes": outcomes,
+        "links": sum(entry["assembled"] + entry["linked"] for entry in entries),
+        "assembled": sum(entry["assembled"] for entry in entries),
+        "linked": sum(entry["linked"] for entry in entries),
+        "processes": len(entries),
+        "active": any(entry["active"] for entry in entries),
+        "reasons": sorted({f"{entry['reason']} ({entry['trigger']})" for entry in entries}),
+    }
+
+
+def _compare(stock: dict[str, object], plugin: dict[str, object], options: argparse.Namespace) -> list[str]:
+    before, after = stock["outcomes"], plugin["outcomes"]
+    worse = sorted(
+        test for test, outcome in before.items() if outcome in GOOD and after.get(test, "missing") not in GOOD
+    )
+    better = sorted(
+        test for test, outcome in before.items() if outcome not in GOOD and after.get(test) in GOOD
+    )
+    same = sorted(test for test, outcome in before.items() if outcome not in GOOD and test not in better)
+    other = sorted(
+        test
+        for test in before.keys() | after.keys()
+        if before.get(test) != after.get(test) and test not in worse and test not in better
+    )
+    for title, tests in (
+        ("Pass stock and fail with the plugin", worse),
+        ("Fail stock and pass with the plugin", better),
+        ("Fail in both", same),
+        ("Differ otherwise", other),
+    ):
+        print(f"{title}: {len(tests)}")
+        for test in tests if title != "Fail in both" or not options.nocuda else ():
+            print(f"    {test}  {before.get(test, 'missing')} -> {after.get(test, 'missing')}")
+    print(f"Links served by the plugin: {plugin['links']} ({plugin['assembled']} by nvPTXCompiler)")
+    if worse:
+        print(f"The end of the plugin run's output:\n{plugin['log'][-12000:]}")
+    return worse
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,329 @@
+"""Every row of the type table, called from C++ on a device, against the Python function, bit for bit."""
+
+from __future__ import annotations
+
+import struct
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from abi_device import Library
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's types are given below
+POINT = types.NamedTuple([types.float32, types.int64], Point)
+particle = np.dtype([("pos", "f4", 3), ("id", "i2"), ("z", "c16")], align=True)
+PARTICLE = from_dtype(particle)
+# numba-cuda refuses to read a field at an unaligned offset.
+packed = np.dtype([("b", "f8"), ("a", "i1")])
+PACKED = from_dtype(packed)
+FLOAT4 = vector_types["float32x4"]
+
+# Name, signature, Python function, the NumPy dtypes of argument and result as C++ lays them out, values.
+WORDS = np.array([0, 1, 2, 100, -1, -128, 127], np.int8)
+SCALARS = {
+    "boolean": np.array([True, False]),
+    **{
+        f"{sign}int{bits}": np.array(
+            [np.iinfo(f"{sign}int{bits}").min, np.iinfo(f"{sign}int{bits}").max, 0, 1, 77], f"{sign}int{bits}"
+        )
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "float32": np.array([0.0, -0.0, 1.5, -3.25, np.inf, 1e-40], np.float32),
+    "float64": np.array([0.0, -0.0, 1.5, -3.25, np.inf, 1e-310]),
+    "float16": np.array([0.0, -0.0, 1.5, -3.25, 65504, 6e-8], np.float16),
+    "complex64": np.array([1 + 2j, -3.5j, 0], np.complex64),
+    "complex128": np.array([1 + 2j, -3.5j, 0], np.complex128),
+}
+
+
+@pytest.fixture(params=["ptx", "ltoir", "cubin"])
+def run(request, tmp_path):
+    """Return a function that calls an exported function for each argument."""
+
+    def call(udf, arguments: np.ndarray, out: np.dtype) -> np.ndarray:
+        library = Library([udf], tmp_path, request.param)
+        return library.call(udf.name, arguments, np.dtype(out))
+
+    return call
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_scalar_comes_back_as_it_went(run, name):
+    """Negative, extreme and denormal values of each scalar type pass both ways unchanged."""
+    ty = getattr(types, name)
+
+    def same(value):
+        return value
+
+    values = SCALARS[name]
+    got = run(pl.udf(ty(ty), name="same")(same), values, values.dtype)
+    assert values.tobytes() == got.tobytes()
+
+
+def test_half_arithmetic(run):
+    """float16 multiplication and addition round as NumPy's do."""
+
+    def square_and_add(x):
+        return x * x + x
+
+    values = np.linspace(-100, 100, 97).astype(np.float16)
+    got = run(pl.udf(types.float16(types.float16), name="f")(square_and_add), values, np.float16)
+    assert square_and_add(values).tobytes() == got.tobytes()
+
+
+def test_bfloat16_arithmetic(run):
+    """bfloat16 doubling is exact, like a change of the exponent."""
+
+    def double(x):
+        return x + x
+
+    floats = np.linspace(-100, 100, 97, dtype=np.float32)
+    values = (floats.view(np.uint32) >> 16).astype(np.uint16)
+    got = run(pl.udf(types.bfloat16(types.bfloat16), name="f")(double), values, np.uint16)
+    wide = (values.astype(np.uint32) << 16).view(np.float32) * 2
+    assert (wide.view(np.uint32) >> 16).astype(np.uint16).tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex_arithmetic(run, name):
+    """A complex addition and conjugate are exact."""
+    ty = getattr(types, name)
+
+    def reflect(z):
+        return z.conjugate() + z.real
+
+    values = SCALARS[name]
+    got = run(pl.udf(ty(ty), name="f")(reflect), values, values.dtype)
+    assert (values.conjugate() + values.real).astype(values.dtype).tobytes() == got.tobytes()
+
+
+def test_a_named_tuple(run):
+    """Fields of a named tuple keep their place, padding included."""
+    layout = np.dtype([("x", "f4"), ("y", "i8")], align=True)
+
+    def swap(p):
+        return Point(np.float32(p.y), np.int64(p.x))
+
+    values = np.array([(1.5, -7), (-2.0, 1 << 20)], layout)
+    got = run(pl.udf(POINT(POINT), name="swap")(swap), values, layout)
+    assert [(-7.0, 1), (float(1 << 20), -2)] == [tuple(row) for row in got.tolist()]
+
+
+def test_a_nested_tuple(run):
+    """A tuple in a tuple is a struct in a struct."""
+    inner = np.dtype([("f0", "i1"), ("f1", "f8")], align=True)
+    layout = np.dtype([("f0", inner), ("f1", "i2")], align=True)
+    ty = types.Tuple((types.Tuple((types.int8, types.float64)), types.int16))
+
+    def turn(t):
+        return ((np.int8(-t[0][0]), t[0][1] * 2), np.int16(t[1] + 1))
+
+    values = np.array([((5, 1.25), -4), ((-100, -0.5), 32000)], layout)
+    got = run(pl.udf(ty(ty), name="turn")(turn), values, layout)
+    assert [((-5, 2.5), -3), ((100, -1.0), 32001)] == got.tolist()
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [(PARTICLE, particle), (PACKED, packed)], ids=["aligned", "packed"]
+)
+def test_a_record(run, record, dtype):
+    """A record is changed by value: its array members, its complex member and its unaligned ones."""
+    if dtype is particle:
+
+        def change(r):
+            r.pos[1] += r.pos[0]
+            r.z = r.z * 2
+            r.id = -r.id
+            return r
+
+        values = np.array([([1, 2, 3], 4, 5 + 6j), ([-1, 0.5, 0], -9, 1j)], dtype)
+        expected = np.array([([1, 3, 3], -4, 10 + 12j), ([-1, -0.5, 0], 9, 2j)], dtype)
+    else:
+
+        def change(r):
+            r.b = r.b + r.a
+            return r
+
+        values = np.array([(1.5, -3), (0.25, 7)], dtype)
+        expected = np.array([(-1.5, -3), (7.25, 7)], dtype)
+    got = run(pl.udf(record(record), name="change")(change), values, dtype)
+    assert expected.tolist() == got.tolist()
+
+
+def test_a_vector(run):
+    """A float4 keeps the order of its members."""
+    from numba import cuda
+
+    def rotate(v):
+        return cuda.float32x4(v.y, v.z, v.w, v.x)
+
+    values = np.arange(8, dtype=np.float32).reshape(2, 4)
+    got = run(pl.udf(FLOAT4(FLOAT4), name="rotate")(rotate), values, np.dtype(("f4", 4)))
+    assert np.roll(values, -1, axis=1).tolist() == got.tolist()
+
+
+def test_an_optional_goes_and_comes(run):
+    """None is has_value false, with a value of zero."""
+    layout = np.dtype([("value", "i4"), ("has_value", "?")], align=True)
+    ty = types.Optional(types.int32)
+
+    def positive(x):
+        if x is None:
+            return 1
+        if x > 0:
+            return x * 2
+        return None
+
+    values = np.array([(5, True), (-5, True), (9, False)], layout)
+    got = run(pl.udf(ty(ty), name="positive")(positive), values, layout)
+    assert [(10, True), (0, False), (1, True)] == got.tolist()
+
+
+def test_an_error_is_zero_by_default(run):
+    """Where Python raises, the C function returns zero, and elsewhere the value."""
+
+    def checked(x):
+        if x < 0:
+            raise ValueError("negative")
+        return x * 2
+
+    values = np.array([3, -3, 0], np.int32)
+    got = run(pl.udf("int32(int32)", name="checked")(checked), values, np.int32)
+    assert [6, 0, 0] == got.tolist()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_arrays_are_views(tmp_path, kind):
+    """Arrays of each layout arrive with shape and strides, made of a pointer, a span and an mdspan."""
+    arrays = {layout: types.Array(types.float32, 2, layout) for layout in "CA"}
+
+    def corner(a):
+        return a[a.shape[0] - 1, a.shape[1] - 1] + a[0, 1]
+
+    def total(a):
+        found = np.float32(0)
+        for i in range(a.size):
+            found += a[i]
+        return found
+
+    udfs = [
+        pl.udf((arrays["C"],), name="corner_c")(corner),
+        pl.udf((arrays["A"],), name="corner_a")(corner),
+        pl.udf("float32(float32[:])", name="total")(total),
+    ]
+    source = """
+        #include "lib.h"
+        #include <cuda/std/mdspan>
+        #include <cuda/std/span>
+        using numba_ptxlink::array_view;
+        extern "C" __global__ void caller(float* out, float* p) {
+            out[0] = corner_c({p, 3, 4});
+            const long long shape[2] = {4, 3}, strides[2] = {4, 16};
+            out[1] = corner_a(array_view<float, 2>(p, shape, strides));
+            out[2] = corner_a(cuda::std::mdspan<float, cuda::std::dextents<int, 2>>(p, 3, 4));
+            out[3] = total(cuda::std::span<float>(p, 12));
+            out[4] = total({p, 5});
+        }
+    """
+    values = np.arange(12, dtype=np.float32) ** 2
+    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(5, np.float32), values)
+    table = values.reshape(3, 4)
+    expected = [table[2, 3] + table[0, 1], table[2, 3] + table[1, 0], table[2, 3] + table[0, 1]]
+    assert [*expected, values.sum(), values[:5].sum()] == got.tolist()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_pointers_and_integers_of_other_names(tmp_path, kind):
+    """A pointer, an enum's and a date's integer reach Python as they are."""
+    import enum
+
+    class Level(enum.IntEnum):
+        LOW = -3
+        HIGH = 9
+
+    level = types.IntEnumMember(Level, types.int64)
+
+    def store(p, value):
+        p[1] = value
+
+    def is_high(value):
+        return value == Level.HIGH
+
+    def later(date, step):
+        return date + step
+
+    second, step = types.NPDatetime("s"), types.NPTimedelta("s")
+    udfs = [
+        pl.udf(types.void(types.CPointer(types.int16), types.int16), name="store")(store),
+        pl.udf(types.boolean(level), name="is_high")(is_high),
+        pl.udf(second(second, step), name="later")(later),
+    ]
+    source = """
+        #include "lib.h"
+        extern "C" __global__ void caller(int64_t* out, int16_t* p) {
+            store(p, -5);
+            out[0] = p[1];
+            out[1] = is_high(9) + 2 * is_high(-3);
+            out[2] = later(1000000, 17);
+        }
+    """
+    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(3, np.int64), np.zeros(4, np.int16))
+    assert [-5, 1, 1000017] == got.tolist()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_a_kernel_is_launched_by_its_c_name(tmp_path, kind):
+    """An exported kernel takes views and structs, and uses static and dynamic shared memory."""
+    from numba import cuda
+
+    def scale(out, p, factor):
+        shared = cuda.shared.array(64, "float32")
+        extra = cuda.shared.array(0, "float32")
+        i = cuda.threadIdx.x
+        shared[i] = out[i]
+        extra[i] = factor
+        cuda.syncthreads()
+        out[i] = shared[63 - i] * extra[63 - i] + p.x
+
+    kernel = pl.kernel(
+        types.void(types.Array(types.float32, 1, "C"), POINT, types.float32), name="scale", launch_bounds=64
+    )(scale)
+    library = Library([kernel], tmp_path, kind)
+    values = np.arange(64, dtype=np.float32)
+    view = struct.pack("@q", 0) + struct.pack("@qq", 64, 4)
+    got = library.launch_with(
+        "scale",
+        values,
+        lambda address: (
+            struct.pack("@q", address) + view[8:],
+            struct.pack("@fxxxxq", 0.5, 1),
+            np.float32(2),
+        ),
+        shared=256,
+    )
+    assert (values[::-1] * 2 + np.float32(0.5)).tolist() == got.tolist()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_an_extern_is_supplied_by_cxx(tmp_path, kind):
+    """A function that Python declares and C++ defines is called."""
+    from numba import cuda
+
+    half_of = cuda.declare_device("half_of", "float32(float32)", abi="c")
+
+    def quarter(x):
+        return half_of(half_of(x))
+
+    source = """
+        #include "lib.h"
+        extern "C" __device__ float half_of(float x) { return x / 2; }
+        extern "C" __global__ void caller(float* out, float* p) { out[0] = quarter(p[0]); }
+    """
+    library = Library([pl.udf("float32(float32)", name="quarter")(quarter)], tmp_path, kind, source)
+    assert [2.5] == library.launch("caller", np.zeros(1, np.float32), np.array([10], np.float32)).tolist()

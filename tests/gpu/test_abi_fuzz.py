@@ -1,0 +1,139 @@
+"""
+Signatures drawn at random, called from C++ with random bytes, and what comes back compared byte for byte.
+
+`NUMBA_PTXLINK_FUZZ=10000` sets how many signatures are drawn, `NUMBA_PTXLINK_FUZZ_SEED` where to begin.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import abi_rows as rows
+import hypothesis
+import numpy as np
+import pytest
+from abi_bytes import Layout, fill, outcome
+
+from numba_ptxlink import _nvjitlink
+from numba_ptxlink._target import Arch
+
+BATCH = 50
+THREADS = 8
+COUNT = int(os.environ.get("NUMBA_PTXLINK_FUZZ", "1000"))
+SEED = int(os.environ.get("NUMBA_PTXLINK_FUZZ_SEED", "1"))
+
+
+def link(echoes: list[rows.Echo], arch: str, kind: str) -> tuple[bytes, list[Layout]]:
+    """Return a cubin with a kernel `check0`, … for each function, and the layout of its arguments."""
+    compiled = rows.lower(echoes, arch)
+    artifact = rows.build(compiled, arch, kind).artifacts[kind]
+    layouts = [
+        Layout.of(echo, signature) for echo, signature in zip(echoes, compiled.signatures, strict=True)
+    ]
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "echo.h").write_text(rows.header(compiled.signatures))
+        source = '#include "echo.h"\n' + "".join(layout.kernel() for layout in layouts)
+        caller = rows.nvrtc(source, arch, Path(folder), output=kind)
+    flags = [f"-arch={arch}", *(["-lto"] if kind == "ltoir" else [])]
+    inputs = [(kind, "caller", caller), (kind, "echo", artifact)]
+    return _nvjitlink.link(inputs, flags, output="cubin").code, layouts
+
+
+def prepare(seed: int, count: int, arch: str) -> tuple[int, list[rows.Echo], dict[str, bytes], list[Layout]]:
+    """Return the signatures that *seed* draws, and their cubins by the kind they were linked as."""
+    echoes = rows.draw(count, seed)
+    cubins = {}
+    layouts: list[Layout] = []
+    for kind in ("ptx", "ltoir"):
+        cubins[kind], layouts = link(echoes, arch, kind)
+    return seed, echoes, cubins, layouts
+
+
+def mismatches(cubin: bytes, layouts: list[Layout], seed: int) -> list[int]:
+    """Run every kernel of *cubin* on random arguments; return which gave anything but what they should."""
+    from cuda.core import Device, LaunchConfig, ObjectCode, launch
+    from numba import cuda
+
+    device = Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    module = ObjectCode.from_cubin(cubin)
+    generator = random.Random(seed)  # noqa: S311 - not for secrets
+    wrong = []
+    arguments = [[fill(layout, generator) for _ in range(THREADS)] for layout in layouts]
+    sent = np.frombuffer(b"".join(b"".join(each) for each in arguments), np.uint8)
+    room = sum(layout.result_size for layout in layouts) * THREADS
+    source, target = cuda.to_device(sent), cuda.to_device(np.zeros(room, np.uint8))
+    begin, end = (int(each.__cuda_array_interface__["data"][0]) for each in (source, target))
+    for number, layout in enumerate(layouts):
+        launch(stream, LaunchConfig(grid=1, block=THREADS), module.get_kernel(f"check{number}"), begin, end)
+        begin += layout.arguments_size * THREADS
+        end += layout.result_size * THREADS
+    stream.sync()
+    got, place = target.copy_to_host().tobytes(), 0
+    for number, layout in enumerate(layouts):
+        for argument in arguments[number]:
+            result = got[place : place + layout.result_size]
+            place += layout.result_size
+            expected, relevant = outcome(layout, argument)
+            seen = bytes(byte if matters else 0 for byte, matters in zip(result, relevant, strict=True))
+            if seen != expected and number not in wrong:
+                wrong.append(number)
+    return wrong
+
+
+def target() -> str:
+    """Return the device's architecture."""
+    from cuda.core import Device
+
+    device = Device(0)
+    device.set_current()
+    return Arch.of(tuple(device.compute_capability)).sm
+
+
+def test_random_signatures(capsys):
+    """What C++ passes to a Python function comes back unchanged, for every signature that is drawn."""
+    started, arch = time.monotonic(), target()
+    seeds = range(SEED, SEED + -(-COUNT // BATCH))
+    executed, failing = 0, None
+    workers = max(1, (os.cpu_count() or 2) - 1)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(prepare, seed, BATCH, arch) for seed in seeds]
+        for job in jobs:
+            seed, echoes, cubins, layouts = job.result()
+            for kind, cubin in cubins.items():
+                wrong = mismatches(cubin, layouts, seed)
+                if wrong and failing is None:
+                    failing = (seed, kind, [echoes[number] for number in wrong])
+            executed += len(echoes)
+    with capsys.disabled():
+        seconds = time.monotonic() - started
+        print(
+            f"\n{arch}: {executed} signatures executed as PTX and as LTO-IR with {THREADS} values each; "
+            f"seeds {seeds.start} to {seeds.stop - 1}, {workers} processes, {seconds:.0f} s"
+        )
+    if failing is not None:
+        seed, kind, echoes = failing
+        pytest.fail(f"seed {seed}, {kind}: {echoes}\nsmallest found: {shrink(kind, arch, seed)}")
+
+
+def shrink(kind: str, arch: str, seed: int) -> Any:
+    """Return the simplest signature of those that *seed* draws, or simpler, that fails."""
+
+    def fails(echo: rows.Echo) -> bool:
+        cubin, layouts = link([echo], arch, kind)
+        return bool(mismatches(cubin, layouts, seed))
+
+    return hypothesis.find(
+        rows.SIGNATURES,
+        fails,
+        settings=hypothesis.settings(max_examples=300, database=None, deadline=None),
+        random=random.Random(seed),  # noqa: S311 - not for secrets
+    )

@@ -1,0 +1,158 @@
+"""The mapping from Numba types to C types, and its refusals."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+
+import numba_ptxlink as pl
+from numba_ptxlink import abi
+
+
+def members(struct):
+    """Return name, type and offset of each member."""
+    return [(each.name, each.type.name, each.offset) for each in struct.members]
+
+
+def test_a_tuple_is_laid_out_as_c_does():
+    """Members of a tuple are aligned, and its size is a multiple of its alignment."""
+    struct = abi.c_type(types.Tuple((types.int8, types.complex64, types.int16)))
+    assert [("f0", "int8_t", 0), ("f1", "cuFloatComplex", 8), ("f2", "int16_t", 16)] == members(struct)
+    assert (24, 8) == (struct.size, struct.align)
+
+
+def test_a_struct_is_named_after_the_named_tuple():
+    """Class name and fields are those of the Python class, but for words that C keeps for itself."""
+    cls = namedtuple("Point", "x short y")  # noqa: PYI024 - Numba's type of it is given below
+    struct = abi.c_type(types.NamedTuple([types.int8, types.int8, types.float32], cls))
+    assert "Point" == struct.name
+    assert [("x", "int8_t", 0), ("short_", "int8_t", 1), ("y", "float", 4)] == members(struct)
+
+
+@pytest.mark.parametrize(
+    ("ty", "name"),
+    [
+        (types.Tuple((types.float32, types.int8)), "tuple2_f32_i8"),
+        (types.Tuple((types.UniTuple(types.float32, 2),)), "tuple1_tuple2_f32_f32"),
+        (types.Optional(types.bfloat16), "optional_bf16"),
+        (types.Tuple((types.CPointer(types.uint16), types.boolean)), "tuple2_p_u16_b"),
+        (types.UniTuple(types.float64, 40), "tuple40_f64_f64_f64_f64_f64_f64_f64_f64_f64_f64_f64"),
+    ],
+    ids=str,
+)
+def test_an_anonymous_struct_has_a_predictable_name(ty, name):
+    """The name of a tuple tells its members; a long one ends in a checksum."""
+    made = abi.c_type(ty).name
+    assert made == name or (made.startswith(name[:20]) and len(made) == 48)
+
+
+@pytest.mark.parametrize(
+    ("fields", "aligned", "size", "align", "packed"),
+    [
+        ([("a", "i1"), ("b", "f8")], True, 16, 8, False),
+        ([("a", "i1"), ("b", "f8")], False, 9, 1, True),
+        ([("a", "f4"), ("b", "f4")], False, 8, 4, False),
+        ([("a", "f8"), ("z", "c16")], True, 24, 8, True),
+    ],
+)
+def test_a_record_keeps_its_offsets(fields, aligned, size, align, packed):
+    """A record is a plain struct where C chooses the same offsets, else a packed one."""
+    dtype = np.dtype(fields, align=aligned)
+    struct = abi.c_type(from_dtype(dtype))
+    assert (size, align, packed) == (struct.size, struct.align, struct.packed)
+    assert [dtype.fields[name][1] for name in dtype.names] == [offset for _, _, offset in members(struct)]
+
+
+@pytest.mark.parametrize(
+    ("ty", "message"),
+    [
+        (types.unicode_type, "The types that have one: booleans"),
+        (types.Tuple(()), "no empty struct; leave the empty tuple out"),
+        (types.UniTuple(types.none, 1), "Its member f0 is None"),
+        (types.CPointer(types.Tuple((types.int8, types.complex64))), "lays out .* in a way of its own"),
+        (types.Array(types.unicode_type, 1, "C"), "Its element, of Numba type unicode_type"),
+        (types.Tuple((types.int8, types.pyobject)), "Its member f1, of Numba type pyobject"),
+        (types.none, "Leave the parameter out"),
+    ],
+    ids=str,
+)
+def test_a_refusal_names_function_parameter_and_type(ty, message):
+    """A type without a counterpart is refused with the function, the parameter, the type and the cure."""
+    with pytest.raises(pl.AbiError, match=f"Function f: parameter 'p', of Numba type .*{message}"):
+        abi.c_signature("f", types.void, [("p", ty)])
+
+
+def test_overlapping_fields_are_refused():
+    """A record that would be a union in C++ is refused."""
+    overlap = np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]})
+    with pytest.raises(pl.AbiError, match="field 'b' overlaps the one before"):
+        abi.c_type(from_dtype(overlap))
+
+
+def test_a_kernel_returns_nothing(tmp_path):
+    """A kernel with a result is refused."""
+    kernel = pl.kernel("int32(int32)", name="k")(lambda value: value)
+    with pytest.raises(pl.AbiError, match="Kernel k returns int32; a kernel returns nothing"):
+        pl.export([kernel], tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_a_kernel_is_launched_and_not_called():
+    """Calling a kernel says how to launch it."""
+    kernel = pl.kernel("void(int32)", name="k")(lambda value: None)  # noqa: ARG005 - never run
+    with pytest.raises(pl.ExportError, match=r"k is a kernel; launch it as k\[blocks, threads\]"):
+        kernel(1)
+
+
+def same(value):
+    """Return what it is given."""
+    return value
+
+
+def closure(constant):
+    """Return a function over a constant."""
+
+    def add(value):
+        return value + constant
+
+    return add
+
+
+def test_two_signatures_of_one_function_need_two_names(tmp_path):
+    """Two signatures under one name are refused, and the error proposes a name made of the types."""
+    both = pl.udf("float64(float64)")(pl.udf("float32(float32)")(same))
+    with pytest.raises(pl.AbiError, match=r"'same', the C name of .* is taken .* use name='same_f64'"):
+        pl.export([both], tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_closures_and_lambdas_are_exported_under_their_names(tmp_path):
+    """Closures over different constants are different functions, and a lambda needs a name."""
+    udfs = [pl.udf("int32(int32)", name=f"add_{number}")(closure(number)) for number in (1, 2)]
+    udfs.append(pl.udf("int32(int32)", name="anonymous")(lambda value: -value))
+    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="mixed")
+    assert ["add_1", "add_2", "anonymous"] == [each.name for each in exported.signatures]
+    with pytest.raises(
+        pl.AbiError, match=r"'<lambda>', the C name of .*, is not a C identifier; use 'lambda'"
+    ):
+        pl.udf("int32(int32)")(lambda value: value)
+
+
+def test_functions_of_one_name_from_two_modules(tmp_path):
+    """The error about a name that is taken proposes one with the module's name."""
+    udfs = [pl.udf("int32(int32)")(closure(1)), pl.udf("int32(int32)")(closure(2))]
+    other = pl.udf("int32(int32)", name="add")(same)
+    with pytest.raises(pl.AbiError, match=r"'add', the C name of .* use name='add_i32'"):
+        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"])
+    with pytest.raises(pl.AbiError, match=r"'add', the C name of .* use name='test_abi_add'"):
+        pl.export([udfs[0], other], tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_a_struct_and_a_function_may_not_share_a_name(tmp_path):
+    """A function named like the struct that its parameter needs is refused."""
+    cls = namedtuple("Body", "x")  # noqa: PYI024 - Numba's type of it is given below
+    ty = types.NamedTuple([types.float32], cls)
+    with pytest.raises(pl.AbiError, match="'Body', the C name of a function, is the name of the struct"):
+        pl.export([pl.udf(ty(ty), name="Body")(same)], tmp_path, archs=["sm_90"], emit=["ptx"])

@@ -1,0 +1,136 @@
+"""The proof that the header's declarations, as NVRTC compiles them, are what the exports define."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import abi_rows as rows
+import pytest
+
+from numba_ptxlink import _nvjitlink, _nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+ROWS = list(rows.ROWS.values())
+# Twice, so that the second parameter begins where the first one ended.
+ALONE = [rows.Echo((spec,)) for spec in ROWS] + [rows.Echo(("int8", spec, spec)) for spec in ROWS]
+FEWER = [
+    rows.ROWS[name]
+    for name in (
+        *("boolean", "int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
+        *("complex64", "complex128", "voidptr", "pointer", "tuple", "namedtuple", "record", "packed"),
+        *("record_of_records", "float32x3", "float32x4", "float64x4", "uint8x4", "array1", "array2"),
+        *("optional", "intenum", "datetime64"),
+    )
+]
+PAIRS = [rows.Echo((("tuple", (first, second)),)) for first in FEWER for second in FEWER]
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory):
+    """Return all signatures, compiled as far as LLVM IR, and the folder of the header that declares them."""
+    compiled = rows.lower([*ALONE, *PAIRS, *rows.draw(60, seed=20)])
+    folder = tmp_path_factory.mktemp("proof")
+    (folder / "echo.h").write_text(rows.header(compiled.signatures))
+    return compiled, folder
+
+
+@pytest.mark.parametrize("arch", rows.ARCHS)
+def test_the_exported_prototypes_are_those_of_nvrtc(proof, arch, capsys):
+    """Each row, alone, in a list and with each other row in a struct, has NVRTC's prototype."""
+    compiled, folder = proof
+    made = rows.prototypes(rows.build(compiled, arch, "ptx").artifacts["ptx"])
+    wanted = rows.prototypes(rows.nvrtc(rows.callers(compiled.signatures), arch, folder))
+    names = [each.name for each in compiled.signatures]
+    assert {name: str(wanted[name]) for name in names} == {name: str(made[name]) for name in names}
+    with capsys.disabled():
+        print(f"\n{arch}: {len(names)} prototypes compared, none differs")
+
+
+def test_kernels_have_the_prototypes_of_nvrtc(tmp_path):
+    """The parameters of an exported kernel are those that NVRTC gives a __global__ function."""
+    import numba_ptxlink as pl
+
+    def nothing(_value):
+        return None
+
+    kernels = []
+    for number, spec in enumerate(ROWS):
+        kernels.append(pl.kernel((rows.numba_type(spec),), name=f"k{number}")(nothing))
+    exported = pl.export(kernels, tmp_path, archs=["sm_80", "sm_100"], emit=["ptx"], name="kernels")
+    definitions = "".join(
+        f'extern "C" __global__ void wanted_{each.name}({each.params[0][1].declare("value")}) {{}}\n'
+        for each in exported.signatures
+    )
+    for arch in ("sm_80", "sm_100"):
+        wanted = rows.prototypes(rows.nvrtc(f'#include "kernels.h"\n{definitions}', arch, tmp_path))
+        made = rows.prototypes(exported.artifacts["ptx", arch].read_bytes())
+        for number in range(len(ROWS)):
+            expected = str(wanted[f"wanted_k{number}"]).replace("wanted_", "")
+            assert expected == str(made[f"k{number}"]), ROWS[number]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
+    """Linked as LTO-IR, a C++ kernel that calls the function of any row has no call left."""
+    compiled, folder = proof
+    single = [each for each in compiled.signatures if each.name in {f"f{n}" for n in range(len(ROWS))}]
+    ltoir = rows.build(compiled, arch, "ltoir").artifacts["ltoir"]
+    kernels = "".join(
+        f'extern "C" __global__ void k_{each.name}({each.result.name}* to, {each.result.name}* from) '
+        f"{{ *to = {each.name}(*from); }}\n"
+        for each in single
+    )
+    caller = rows.nvrtc(f'#include "echo.h"\n{kernels}', arch, folder, output="ltoir")
+    flags = [f"-arch={arch}", "-lto", "-ptx"]
+    linked = _nvjitlink.link([("ltoir", "caller", caller), ("ltoir", "echo", ltoir)], flags, output="ptx")
+    bodies = re.findall(r"\.entry k_(f\d+)\((.*?)\n\}", linked.code.decode(), re.DOTALL)
+    calling = [ROWS[int(name[1:])] for name, body in bodies if "call" in body]
+    assert len(single) == len(bodies)
+    assert [] == [spec for spec in calling if spec != rows.ROWS["optional_tuple"]]
+
+
+def include_flags() -> list[str]:
+    """Return the options by which a host compiler finds CUDA's headers and this package's."""
+    return [
+        flag for path in (INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()) for flag in ("-isystem", str(path))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "suffix"),
+    [
+        ("g++", ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"], ".cpp"),
+        ("gcc", ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"], ".c"),
+        ("nvcc", ["-std=c++17", "-arch=sm_90", "-rdc=true", "-c", "-o", "/dev/null"], ".cu"),
+    ],
+)
+def test_the_layouts_are_those_of_every_compiler(proof, compiler, options, suffix):
+    """The header's static_asserts hold in C++17, in C11 for what C can say, and with nvcc."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    _, folder = proof
+    source = folder / f"asserts{suffix}"
+    source.write_text('#include "echo.h"\n#include "echo.h"\nint main(void) { return 0; }\n')
+    run = subprocess.run(
+        [compiler, *options, *include_flags(), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_asserts_are_there_to_fail(proof, tmp_path):
+    """A compiler that laid out a struct differently would refuse the header."""
+    _, folder = proof
+    text = (Path(folder) / "echo.h").read_text()
+    assert text.count("static_assert(sizeof(") > 500
+    (tmp_path / "echo.h").write_text(
+        re.sub(r"(static_assert\(NUMBA_PTXLINK_OFFSETOF\(\w+, f1\) == )8,", r"\g<1>9,", text)
+    )
+    with pytest.raises(rows._nvrtc.LinkError, match="static assertion failed"):
+        rows.nvrtc('#include "echo.h"', "sm_80", tmp_path)

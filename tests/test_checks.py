@@ -1,0 +1,269 @@
+"""Wrong links: what plain nvJitLink does with each, and what is said here before it is asked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import linkcases
+import pytest
+from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
+
+import numba_ptxlink as pl
+from numba_ptxlink import _checks, _elf, _inputs, _isa, _ltoir, _merge, _ptx, _symbols, linker
+
+ARCH = pl.Arch.of("sm_80")
+
+# What each error says; the parts of it, in any order.
+SAID = {
+    "prototype in PTX": (".func (.b32) f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ptx:4"),
+    "prototype in cubins": (".func (.b32) f(.b64)  defined in a.cubin", "f(.b32)  declared in k.cubin"),
+    "prototype in LTO-IR": (".func (.b32) f(.b64)  defined in a.ltoir", "f(.b32)  declared in k.ltoir"),
+    "prototype in LTO-IR and PTX": ("f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ltoir"),
+    "alignment in PTX": ("f(.align 8 .b8[8])  defined in a.ptx:4", "f(.align 4 .b8[8])  declared in k.ptx"),
+    "definitions in PTX": ("f is defined 2 times", "a.ptx:4, b.ptx:4"),
+    "definitions in cubins": ("f is defined 2 times", "a.cubin, b.cubin"),
+    "definitions in LTO-IR": ("f is defined 2 times", "a.ltoir, b.ltoir"),
+    "definitions in LTO-IR and PTX": ("f is defined 2 times", "a.ltoir, b.ptx:4"),
+    "variables in PTX": ("v is defined 2 times", "a.ptx:11, b.ptx:4"),
+    "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
+    "undefined in LTO-IR": ("f is asked for by k.ltoir and defined in no input", "there is ff in a.ltoir"),
+    "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
+    "PTX of a newer arch": ("a.ptx holds PTX for sm_90", "does not run on sm_80"),
+    "PTX of a variant": ("a.ptx holds PTX for sm_80a", "does not run on sm_80,"),
+    "LTO-IR of a newer arch": ("a.ltoir holds LTO-IR for sm_90", "does not run on sm_80"),
+    "PTX of a newer ISA": ("a.ptx is PTX 9.99", "pip install --upgrade nvidia-nvjitlink"),
+    "LTO-IR of a newer version": ("a.ltoir is LTO-IR of container version", "--upgrade nvidia-nvjitlink"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plain_nvjitlink(case):
+    """What nvJitLink itself does with a wrong link is on record: most of them it makes."""
+    run = subprocess.run(
+        [sys.executable, Path(linkcases.__file__), case], capture_output=True, text=True, check=False
+    )
+    if run.returncode == 0:
+        done = "links, stderr" if run.stderr else "links"
+        assert CASES[case][1] == done
+    else:
+        # A negative status is a crash inside the library, which is no better.
+        assert run.returncode < 0 or CASES[case][1] in run.stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_link_is_refused(case):
+    """Each wrong link is refused, with symbols, inputs and the cure."""
+    inputs = CASES[case][0]()
+    with pytest.raises(pl.LinkError) as caught:
+        linker.link_inputs(
+            [_inputs.Input(*each) for each in inputs],
+            ARCH,
+            linker.LinkOptions(),
+            lto="-lto" in linkcases.flags(inputs),
+        )
+    assert [] == [part for part in SAID[case] if part not in str(caught.value)]
+    assert caught.value.inputs
+
+
+def test_nothing_reaches_stderr(capfd):
+    """The links that nvJitLink complains about on stderr are refused before it can."""
+    for case, (make, done) in CASES.items():
+        if done == "links, stderr":
+            with pytest.raises(pl.LinkError):
+                pl.link(*(code for _, _, code in make()), arch="sm_80")
+            assert ("", "") == capfd.readouterr(), case
+
+
+def test_equal_definitions_are_merged(capfd):
+    """One function in two inputs, instruction by instruction the same, is linked once."""
+    other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
+    linked = pl.link(KERNEL, function(), other, arch="sm_80")
+    names = [each.name for each in _elf.read(linked.cubin).symbols]
+    assert 1 == names.count("f")
+    assert ("", "") == capfd.readouterr()
+
+
+def test_equal_inputs_are_linked_once():
+    """The same cubin twice is one cubin."""
+    callee = cubin(function())
+    assert pl.link(KERNEL, callee, callee, arch="sm_80").cubin
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours", "expected"),
+    [
+        ("bra $L__BB0_1;\n$L__BB0_1:\nret;", "bra $L__BB7_9;\n$L__BB7_9:\nret;", True),
+        (
+            "bra $L__BB0_1;\n$L__BB0_1:\nret;\n$L__BB0_2:",
+            "bra $L__BB0_2;\n$L__BB0_1:\nret;\n$L__BB0_2:",
+            False,
+        ),
+        (".loc 1 2 3\nret;", ".loc 1 9 9\nret;", True),
+        ("ret;", "exit;", False),
+    ],
+    ids=["labels are renamed", "labels are exchanged", "line numbers", "instructions"],
+)
+def test_what_makes_definitions_equal(mine, yours, expected):
+    """Labels and line numbers may differ, instructions may not."""
+    texts = [HEAD + f".visible .func f()\n{{\n{body}\n}}\n" for body in (mine, yours)]
+    assert expected is _merge.same(texts, "f")
+
+
+def test_a_private_variable_belongs_to_a_definition():
+    """Functions that read different private tables are different, however equal their own text."""
+    body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.global.u32 %r1, [table];\nret;\n}\n"
+    same = [HEAD + ".global .align 4 .u32 table = 1;\n" + body] * 2
+    different = [HEAD + f".global .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
+    assert _merge.same(same, "f")
+    assert not _merge.same(different, "f")
+
+
+def test_weakening_changes_the_linkage_alone():
+    """A definition made weak is the same text but for one word, and the rest of the module is untouched."""
+    ptx = function() + function(name="g").partition("64\n")[2]
+    expected = ptx.replace(".visible .func (.param .b32 r) f", ".weak .func (.param .b32 r) f")
+    assert expected.encode() == _merge.weaken(ptx.encode(), ["f"])
+
+
+def test_a_weak_definition_gives_way():
+    """A weak definition beside a strong one is no conflict."""
+    assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch="sm_80").cubin
+
+
+def test_a_library_gives_only_what_nobody_defines():
+    """A definition that an archive has too is no conflict."""
+    table = _symbols.Table("lib.a", "archive", (_symbols.Symbol("f", "func", True),))
+    own = _symbols.Table("a.ptx", "ptx", _symbols.table(_inputs.read(function()), ARCH).symbols)
+    several = {"f": [(0, table.symbols[0]), (1, own.symbols[0])]}
+    assert set() == _checks._check_definitions(several, [table, own], [])
+
+
+@pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
+def test_a_missing_extern_c_is_recognised(symbol):
+    """Where only the mangling differs, the hint says so."""
+    other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
+    tables = [
+        _symbols.Table("k.ptx", "ptx", (_symbols.Symbol(symbol, "func", False),)),
+        _symbols.Table("a.ptx", "ptx", (_symbols.Symbol(other, "func", True),)),
+    ]
+    said = _checks.explain_undefined(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
+    assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin"])
+def test_symbols_of_every_kind(kind):
+    """Definitions and references with their prototypes are read out of every kind of input."""
+    from numba_ptxlink import _fatbin
+
+    source = (
+        'extern "C" __device__ int outside(float, long long);\n'
+        "struct Pair { double a, b; };\n"
+        'extern "C" __device__ float inside(Pair p, short s) { return p.a + s + outside(p.b, s); }\n'
+        'extern "C" __global__ void k(float* p) { *p = inside({1, 2}, 3); }\n'
+    )
+    from numba_ptxlink import _nvrtc
+
+    output = "cubin" if kind == "fatbin" else kind
+    code = _nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
+    if kind == "fatbin":
+        code = _fatbin.pack([("cubin", ARCH, "source", code)])
+    symbols = {each.name: each for each in _symbols.table(_inputs.read(code), ARCH).symbols}
+    assert {"k", "inside", "outside"} == set(symbols)
+    assert ("entry", True) == (symbols["k"].kind, symbols["k"].defined)
+    assert (True, False) == (symbols["inside"].defined, symbols["outside"].defined)
+    inside, outside = symbols["inside"].prototype, symbols["outside"].prototype
+    assert (32, 2, 16) == (inside.result.bits, len(inside.params), inside.params[0].size)
+    assert [32, 64] == [param.bits for param in outside.params]
+
+
+def test_symbols_of_objects_and_libraries(tmp_path):
+    """Host objects with device code, and the members of a static library, are read together."""
+    nvcc, host = shutil.which("nvcc"), shutil.which("g++")
+    if not nvcc or not host:
+        pytest.skip(f"there is no {'host compiler' if nvcc else 'nvcc'} on PATH")
+    library = b"!<arch>\n"
+    for name in ("f", "g"):
+        source = tmp_path / f"{name}.cu"
+        source.write_text(f'extern "C" __device__ int {name}(int a) {{ return a; }}\n')
+        subprocess.run([nvcc, "-dc", "-arch=sm_80", source, "-o", source.with_suffix(".o")], check=True)
+        code = source.with_suffix(".o").read_bytes()
+        assert [name] == [each.name for each in _symbols.table(_inputs.read(code), ARCH).symbols]
+        header = f"{name + '.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n"
+        library += header.encode() + code + b"\n" * (len(code) % 2)
+    assert {"f", "g"} == {each.name for each in _symbols.table(_inputs.read(library), ARCH).symbols}
+
+
+def test_what_cannot_be_read_is_left_to_the_linker():
+    """A fat binary without code for the architecture has no readable symbols, and nvJitLink says why."""
+    from numba_ptxlink import _fatbin
+
+    packed = _fatbin.pack([("cubin", pl.Arch.of("sm_90"), "f", cubin(function(), "sm_90"))])
+    assert _symbols.table(_inputs.read(packed), ARCH).symbols is None
+    with pytest.raises(pl.LinkError, match="nvJitLink failed to read the fatbin"):
+        pl.link(KERNEL, packed, arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("signature", "expected"),
+    [
+        ("#v", ".func f()"),
+        ("#vi", ".func f(.b32)"),
+        ("#fdl", ".func (.f32) f(.f64, .b64)"),
+        ("#b24b8h", ".func (.b8[24]) f(.b8[8], .b16)"),
+        ("#ill|12p4", ".func (.b32) f(.b64, .b64)"),
+    ],
+)
+def test_the_compilers_notes_on_prototypes(signature, expected):
+    """The note that ptxas leaves about a prototype is read back."""
+    assert expected == str(_symbols.prototype("f", signature))
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_120"])
+def test_the_architecture_of_an_image(arch):
+    """A cubin says which architecture it is for, and whether it can be linked further."""
+    ptx = function(target=arch).replace("8.0", "8.8" if arch >= "sm_90" or len(arch) > 5 else "8.0")
+    target = pl.Arch.of(arch)
+    relocatable = _elf.read(pl.assemble(ptx, arch, relocatable=True).code)
+    assert (target.number, True) == (relocatable.sm, relocatable.relocatable)
+
+
+def test_the_header_of_ltoir():
+    """LTO-IR says which architecture it is for; anything else says nothing."""
+    assert 80 == _ltoir.read(ltoir(linkcases.CALLER)).sm
+    assert _ltoir.read(b"\xedCN\x7f") is None
+    assert _ltoir.read(function().encode()) is None
+
+
+@pytest.mark.parametrize("size", [4, 60, 200, 600])
+def test_a_truncated_image_is_refused(size):
+    """A cubin that ends early is refused by name before a linker sees it."""
+    code = cubin(function())
+    with pytest.raises(pl.LinkError, match=r"a\.cubin is not a whole ELF image"):
+        _elf.read(code[:size], "a.cubin")
+
+
+def test_variables_of_ptx():
+    """Variables that other modules can see are found with their space, type and linkage."""
+    ptx = HEAD + (
+        ".visible .global .align 4 .u32 counter = 1;\n"
+        ".extern .shared .align 16 .b8 buffer[];\n"
+        "// .visible .global .u32 commented;\n"
+        ".weak .const .align 8 .b8 table[16] = {1, 2};\n"
+        ".global .align 4 .u32 private;\n"
+    )
+    found = [(each.name, each.space, each.linkage, each.line) for each in _ptx.variables(ptx)]
+    assert [
+        ("counter", "global", "visible", 4),
+        ("buffer", "shared", "extern", 5),
+        ("table", "const", "weak", 7),
+    ] == found
+
+
+@pytest.mark.parametrize(("release", "isa"), [((12, 6), (8, 5)), ((12, 9), (8, 8)), ((13, 0), (9, 0))])
+def test_the_newest_isa_of_a_release(release, isa):
+    """The newest PTX ISA of a CUDA release is known; of an unknown release nothing is said."""
+    assert isa == (_isa.newest_isa(release).major, _isa.newest_isa(release).minor)
+    assert _isa.newest_isa((99, 0)) is None

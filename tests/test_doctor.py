@@ -1,0 +1,133 @@
+"""What `doctor` finds in an environment, and what the driver can load."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink import _nvjitlink, _plugin, doctor
+from numba_ptxlink.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _enabled():
+    pl.enable()
+    yield
+    pl.enable()
+
+
+def with_driver(monkeypatch, version):
+    """Pretend that the driver is of CUDA *version*, or that there is none."""
+    monkeypatch.setattr(_plugin, "driver_version", lambda: version)
+
+
+@pytest.mark.parametrize(
+    ("driver", "isa", "expected"),
+    [
+        ((13, 0), "9.0", True),
+        ((13, 0), "9.1", False),
+        ((12, 6), "8.5", True),
+        ((12, 6), "8.6", False),
+        ((12, 9), "9.0", False),
+        ((99, 0), "9.5", True),
+        (None, "7.0", False),
+    ],
+)
+def test_what_the_driver_can_load(monkeypatch, driver, isa, expected):
+    """The driver's version decides, by the table of the PTX manual, without a context."""
+    with_driver(monkeypatch, driver)
+    ptx = make_kernel().replace(".version 8.0", f".version {isa}")
+    assert expected is pl.driver_can_load_ptx(ptx)
+    assert expected is pl.driver_can_load_ptx(ptx.encode())
+
+
+def test_text_that_declares_no_version_cannot_be_loaded(monkeypatch):
+    """What is no PTX is nothing that a driver loads."""
+    with_driver(monkeypatch, (13, 0))
+    assert pl.driver_can_load_ptx("int main() {}") is False
+
+
+def test_every_tool_is_found_with_its_place():
+    """The tools of this environment are listed with version and file."""
+    found = {each.name: each for each in pl.diagnose().components}
+    for name in ("nvPTXCompiler", "nvJitLink", "NVRTC", "nvFatbin", "NVVM"):
+        assert found[name].version
+        assert found[name].where.startswith("/")
+    assert found["numba-cuda"].version
+
+
+def test_an_older_driver_is_explained(monkeypatch):
+    """With a driver older than the toolkit, what fails elsewhere and why it does not here is told."""
+    with_driver(monkeypatch, (13, 0))
+    diagnosis = pl.diagnose()
+    assert "9.0" == diagnosis.driver_isa
+    able = {each.what: each.able for each in diagnosis.abilities}
+    assert able["NVVM's PTX, assembled by nvPTXCompiler"] is True
+    assert able["NVVM's PTX, compiled by the driver"] is False
+    assert able["cubins, loaded by the driver"] is True
+    (problem,) = [each for each in diagnosis.problems if "compiled by the driver" in each.what]
+    assert problem.cure.startswith("none needed here")
+
+
+def test_a_driver_of_an_older_major_version_is_a_problem(monkeypatch):
+    """Cubins do not load on a driver of an older major version, and the cure is named."""
+    with_driver(monkeypatch, (12, 9))
+    problems = [each for each in pl.diagnose().problems if each.what.startswith("cubins, loaded")]
+    assert 1 == len(problems)
+    assert "upgrade" in problems[0].cure
+
+
+def test_a_machine_without_a_driver_can_build(monkeypatch):
+    """Without a driver there is nothing to cure on a build machine."""
+    with_driver(monkeypatch, None)
+    diagnosis = pl.diagnose()
+    assert "" == diagnosis.driver_isa
+    assert ["there is no driver: code can be compiled and linked, but not run"] == [
+        each.what for each in diagnosis.problems if "driver" in each.what
+    ]
+
+
+def test_an_inactive_plugin_has_a_cure():
+    """An inactive plugin is a problem with its reason and its cure."""
+    pl.disable()
+    diagnosis = pl.diagnose()
+    assert (False, "disable() was called") == (diagnosis.active, diagnosis.reason)
+    assert any("disable() was called" in each.what for each in diagnosis.problems)
+
+
+@pytest.mark.parametrize(
+    ("reason", "cure"),
+    [
+        ("NUMBA_PTXLINK=0", "unset NUMBA_PTXLINK"),
+        ("NUMBA_PTXLINK=auto: the driver is as new as the toolkit", "none needed"),
+        ("the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)", "unset NUMBA_ENABLE_CUDASIM"),
+        ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install the numba-cuda"),
+    ],
+)
+def test_every_reason_has_its_cure(reason, cure):
+    """What helps follows from the reason."""
+    assert cure in doctor._activation_cure(reason)
+
+
+def test_a_missing_nvjitlink_is_a_problem(monkeypatch):
+    """Without nvJitLink the cure is the extra that brings it."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setattr(_nvjitlink, "version", missing)
+    (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("nvJitLink is missing")]
+    assert "numba-ptxlink[cu13]" in problem.cure
+
+
+def test_the_command_prints_text_and_json(capsys):
+    """`numba-ptxlink doctor` prints a table, and everything as JSON."""
+    assert 0 == main(["doctor"])
+    text = capsys.readouterr().out
+    assert text.startswith("active: ")
+    assert "nvPTXCompiler" in text
+    assert 0 == main(["doctor", "--json"])
+    assert json.loads(capsys.readouterr().out)["active"] is True
