@@ -67,6 +67,8 @@ HERD = """
 import sys, time
 import numba_ptxlink as pl
 from numba_ptxlink import cache
+# Part of every process that uses numba-cuda, and dearer than a small compile.
+import cuda.core.utils
 while time.time() < float(sys.argv[2]):
     time.sleep(0.001)
 pl.assemble(open(sys.argv[1]).read(), "sm_90")
@@ -170,7 +172,7 @@ def herd_of(processes: int, *, one_key: bool) -> dict[str, object]:
         ptx = Path(folder, "large.ptx")
         ptx.write_text(large_kernel())
         environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(Path(folder, "cache")) if one_key else "0"}
-        gun = time.time() + 2.0 + 0.4 * processes
+        gun = time.time() + 2.0 + 0.8 * processes
         command = [sys.executable, "-c", HERD, str(ptx), str(gun)]
         started = [
             subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
@@ -230,7 +232,7 @@ def missing_device() -> str:
     return f"no CUDA device ({done.stderr.strip().splitlines()[-1][:80]})" if done.returncode else ""
 
 
-def large_kernel(operations: int = 4_000) -> str:
+def large_kernel(operations: int = 5_000) -> str:
     """Return PTX that keeps the compiler busy for a while."""
     body = [f"ld.global.f32 %f{i}, [%rd1+{4 * i}];" for i in range(32)]
     body += [
