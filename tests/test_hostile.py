@@ -1,8 +1,8 @@
 """
 Damaged inputs of every kind: never a hang, and never a link of what the checks are there to catch.
 
-NVIDIA's libraries crash on some of them, and loop on a few. Each case runs in a worker process, whose end is counted and
-reported; `--hostile-cases=20000` runs the full number.
+NVIDIA's libraries crash on some of them, and loop on a few. Each case runs in a worker process, whose end is
+counted and reported; `--hostile-cases=20000` runs the full number.
 """
 
 from __future__ import annotations
