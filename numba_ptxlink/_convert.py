@@ -181,11 +181,32 @@ def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> An
 
 
 def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, optional: Any) -> Any:
-    """Return the value of *optional* as C has it, zero where it is None: a record's address is then null."""
+    """Return the value of *optional* as C has it, zero where it is None."""
+    if not holds_record(ty):
+        return _selected(builder, optional.valid, to_c(context, builder, ctype, ty, optional.data))
+    # A record is an address, and null where it is None.
     slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(builder.module, ctype), None))
     with builder.if_then(optional.valid):
         builder.store(to_c(context, builder, ctype, ty, optional.data), slot)
     return builder.load(slot)
+
+
+def _selected(builder: ir.IRBuilder, condition: Any, value: Any) -> Any:
+    """Return *value* where *condition* holds, else zero, number by number: that stays in registers."""
+    if not isinstance(value.type, ir.Aggregate):
+        return builder.select(condition, value, ir.Constant(value.type, None))
+    parts = {
+        number: _selected(builder, condition, builder.extract_value(value, number))
+        for number in range(len(value.type.elements))
+    }
+    return _assemble(builder, value.type, parts)
+
+
+def holds_record(ty: Any) -> bool:
+    """Return whether values of the Numba type *ty* have addresses of records in them."""
+    if isinstance(ty, types.BaseTuple):
+        return any(map(holds_record, ty.types))
+    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and holds_record(ty.type))
 
 
 def _array_from_view(context: Any, builder: ir.IRBuilder, ctype: c.View, ty: Any, value: Any) -> Any:

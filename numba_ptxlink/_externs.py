@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 # Numba-cuda's bindings generator ends the names of its shims so, and starts their definitions so.
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst)\()')
-_SHIM_NAME = re.compile(r"\b\w+_nbst\b")
+_SHIM_NAME = re.compile(r"\b(?:\w+_nbst|NRT_\w+)\b")
+# What numba-cuda's memory manager for device code defines, which no other export may define again.
+_NRT_NAME = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
 _KEEP = "numba_ptxlink_keep"
 _KEEP_ENTRY = re.compile(
     rf"(?:^[ \t]*//[ \t]*\.globl[ \t]+{_KEEP}[ \t]*\n)?^\.visible \.entry {_KEEP}\(.*?^\}}\n",
@@ -72,13 +74,29 @@ def linkable(
     made: dict[tuple[str, bytes], None] = {}
     for each in files:
         code = LinkableCode.from_path_or_obj(each)
+        if code.name == "nrt.cu":
+            continue  # comes under names of this export, where it is needed
         text = code.data if isinstance(code.data, bytes) else code.data.encode()
         if code.kind == "ltoir":
             made[code.name, text] = None
         elif code.kind == "cu":
             folder = [Path(each).parent] if isinstance(each, (str, Path)) else []
             made[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
+    if any(name.startswith("NRT_") for name in missing):
+        made["nrt.cu", _memory_manager(arch, tag)] = None
     return sorted(made)
+
+
+def _memory_manager(arch: Arch, tag: str) -> bytes:
+    """Return the LTO-IR of numba-cuda's memory manager for device code, under names that end in *tag*."""
+    from numba.cuda.memory_management import nrt
+
+    path = Path(nrt.__file__).with_name("nrt.cu")
+    source = path.read_text()
+    names = sorted({match[0] for match in _NRT_NAME.finditer(source)})
+    renamed = "".join(f"#define {name} {name}_{tag}\n" for name in names)
+    # Its kernels are for numba-cuda's own statistics; as functions they are dropped where nobody calls them.
+    return _compile(f"{renamed}#define __global__ __device__\n{source}", path.name, arch, [path.parent])
 
 
 def needed_shims(source: str, modules: Iterable[str]) -> str:

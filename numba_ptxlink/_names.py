@@ -26,6 +26,8 @@ _NAME = re.compile(
 _MANGLED = re.compile(r"_ZN[\w$]+")
 # What else counts up, or is an address, in the part of a name that tells the types of the arguments.
 _IN_TYPES = re.compile(r"(?<=6RecordILi)\d+(?=E)|(?<=0x)[0-9a-f]{8,16}")
+# The options it was compiled with. Numba compiles some functions once, with those of whoever asks first.
+_FLAGS = re.compile(r"B(\d+)(?=cw51)")
 _PLACE = "n"
 _PLACED = re.compile(rf"B\d+v({_PLACE}\d+)(?=[BEI])")
 _COUNTER = re.compile(r"B(\d+)v(\d+)(?=[BEI])")
@@ -164,7 +166,7 @@ def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
         found = match[0]
         if found.startswith("_ZN"):
             renamed = _renumber(found, new_numbers)
-            return renamed if renamed == found else _IN_TYPES.sub("0", renamed)
+            return renamed if renamed == found else _without_flags(_IN_TYPES.sub("0", renamed))
         if found.startswith('c"'):
             return found
         prefix = found.rstrip("-0123456789")
@@ -172,6 +174,11 @@ def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
         return f"{prefix}{module}_{local.setdefault(found, len(local))}"
 
     return _NAME.sub(name, text)
+
+
+def _without_flags(name: str) -> str:
+    match = _FLAGS.search(name)
+    return name if match is None else name[: match.start()] + name[match.end() + int(match[1]) :]
 
 
 def _renumber(name: str, new_numbers: Mapping[str, str]) -> str:

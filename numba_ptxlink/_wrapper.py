@@ -17,12 +17,15 @@ from numba.cuda.cudadrv import nvvm
 
 from . import _cmodel as c
 from . import _flat
-from ._convert import from_c, from_return, ir_type, natural_align, to_c
+from ._convert import from_c, from_return, holds_record, ir_type, natural_align, to_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .abi import AbiOptions
+
+# In instructions, as Numba makes them; a larger function is left to NVVM's own judgement.
+_SMALL = 1000
 
 
 def emit(
@@ -54,6 +57,9 @@ def emit(
     kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
     outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
     _align(outer, signature)
+    if inline and not signature.kernel and sum(len(each.instructions) for each in inner.blocks) < _SMALL:
+        # Taking arguments apart costs instructions that vanish with the call, and the inliner counts them.
+        outer.attributes.add("alwaysinline")
     if not signature.kernel:
         _extend(outer.return_value, signature.result)
     for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
@@ -128,17 +134,11 @@ def _inner(compiled: Any, *, inline: bool) -> ir.Function:
         # Device code has no use for the environment that CPU code finds by this symbol.
         if name.startswith("_ZN08NumbaEnv"):
             variable.linkage = "internal"
-    if inline or _holds_record(compiled.signature.return_type):
+    if inline or holds_record(compiled.signature.return_type):
         # A record is returned by its address, which may be in the frame of the function.
         inner.attributes.discard("noinline")
         inner.attributes.add("alwaysinline")
     return inner
-
-
-def _holds_record(ty: Any) -> bool:
-    if isinstance(ty, types.BaseTuple):
-        return any(map(_holds_record, ty.types))
-    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and _holds_record(ty.type))
 
 
 def _call(

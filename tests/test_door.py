@@ -115,6 +115,19 @@ def test_existing_callers_keep_their_prototypes(ty, wanted):
     assert prototype(compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"})) == wanted
 
 
+def test_two_mismatches_are_an_error_and_no_crash():
+    """A caller whose declarations are wrong twice is told so before anything is linked."""
+    first = compiled(double, "float32(float32)", abi_info={"abi_name": "first"})
+    second = compiled(double, "int64(int64)", abi_info={"abi_name": "second"})
+    source = """
+        extern "C" __device__ void first(double);
+        extern "C" __device__ int second(float);
+        extern "C" __global__ void caller(float* p) { first(*p); *p = second(*p); }
+    """
+    with pytest.raises(pl.LinkError, match=r"(?s)first.*second"):
+        pl.link(source, first, second, arch="sm_90", lto=False)
+
+
 def test_raise_compiles():
     """A function that raises returns zero there, or stops the kernel."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from numba import cuda
@@ -141,3 +144,35 @@ def test_cxx_that_does_not_compile_is_an_error_with_nvrtcs_log(tmp_path):
     with pytest.raises(pl.ExportError, match="NVRTC could not compile") as caught:
         export(tmp_path, pl.udf("float32(float32)")(uses))
     assert "expected" in caught.value.log
+
+
+ALLOCATES = """
+import sys
+import numpy as np
+import numba_ptxlink as pl
+
+def total(values):
+    doubled = np.empty(4, np.float32)
+    for i in range(4):
+        doubled[i] = values[i] * 2
+    return doubled[0] + doubled[3]
+
+for name in ("first", "second"):
+    udf = pl.udf("float32(float32[::1])", name=name)(total)
+    pl.export([udf], sys.argv[1], archs=["sm_90"], emit=[sys.argv[2]], name=name)
+"""
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_memory_management_comes_along_where_it_is_needed(tmp_path, kind):
+    """A function that allocates an array links, also together with another one, without anything else."""
+    environment = {**os.environ, "NUMBA_CUDA_ENABLE_NRT": "1"}
+    subprocess.run([sys.executable, "-c", ALLOCATES, str(tmp_path), kind], env=environment, check=True)
+    source = """
+        #include "first.h"
+        #include "second.h"
+        extern "C" __global__ void caller(float* p) { p[0] = first({p, 4}) + second({p, 4}); }
+    """
+    artifacts = [tmp_path / f"{name}.sm_90.{kind}" for name in ("first", "second")]
+    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
+    assert b"caller" in linked.cubin

@@ -1,0 +1,56 @@
+"""A module with one cached kernel that links a CUDA C++ file; run as a program, it prints what happened."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numba.cuda.api
+import numba.cuda.dispatcher
+from numba import cuda
+from numba.cuda.cudadrv import devices
+
+import numba_ptxlink as pl
+
+
+def fake_a_device() -> None:
+    """Let kernels compile and link without a device."""
+    device = SimpleNamespace(compute_capability=(8, 0), id=0)
+    context = MagicMock(device=device)
+    for module in (numba.cuda.api, numba.cuda.dispatcher):
+        module.get_current_device = lambda: device
+    for module in (devices, numba.cuda.dispatcher):
+        module.get_context = lambda *_: context
+
+
+def compile_with(options: dict[str, object]) -> dict[str, object]:
+    """Compile the kernel with *options*, and return what that took."""
+    before = pl.status().cache_misses
+    twice = cuda.declare_device("twice", "int32(int32)")
+
+    @cuda.jit("void(int32[::1])", cache=True, link=[sys.argv[1]], **options)
+    def kernel(array):
+        array[0] = twice(array[0])
+
+    library = kernel.overloads[kernel.signatures[0]]._codelibrary
+    (cubin,) = library._cubin_cache.values()
+    return {
+        "hits": sum(kernel.stats.cache_hits.values()),
+        "misses": sum(kernel.stats.cache_misses.values()),
+        "made": pl.status().cache_misses - before,
+        "named": library._entry_name.encode() in cubin.code,
+    }
+
+
+def main() -> None:
+    """Take the link file and a list of options, as JSON, from the command line."""
+    fake_a_device()
+    warnings.simplefilter("ignore")
+    sys.stdout.write(json.dumps([compile_with(options) for options in json.loads(sys.argv[2])]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The shared tier, against a real redis-server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from cache_worker import code, key
+from test_cache import start, worker
+
+from numba_ptxlink import _redis
+from numba_ptxlink._config import Config
+from numba_ptxlink._seal import seal
+from numba_ptxlink.cache import Cache, Entry
+
+redis = pytest.importorskip("redis", reason="redis-py is not installed")
+
+SERVER = shutil.which("redis-server")
+needs_server = pytest.mark.skipif(SERVER is None, reason="redis-server is not installed")
+
+
+class RedisServer:
+    """A redis-server process that can be killed and started again on its port."""
+
+    def __init__(self, folder) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.folder = folder
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        """Start the server, and wait until it answers."""
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        self.process = subprocess.Popen([SERVER, *arguments, *options], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.client.ping()
+            except redis.exceptions.ConnectionError:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            else:
+                return
+
+    def kill(self) -> None:
+        """Kill the server."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    @property
+    def client(self):
+        """A client of the tests' own."""
+        return redis.Redis.from_url(self.url)
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Run a server for one test."""
+    made = RedisServer(tmp_path)
+    made.start()
+    yield made
+    made.kill()
+
+
+def open_cache(directory, url: str, **settings) -> Cache:
+    """Return a cache in *directory* with a shared tier behind it."""
+    return Cache(Config(cache_dirs=(str(directory),), cache_url=url, **settings))
+
+
+@needs_server
+def test_machines_share_entries(server, tmp_path):
+    """What one machine made another finds, and keeps in its own directory."""
+    open_cache(tmp_path / "one", server.url).put(key("a"), Entry({"log": "x"}, code("a")))
+    other = open_cache(tmp_path / "other", server.url)
+    found = other.through(key("a"), lambda: pytest.fail("it was made again"))
+    assert (code("a"), "x") == (found.code, found.log)
+    server.kill()
+    alone = open_cache(tmp_path / "other", server.url)
+    assert code("a") == alone.through(key("a"), lambda: pytest.fail("it was not kept")).code
+
+
+@needs_server
+def test_a_lying_server_is_not_believed(server, tmp_path, caplog):
+    """An entry with a wrong digest, of another key or no entry at all is a miss and a warning."""
+    address = key("a").digest
+    good = seal(address, Entry({}, code("a")), None)
+    lies = (
+        good[:-1] + b"\0",
+        good[:50],
+        b"",
+        b"#!/bin/sh",
+        seal(key("b").digest, Entry({}, code("b")), None),
+    )
+    for number, lie in enumerate(lies):
+        server.client.set(b"numba-ptxlink:" + address.hex().encode(), lie)
+        cache = open_cache(tmp_path / str(number), server.url)
+        assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+        assert 1 == cache.counters.misses
+    assert len(lies) == caplog.text.count("ignored entry")
+
+
+@needs_server
+def test_a_wrong_seal_is_a_miss_and_a_warning(server, tmp_path, caplog):
+    """With a secret, what was not sealed with it is not taken, even by somebody who knows the key."""
+    trusted = open_cache(tmp_path / "a", server.url, cache_secret=b"secret")
+    forged = seal(trusted._address(key("a")), Entry({}, b"evil"), b"guess")
+    server.client.set(b"numba-ptxlink:" + trusted._address(key("a")).hex().encode(), forged)
+    assert code("a") == trusted.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert "sealed with another secret" in caplog.text
+    assert "secret" not in server.client.get(
+        b"numba-ptxlink:" + trusted._address(key("a")).hex().encode()
+    ).decode("latin1")
+
+
+@needs_server
+def test_a_full_server_costs_a_warning(tmp_path, caplog):
+    """A server that takes no more entries costs one warning, and the local directory goes on."""
+    server = RedisServer(tmp_path)
+    server.start("--maxmemory", "1", "--maxmemory-policy", "noeviction")
+    try:
+        cache = open_cache(tmp_path / "a", server.url)
+        for name in ("a", "b"):
+            cache.through(key(name), lambda name=name: Entry({}, code(name)))
+        assert 1 == caplog.text.count("failed to write")
+        assert code("a") == cache.through(key("a"), lambda: pytest.fail("it was not kept")).code
+    finally:
+        server.kill()
+
+
+@needs_server
+def test_a_password_is_redis_pys_business(tmp_path, caplog):
+    """A password in the URL is used, a wrong one costs a warning, and neither is shown."""
+    server = RedisServer(tmp_path)
+    server.url = server.url.replace("redis://", "redis://:swordfish@")
+    server.start("--requirepass", "swordfish")
+    try:
+        open_cache(tmp_path / "a", server.url).put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+        wrong = open_cache(tmp_path / "b", server.url.replace("swordfish", "marlin"))
+        assert b"1" == wrong.through(key("a"), lambda: Entry({}, b"1")).code
+        assert "failed to read" in caplog.text
+        assert "marlin" not in caplog.text
+    finally:
+        server.kill()
+
+
+def test_an_unreachable_server_is_left_alone(tmp_path, caplog):
+    """A server that is not there costs one warning; after it nothing is asked for a while."""
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    for name in ("a", "b", "c"):
+        assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == caplog.text.count("doing without it")
+
+
+def test_a_slow_server_costs_one_bounded_wait(tmp_path, monkeypatch, caplog):
+    """A server that takes connections and never answers is given up after its time, and then left alone."""
+    monkeypatch.setattr(_redis, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cache = open_cache(tmp_path / "a", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        for name in ("a", "b"):
+            assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == caplog.text.count("TimeoutError")
+
+
+def test_a_server_that_failed_is_asked_again(tmp_path, monkeypatch, caplog):
+    """After its pause a server is asked again."""
+    monkeypatch.setattr(_redis, "PAUSE_SECONDS", 0.0)
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    cache.through(key("a"), lambda: Entry({}, code("a")))
+    assert 2 == caplog.text.count("doing without it")
+
+
+def test_without_redis_py_there_is_a_word(tmp_path, monkeypatch, caplog):
+    """Where redis-py is missing the warning says how to install it."""
+    monkeypatch.setitem(sys.modules, "redis", None)
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert "numba-ptxlink[redis]" in caplog.text
+
+
+@needs_server
+def test_a_server_killed_in_the_middle_harms_nobody(server, tmp_path):
+    """Processes whose server dies, comes back and lies get every result right."""
+    url = server.url
+    processes = []
+    for number in range(4):
+        environ = {
+            **os.environ,
+            "NUMBA_PTXLINK_CACHE": f"{tmp_path / str(number)}:{url}",
+            "NUMBA_PTXLINK_CACHE_SIZE": "200KiB",
+        }
+        command = worker("read_while_evicting", 600)
+        processes.append(subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True))
+    time.sleep(1.0)
+    server.kill()
+    time.sleep(0.3)
+    server.start()
+    for number in range(40):
+        address = key(f"entry {number}").digest.hex().encode()
+        server.client.set(b"numba-ptxlink:" + address, b"PTXLINK\x01" + os.urandom(300))
+    assert ["0\n"] * 4 == [process.communicate()[0] for process in processes]
+
+
+@needs_server
+def test_a_process_finds_what_the_server_holds(server, tmp_path):
+    """The variable's URL is behind the directories before it."""
+    environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'own'}:{server.url}"}
+    process = start("make_slowly", "a", tmp_path / "log", 0, **environ)
+    assert 0 == process.wait()
+    assert 1 == server.client.dbsize()
