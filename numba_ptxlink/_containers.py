@@ -51,7 +51,7 @@ def fatbin_entries(code: bytes, name: str = "fatbin") -> tuple[FatbinEntry, ...]
     """
     try:
         return tuple(_read_fatbin(code))
-    except (struct.error, ValueError) as error:
+    except (struct.error, OverflowError, ValueError) as error:
         raise _damaged(name, "fat binary", error) from error
 
 
@@ -91,7 +91,7 @@ def check_whole(kind: str, code: bytes, name: str) -> None:
     elif kind == "archive":
         try:
             _walk_archive(code)
-        except (struct.error, ValueError) as error:
+        except (struct.error, OverflowError, ValueError) as error:
             raise _damaged(name, "archive", error) from error
 
 

@@ -103,7 +103,7 @@ def read(code: bytes, name: str = "cubin") -> Image:
     """
     try:
         return _read(code)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise LinkError(
             f"{name} is not a whole ELF image for a GPU ({error}); generate or copy it again.",
             inputs=(name,),
