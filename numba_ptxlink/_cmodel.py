@@ -266,6 +266,26 @@ def is_large(ctype: CType) -> bool:
     return ctype.size > _LARGEST_DIRECT
 
 
+def has_stray_members(ctype: CType) -> bool:
+    """
+    Return whether an aligned struct holds a member, in a packed struct of its own, where its type may not lie.
+
+    nvcc 13 stores such a member of an argument as if it were aligned, which traps on the device.
+    """
+    return ctype.align > 1 and any(offset % leaf.align for offset, leaf in _leaves(ctype, 0))
+
+
+def _leaves(ctype: CType, offset: int) -> Iterator[tuple[int, CType]]:
+    if isinstance(ctype, Struct):
+        for member in ctype.members:
+            yield from _leaves(member.type, offset + member.offset)
+    elif isinstance(ctype, Array):
+        for number in range(ctype.count):
+            yield from _leaves(ctype.element, offset + number * ctype.element.size)
+    else:
+        yield offset, ctype
+
+
 def parts(ctype: CType) -> Iterator[CType]:
     """Yield every type that *ctype* is made of or points to, and *ctype* itself last."""
     return _walk(ctype, set())

@@ -119,8 +119,16 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         except binding.nvJitLinkError as error:
             raise fail(error, _error_log(binding, handle), "link") from error
         output = output or ("ptx" if "-ptx" in flags else "cubin")
-        made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
-        getattr(binding, f"get_linked_{output}")(handle, made)
+        try:
+            made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
+            getattr(binding, f"get_linked_{output}")(handle, made)
+        except (AttributeError, RuntimeError) as error:
+            raise LinkError(
+                f"nvJitLink {'.'.join(map(str, version()))} cannot give {output} ({error}); upgrade "
+                "nvidia-nvjitlink and cuda-bindings.",
+                flags=tuple(flags),
+                inputs=names,
+            ) from error
         return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
 
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import logging
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import _build, _fatbin, _header, _ptx, abi, assembler
+from ._cmodel import has_stray_members
 from ._target import Arch, ArchLike
 from ._udf import Kernel, Udf, describe, expand, kernel, raise_sites, udf
 from .errors import ExportError
@@ -27,6 +29,8 @@ __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 EMIT = ("ptx", "ltoir", "cubin", "fatbin")
 """The kinds of artifact that an export can write."""
+
+log = logging.getLogger("numba_ptxlink")
 
 _MANIFEST_FORMAT = 1
 
@@ -92,6 +96,8 @@ def export(
         options = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
         compiled = [_build.lower(udfs, arch, options) for arch in parsed]
         declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures, strict=True)]
+    for signature in compiled[0].signatures:
+        _warn(signature)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[_ptx.Prototype, abi.Signature | None]] = {}
@@ -243,6 +249,18 @@ def _describe_extern(prototype: _ptx.Prototype, signature: abi.Signature | None)
         "prototype": str(prototype),
         "declaration": f"{signature};" if signature else None,
     }
+
+
+def _warn(signature: abi.Signature) -> None:
+    for name, ctype in signature.params:
+        if not signature.kernel and has_stray_members(ctype):
+            log.warning(
+                "%s: parameter %s, a %s, holds packed members that are not aligned, which nvcc passes "
+                "wrongly unless the call is inlined; pass it by pointer, or make the record aligned.",
+                signature.name,
+                name,
+                ctype.name,
+            )
 
 
 def _entry(name: str, code: bytes) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import numba_ptxlink as pl
+from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +36,16 @@ def arch() -> pl.Arch:
     return pl.Arch.of(tuple(device().compute_capability))
 
 
+def _by_nvcc(nvcc: str, source: str, folder: Path, kind: str, target: pl.Arch) -> Path:
+    """Return a fat binary that nvcc made of *source*, with PTX or LTO-IR in it."""
+    (folder / "caller.cu").write_text(source)
+    code = {"ptx": target.compute, "ltoir": f"lto_{target}"}[kind]
+    command = [nvcc, "-fatbin", "-rdc=true", "-std=c++17", f"-I{folder}", f"-I{INCLUDE_DIR}"]
+    command += ["-gencode", f"arch={target.compute},code={code}", "-o", str(folder / "caller.fatbin")]
+    subprocess.run([*command, str(folder / "caller.cu")], check=True)
+    return folder / "caller.fatbin"
+
+
 class Library:
     """
     Functions exported as one kind of artifact, linked with C++.
@@ -43,9 +55,17 @@ class Library:
         folder: Where the export goes.
         kind: "ptx", "ltoir" or "cubin".
         source: C++ with a kernel; by default one for each function of one parameter, `call_NAME`.
+        nvcc: The path of the nvcc that compiles the source, None for NVRTC.
     """
 
-    def __init__(self, udfs: Sequence[pl.Udf], folder: Path, kind: str, source: str | None = None) -> None:
+    def __init__(
+        self,
+        udfs: Sequence[pl.Udf],
+        folder: Path,
+        kind: str,
+        source: str | None = None,
+        nvcc: str | None = None,
+    ) -> None:
         target = arch()
         made = pl.export(udfs, folder, archs=[target], emit=[kind], name="lib")
         if source is None:
@@ -56,7 +76,7 @@ class Library:
             ]
             source = '#include "lib.h"\n' + "".join(calls)
         self.linked = pl.link(
-            source,
+            source if nvcc is None else _by_nvcc(nvcc, source, folder, kind, target),
             made.artifacts[kind, target.sm],
             arch=target,
             lto=kind == "ltoir",

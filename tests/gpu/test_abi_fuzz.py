@@ -48,7 +48,7 @@ def link(echoes: list[rows.Echo], arch: str, kind: str) -> tuple[bytes, list[Lay
 
 def prepare(seed: int, count: int, arch: str) -> tuple[int, list[rows.Echo], dict[str, bytes], list[Layout]]:
     """Return the signatures that *seed* draws, and their cubins by the kind they were linked as."""
-    echoes = rows.draw(count, seed)
+    echoes = rows.draw(count, seed, rows.called_well)
     cubins = {}
     layouts: list[Layout] = []
     for kind in ("ptx", "ltoir"):
@@ -132,7 +132,7 @@ def shrink(kind: str, arch: str, seed: int) -> Any:
         return bool(mismatches(cubin, layouts, seed))
 
     return hypothesis.find(
-        rows.SIGNATURES,
+        rows.SIGNATURES.filter(rows.called_well),
         fails,
         settings=hypothesis.settings(max_examples=300, database=None, deadline=None),
         random=random.Random(seed),  # noqa: S311 - not for secrets
