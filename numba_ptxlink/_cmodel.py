@@ -268,7 +268,7 @@ def is_large(ctype: CType) -> bool:
 
 def has_stray_members(ctype: CType) -> bool:
     """
-    Return whether an aligned struct holds a member, in a packed struct of its own, where its type may not lie.
+    Return whether an aligned struct holds a member, in a packed struct of its own, that is not aligned.
 
     nvcc 13 stores such a member of an argument as if it were aligned, which traps on the device.
     """
