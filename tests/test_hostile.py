@@ -114,7 +114,10 @@ class Worker:
             while True:
                 answer = self.answers.get(timeout=TIMEOUT)
                 if answer.startswith(f"done {number} "):
-                    return answer.split(" ", 2)[2].strip()
+                    outcome = answer.split(" ", 2)[2].strip()
+                    if outcome.startswith("stuck"):
+                        self.close()
+                    return outcome
                 if answer == "ended":
                     status = self.process.wait()
                     self.process = None
