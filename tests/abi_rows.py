@@ -192,6 +192,16 @@ SIGNATURES = st.lists(TYPES, min_size=1, max_size=8).map(lambda params: Echo(tup
 """Functions of one to eight parameters of any type."""
 
 
+def known_to_numba(echo: Echo) -> bool:
+    """Return whether Numba has types for *echo*: it stumbles over some nested records."""
+    try:
+        return all(numba_type(spec) is not None for spec in echo.params)
+    except ValueError as error:
+        if "not divisible by the field alignment" not in str(error):
+            raise
+        return False
+
+
 def draw(count: int, seed: int) -> list[Echo]:
     """Return *count* different signatures, always the same for the same *seed*."""
     import hypothesis
@@ -208,7 +218,8 @@ def draw(count: int, seed: int) -> list[Echo]:
     )
     @hypothesis.given(SIGNATURES)
     def collect(echo: Echo) -> None:
-        found[echo] = None
+        if known_to_numba(echo):
+            found[echo] = None
 
     collect()
     return list(found)[:count]
