@@ -28,6 +28,7 @@ from numba_ptxlink._target import Arch
 
 BATCH = 50
 THREADS = 8
+MOST_FAILURES = 20
 COUNT = int(os.environ.get("NUMBA_PTXLINK_FUZZ", "1000"))
 SEED = int(os.environ.get("NUMBA_PTXLINK_FUZZ_SEED", "1"))
 
@@ -91,9 +92,13 @@ def mismatches(cubin: bytes, layouts: list[Layout], seed: int) -> list[int]:
     begin, end = (int(each.__cuda_array_interface__["data"][0]) for each in (source, target))
     for number, layout in enumerate(layouts):
         launch(stream, LaunchConfig(grid=1, block=THREADS), module.get_kernel(f"check{number}"), begin, end)
+        try:
+            stream.sync()
+        except Exception as error:
+            # The context is lost, and what has not run in it cannot be told.
+            raise TrapError(number) from error
         begin += layout.arguments_size * THREADS
         end += layout.result_size * THREADS
-    stream.sync()
     got, place = target.copy_to_host().tobytes(), 0
     for number, layout in enumerate(layouts):
         for argument in arguments[number]:
@@ -104,6 +109,23 @@ def mismatches(cubin: bytes, layouts: list[Layout], seed: int) -> list[int]:
             if seen != expected and number not in wrong:
                 wrong.append(number)
     return wrong
+
+
+class TrapError(Exception):
+    """A kernel was stopped by the device."""
+
+
+def check(seed: int, count: int, arch: str) -> tuple[int, int, int, list[tuple[str, rows.Echo, str]]]:
+    """Return *seed*, how many of its signatures were executed and left out, and the failures by kind."""
+    _, echoes, cubins, layouts = prepare(seed, count, arch)
+    failures = []
+    for kind, cubin in cubins.items():
+        try:
+            failures += [(kind, echoes[number], "wrong") for number in mismatches(cubin, layouts, seed)]
+        except TrapError as trap:
+            failures.append((kind, echoes[trap.args[0]], "trapped"))
+            return seed, 0, count - len(echoes), failures
+    return seed, len(echoes), count - len(echoes), failures
 
 
 def target() -> str:
@@ -118,32 +140,30 @@ def target() -> str:
 def test_random_signatures(capsys):
     """What C++ passes to a Python function comes back unchanged, for every signature that is drawn."""
     started, arch = time.monotonic(), target()
-    executed, failing, seed = 0, None, SEED
     workers = max(1, (os.cpu_count() or 2) - 1)
+    executed, left_out, last, failures = 0, 0, SEED, []
     seeds = itertools.count(SEED)
-    left_out = 0
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = collections.deque(pool.submit(prepare, next(seeds), BATCH, arch) for _ in range(2 * workers))
-        while executed < COUNT:
-            seed, echoes, cubins, layouts = jobs.popleft().result()
-            for kind, cubin in cubins.items():
-                wrong = mismatches(cubin, layouts, seed)
-                if wrong and failing is None:
-                    failing = (seed, kind, [echoes[number] for number in wrong])
-            executed += len(echoes)
-            left_out += BATCH - len(echoes)
-            if executed + (BATCH // 2) * len(jobs) < COUNT:
-                jobs.append(pool.submit(prepare, next(seeds), BATCH, arch))
+    # A trap takes the process's context with it, so each batch has a process of its own.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        jobs = collections.deque(pool.submit(check, next(seeds), BATCH, arch) for _ in range(2 * workers))
+        while jobs:
+            last, done, skipped, failed = jobs.popleft().result()
+            executed, left_out = executed + done, left_out + skipped
+            failures += [(last, *each) for each in failed]
+            if executed + (BATCH // 2) * len(jobs) < COUNT and len(failures) < MOST_FAILURES:
+                jobs.append(pool.submit(check, next(seeds), BATCH, arch))
     with capsys.disabled():
         seconds = time.monotonic() - started
         print(
             f"\n{arch}: {executed} signatures executed as PTX and as LTO-IR with {THREADS} values each; "
             f"{left_out} left out that nvcc passes wrongly; "
-            f"seeds {SEED} to {seed}, {workers} processes, {seconds:.0f} s"
+            f"seeds {SEED} to {last}, {workers} processes, {seconds:.0f} s"
         )
-    if failing is not None:
-        seed, kind, echoes = failing
-        pytest.fail(f"seed {seed}, {kind}: {echoes}\nsmallest found: {shrink(kind, arch, seed)}")
+    if failures:
+        seed, kind, _, reason = failures[0]
+        smallest = shrink(kind, arch, seed) if reason == "wrong" else "not sought, since the device traps"
+        shown = "\n".join(map(str, failures))
+        pytest.fail(f"{len(failures)} failures:\n{shown}\nsmallest found: {smallest}")
 
 
 def shrink(kind: str, arch: str, seed: int) -> Any:
