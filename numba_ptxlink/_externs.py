@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 # Symbols that ptxas and the device runtime supply themselves.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 # Numba-cuda's bindings generator ends the names of its shims so, and starts their definitions so.
-_SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst)\()')
-_SHIM_NAME = re.compile(r"\b(?:\w+_nbst|NRT_\w+)\b")
+# Generated shims of functions end in _nbst; those of constructors and conversions begin with the class.
+_SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
+_SHIM_NAME = re.compile(r"\b(?:\w+_nbst|____nv_\w+|NRT_\w+)\b")
+_FUNCTION = re.compile(r'extern "C"\s+__device__\s+\w+\s+\w+\s*\(')
 # What numba-cuda's memory manager for device code defines, which no other export may define again.
 _NRT_NAME = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
 _KEEP = "numba_ptxlink_keep"
@@ -106,8 +108,8 @@ def needed_shims(source: str, modules: Iterable[str]) -> str:
     Numba-cuda collects the shims of all functions that the process has compiled so far.
     """
     starts = list(_SHIM.finditer(source))
-    if not starts:
-        return source
+    if not starts or len(starts) != len(_FUNCTION.findall(source)):
+        return source  # no file of shims, or one with more in it than is known here
     ends = [start.start() for start in starts[1:]] + [len(source)]
     shims = {start[1]: source[start.start() : end].strip() for start, end in zip(starts, ends, strict=True)}
     wanted = {name for module in modules for name in _SHIM_NAME.findall(module)}

@@ -171,7 +171,11 @@ def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
             return found
         prefix = found.rstrip("-0123456789")
         # Debug information of several modules may meet, and there a name stands for one type.
-        return f"{prefix}{module}_{local.setdefault(found, len(local))}"
+        place = local.setdefault(found, len(local))
+        if prefix.endswith("smem_"):
+            # Whoever looks for shared arrays in the IR expects a number.
+            return f"{prefix}{int(module or '0', 16)}{place:04}"
+        return f"{prefix}{module}_{place}"
 
     return _NAME.sub(name, text)
 

@@ -197,7 +197,8 @@ def known_to_numba(echo: Echo) -> bool:
     try:
         return all(numba_type(spec) is not None for spec in echo.params)
     except ValueError as error:
-        if "not divisible by the field alignment" not in str(error):
+        # What NumPy says of the dtype that Numba makes of such a record.
+        if "field alignment" not in str(error) and "cannot override to smaller itemsize" not in str(error):
             raise
         return False
 

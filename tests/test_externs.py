@@ -12,7 +12,7 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink import _ptx
+from numba_ptxlink import _externs, _ptx
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -176,3 +176,30 @@ def test_memory_management_comes_along_where_it_is_needed(tmp_path, kind):
     artifacts = [tmp_path / f"{name}.sm_90.{kind}" for name in ("first", "second")]
     linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
     assert b"caller" in linked.cubin
+
+
+def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
+    """Shims of constructors and conversions, which are named unlike those of functions, are linked too."""
+    import fakedevice
+    from numba.cuda import float32, int32, types
+    from numba.cuda._internal.cuda_bf16 import nv_bfloat16
+
+    fakedevice.install(monkeypatch, (9, 0))
+
+    def kernel(x, y):
+        value = nv_bfloat16(x[0])
+        x[0] = float32(value + value)
+        y[0] = int32(value)
+
+    args = (types.float32[::1], types.int32[::1])
+    _, cubin = fakedevice.compile_kernel(kernel, args, lto=True)
+    assert cubin.code[:4] == b"\x7fELF"
+
+
+def test_a_file_that_holds_more_than_shims_is_left_whole():
+    """Of a source with functions that are no shims, nothing is left out."""
+    source = (
+        'extern "C" __device__ int\nf_nbst(int* r) { return 0; }\n'
+        'extern "C" __device__ int mine(int* r) { return 0; }\n'
+    )
+    assert _externs.needed_shims(source, ['declare i32 @"mine"()']) == source

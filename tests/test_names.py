@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -160,3 +161,15 @@ def test_another_process_in_another_order_finds_everything(kernels_of_numba):
     assert first["misses"] > 0
     assert second["kernels"] == first["kernels"]
     assert 0.99 <= second["hits"] / (second["hits"] + second["misses"])
+
+
+def test_shared_arrays_keep_names_that_end_in_a_number():
+    """A shared array's name still ends in a number, as tools that read the IR expect."""
+    text = (
+        '@"_cudapy_smem_38" = addrspace(3) global [1 x i8] undef, align 16\n'
+        '@"_cudapy_smem_39" = addrspace(3) global [2 x i8] undef, align 16\n'
+    )
+    made = _names.canonical({1: text}, {}, [1])
+    names = re.findall(r'@"(_cudapy_smem_\d+)"', made.texts[0])
+    assert len(set(names)) == 2
+    assert names == re.findall(r'@"(_cudapy_smem_\d+)"', _names.canonical({1: text}, {}, [1]).texts[0])
