@@ -186,14 +186,16 @@ def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
 
     fakedevice.install(monkeypatch, (9, 0))
 
-    def kernel(x, y):
-        value = nv_bfloat16(x[0])
-        x[0] = float32(value + value)
-        y[0] = int32(value)
+    def adds(x, _y):
+        x[0] = float32(nv_bfloat16(x[0]) + nv_bfloat16(x[0]))
+
+    def converts(x, y):
+        y[0] = int32(nv_bfloat16(x[0]))
 
     args = (types.float32[::1], types.int32[::1])
-    _, cubin = fakedevice.compile_kernel(kernel, args, lto=True)
-    assert cubin.code[:4] == b"\x7fELF"
+    for kernel in (adds, converts):
+        _, cubin = fakedevice.compile_kernel(kernel, args, lto=True)
+        assert cubin.code[:4] == b"\x7fELF"
 
 
 def test_a_file_that_holds_more_than_shims_is_left_whole():
