@@ -80,6 +80,16 @@ class Layout:
         """How many bytes the result takes."""
         return self.result.size
 
+    def in_cxx(self) -> str:
+        """Return the function itself, in C++."""
+        params = ", ".join(ctype.declare(f"p{number}") for number, ctype in enumerate(self.params))
+        members = getattr(self.result, "members", ())
+        body = "return p0;"
+        if len(self.params) > 1:
+            copies = " ".join(f"r.{member.name} = p{number};" for number, member in enumerate(members))
+            body = f"{self.result.name} r; {copies} return r;"
+        return f'extern "C" __device__ {self.result.name} f{self.number}({params}) {{ {body} }}\n'
+
     def probe(self) -> str:
         """Return a C++ function that returns what the function does."""
         return PROBE.format(result=self.result.name, number=self.number)
