@@ -53,6 +53,12 @@ def test_every_module_has_its_layer():
     assert modules | {"_native"} == set(ORDER)
 
 
+def test_the_architecture_names_every_module():
+    """ARCHITECTURE.md tells what each module is for."""
+    text = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text()
+    assert [name for name in ORDER if f"`{name}.py`" not in text and f"`{name}/`" not in text] == []
+
+
 @pytest.mark.parametrize("module", [name for name in ORDER if name != "_native"])
 def test_imports_point_downwards(module):
     """A module imports only from layers below its own, or from modules named before it in its own."""
