@@ -3,7 +3,9 @@ What the import hook costs an interpreter that has the package installed.
 
 Starts this interpreter with and without the hook in turns and prints the median of the differences, for
 `-c pass` and for `-c "import numba"`. Both kinds of start process a directory of links to the same installed
-packages and their .pth files; one of the two directories lacks the hook's.
+packages and their .pth files; one of the two directories lacks the hook's. Since the difference of two starts
+drowns in noise where a start takes long, the time spent in the hook is measured from inside as well: its
+import, and every question that the import system asks its finder.
 """
 
 from __future__ import annotations
@@ -18,6 +20,20 @@ import tempfile
 import time
 from pathlib import Path
 
+INSIDE = """
+import time, _numba_ptxlink_hook as hook
+spent, ask = [0.0], hook.Finder.find_spec
+def find_spec(self, name, path=None, target=None):
+    begun = time.perf_counter()
+    try:
+        return ask(self, name, path, target)
+    finally:
+        spent[0] += time.perf_counter() - begun
+hook.Finder.find_spec = find_spec
+{program}
+import sys
+print("in finder", spent[0] * 1e3, file=sys.stderr)
+"""
 PROGRAMS = {"pass": "pass", "import numba": "import numba"}
 
 
@@ -45,29 +61,33 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(results, indent=2))
         return
-    print(f"{'program':14} {'with':>9} {'without':>9} {'difference':>11} {'-X importtime':>14}")
+    print(
+        f"{'program':14} {'with':>9} {'without':>9} {'difference':>11} {'hook import':>12} {'in finder':>10}"
+    )
     for name, row in results.items():
         print(
             f"{name:14} {row['with_ms']:6.2f} ms {row['without_ms']:6.2f} ms "
-            f"{row['difference_ms']:8.3f} ms {row['importtime_ms']:11.3f} ms"
+            f"{row['difference_ms']:8.3f} ms {row['importtime_ms']:9.3f} ms {row['finder_ms']:7.3f} ms"
         )
 
 
 def measure(program: str, sites: dict[str, Path], starts: int, cwd: str) -> dict[str, float]:
     """Return the medians, in milliseconds, of starts with and without the hook."""
     times: dict[str, list[float]] = {kind: [] for kind in sites}
-    charged = []
+    charged, asked = [], []
     for _ in range(starts):
         for kind, site in sites.items():
             begun = time.perf_counter()
             start(program, site, cwd)
             times[kind].append((time.perf_counter() - begun) * 1e3)
         charged.append(importtime(start(program, sites["with"], cwd, "-X", "importtime")))
+        asked.append(infinder(start(INSIDE.format(program=program), sites["with"], cwd)))
     differences = [a - b for a, b in zip(times["with"], times["without"], strict=True)]
     return {
         **{f"{kind}_ms": statistics.median(values) for kind, values in times.items()},
         "difference_ms": statistics.median(differences),
         "importtime_ms": statistics.median(charged),
+        "finder_ms": statistics.median(asked),
     }
 
 
@@ -76,6 +96,11 @@ def start(program: str, site: Path, cwd: str, *options: str) -> str:
     code = f"import site; site.addsitedir({str(site)!r})\n{program}"
     command = [sys.executable, "-I", "-S", *options, "-c", code]
     return subprocess.run(command, check=True, cwd=cwd, capture_output=True, text=True).stderr
+
+
+def infinder(stderr: str) -> float:
+    """Return the milliseconds that the hook's finder took."""
+    return float(stderr.rpartition("in finder")[2])
 
 
 def importtime(stderr: str) -> float:
