@@ -70,6 +70,14 @@ def test_a_scalar_comes_back_as_it_went(run, name):
     assert values.tobytes() == got.tobytes()
 
 
+@pytest.fixture
+def _shims(request):
+    """Skip where nvJitLink cannot merge the LTO-IR of a function and of the shims it calls."""
+    if request.node.callspec.params["run"] == "ltoir" and pl.toolchain().nvjitlink <= (13, 0):
+        pytest.skip("nvJitLink 13.0 gives no LTO-IR")
+
+
+@pytest.mark.usefixtures("_shims")
 def test_half_arithmetic(run):
     """float16 multiplication and addition are contracted, and round once."""
 
@@ -82,6 +90,7 @@ def test_half_arithmetic(run):
     assert square_and_add(values.astype(np.float64)).astype(np.float16).tobytes() == got.tobytes()
 
 
+@pytest.mark.usefixtures("_shims")
 def test_bfloat16_arithmetic(run):
     """bfloat16 doubling is exact, like a change of the exponent."""
 
