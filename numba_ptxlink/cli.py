@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough; Python would flush once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except PtxlinkError as error:
         print(f"numba-ptxlink: error: {error}", file=sys.stderr)
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,13 @@ def test_the_installed_command_runs():
     script = Path(sys.executable).with_name("numba-ptxlink")
     run = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"numba-ptxlink {pl.__version__}"
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    """A pipe that is closed before all is written ends the command without a traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-I", "-m", "numba_ptxlink.cli", "doctor"]
+    run = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (run.returncode, run.stderr) == (0, "")
