@@ -107,28 +107,29 @@ def needed_shims(source: str, modules: Iterable[str]) -> str:
 
     Numba-cuda collects the shims of all functions that the process has compiled so far.
     """
+    head, shims = _split(source)
+    wanted = {name for module in modules for name in _SHIM_NAME.findall(module)}
+    if not shims:
+        return source
+    return "\n".join([head.rstrip(), *(shims[name].strip() for name in sorted(wanted & shims.keys())), ""])
+
+
+def _split(source: str) -> tuple[str, dict[str, str]]:
+    """Return what precedes Numba's shims in *source*, and each by its name; none where it holds more."""
     starts = list(_SHIM.finditer(source))
     if not starts or len(starts) != len(_FUNCTION.findall(source)):
-        return source  # no file of shims, or one with more in it than is known here
+        return source, {}
     ends = [start.start() for start in starts[1:]] + [len(source)]
-    shims = {start[1]: source[start.start() : end].strip() for start, end in zip(starts, ends, strict=True)}
-    wanted = {name for module in modules for name in _SHIM_NAME.findall(module)}
-    return "\n".join(
-        [source[: starts[0].start()].rstrip(), *(shims[name] for name in sorted(wanted & shims.keys())), ""]
-    )
+    return source[: starts[0].start()], {
+        start[1]: source[start.start() : end] for start, end in zip(starts, ends, strict=True)
+    }
 
 
 def _only(source: str, missing: set[str], tag: str) -> str:
     """Return *source*, of a file of shims only those that are *missing*; others are returned as they are."""
-    starts = list(_SHIM.finditer(source))
-    if not starts:
-        return source
-    ends = [start.start() for start in starts[1:]] + [len(source)]
-    shims = {
-        f"{start[1]}_{tag}": source[start.start() : end] for start, end in zip(starts, ends, strict=True)
-    }
-    wanted = [_SHIM_NAME.sub(rf"\g<0>_{tag}", shims[name]) for name in sorted(shims) if name in missing]
-    return source[: starts[0].start()] + "".join(wanted)
+    head, shims = _split(source)
+    wanted = [name for name in sorted(shims) if f"{name}_{tag}" in missing]
+    return head + "".join(_SHIM_NAME.sub(rf"\g<0>_{tag}", shims[name]) for name in wanted)
 
 
 def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> bytes:
