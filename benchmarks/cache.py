@@ -5,8 +5,9 @@ hits: time of a hit for cubins of 5 kB, 50 kB and 5 MB, in a process that has us
 growth: the same for 50 kB, and the time of a write, in a cache of 10 to 100,000 entries.
 herd: processes that start at one time on an empty cache and want one kernel: how often it was compiled, and
 how long all of them took. On a device also with numba-cuda's own linker.
-start: a fresh process up to the end of its first launch, with a cold and a warm cache, with and without a
-link file, beside numba-cuda's own linker with the driver's cache cold and warm. Needs a device.
+start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
+with and without a link file, with and without `cache=True`, beside numba-cuda's own linker and the driver's
+cache. What the first launch consists of follows it. Needs a device.
 """
 
 from __future__ import annotations
@@ -27,18 +28,34 @@ from numba_ptxlink.cache import Cache, Entry, Key
 SIZES = {"5 kB": 5_000, "50 kB": 50_000, "5 MB": 5_000_000}
 
 LAUNCH = """
-import time
+import collections, json, sys, time
 begin = time.perf_counter()
-import sys
 import numpy as np
 from numba import cuda
+from numba.cuda import codegen, dispatcher
 imported = time.perf_counter()
+spent = collections.Counter()
+
+def timed(owner, name, label):
+    original = getattr(owner, name)
+    def call(*args, **kwargs):
+        started, inner = time.perf_counter(), sum(spent.values())
+        try:
+            return original(*args, **kwargs)
+        finally:
+            spent[label] += time.perf_counter() - started - (sum(spent.values()) - inner)
+    setattr(owner, name, call)
+
+timed(dispatcher, "compile_cuda", "front end")
+timed(codegen.nvvm, "compile_ir", "NVVM")
+timed(codegen.CUDACodeLibrary, "get_cubin", "link")
+timed(codegen.CUDACodeLibrary, "get_cufunc", "load")
 SOURCE = 'extern "C" __device__ int twice(float* out, float a) {{ *out = 2 * a; return 0; }}'
 twice = cuda.declare_device("twice", "float32(float32)")
 array = cuda.to_device(np.ones(1024, dtype=np.float32))
 context = time.perf_counter()
 
-@cuda.jit(link={link})
+@cuda.jit(link={link}, cache={cache})
 def kernel(a, n):
     i = cuda.grid(1)
     if i < a.size:
@@ -49,28 +66,29 @@ def kernel(a, n):
 
 kernel[8, 128](array, 8)
 cuda.synchronize()
-done = time.perf_counter()
+first = time.perf_counter() - context
 misses = -1
 if "numba_ptxlink" in sys.modules:
     import numba_ptxlink as pl
     misses = pl.status().cache_misses if pl.status().active else -1
-import json
-print(json.dumps({{"import": imported - begin, "context": context - imported, "first launch": done - context,
-                  "misses": misses}}))
+parts = {{label: spent[label] for label in ("front end", "NVVM", "link", "load")}}
+print(json.dumps({{"import": imported - begin, "context": context - imported, "first launch": first, **parts,
+                  "rest": first - sum(parts.values()), "misses": misses}}))
 """
 LINKS = {
     "no link file": {"link": "None", "call": "x"},
     "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
 }
+COLUMNS = ("import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
 
 HERD = """
-import sys, time
+import sys
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 # Part of every process that uses numba-cuda, and dearer than a small compile.
 import cuda.core.utils
-while time.time() < float(sys.argv[2]):
-    time.sleep(0.001)
+print("ready", flush=True)
+sys.stdin.readline()
 pl.assemble(open(sys.argv[1]).read(), "sm_90")
 print(cache.counters().misses)
 """
@@ -85,20 +103,22 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)} (default: all)")
     parser.add_argument("--processes", type=int, default=32)
     parser.add_argument("--entries", type=int, default=100_000, help="the largest cache of growth")
-    parser.add_argument("--repeats", type=int, default=5, help="of each kind of start")
+    parser.add_argument("--repeats", type=int, default=3, help="of each kind of start")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - parts.keys()
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: no such part")
-    results = {name: parts[name](arguments) for name in arguments.parts or parts}
+    results = {}
+    for name in arguments.parts or parts:
+        rows = results[name] = parts[name](arguments)
+        if not arguments.json:
+            print(f"\n{name}")
+            for label, row in rows.items():
+                print(f"  {label:40} " + "  ".join(f"{column}: {value}" for column, value in row.items()))
+            sys.stdout.flush()
     if arguments.json:
         print(json.dumps(results, indent=2))
-        return
-    for name, rows in results.items():
-        print(f"\n{name}")
-        for label, row in rows.items():
-            print(f"  {label:34} " + "  ".join(f"{column}: {value}" for column, value in row.items()))
 
 
 def hits(_: argparse.Namespace) -> dict[str, dict[str, object]]:
@@ -172,56 +192,66 @@ def herd_of(processes: int, *, one_key: bool) -> dict[str, object]:
         ptx = Path(folder, "large.ptx")
         ptx.write_text(large_kernel())
         environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(Path(folder, "cache")) if one_key else "0"}
-        gun = time.time() + 2.0 + 0.8 * processes
-        command = [sys.executable, "-c", HERD, str(ptx), str(gun)]
+        command = [sys.executable, "-c", HERD, str(ptx)]
         started = [
-            subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
             for _ in range(processes)
         ]
+        for process in started:
+            process.stdout.readline()
+        gun = time.perf_counter()
+        for process in started:
+            process.stdin.write("go\n")
         made = [int(process.communicate()[0]) for process in started]
         return {
             "processes": processes,
             "compiles": sum(made) if one_key else processes,
-            "wall": ms(time.time() - gun),
+            "wall": ms(time.perf_counter() - gun),
         }
 
 
 def start(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Time the first launch of fresh processes."""
+    """Time the first launch of fresh processes, and of the processes that come after them."""
     reason = missing_device()
     if reason:
         return {"left out": {"reason": reason}}
     rows: dict[str, dict[str, object]] = {}
     for link in LINKS:
-        for plugin, name in (("1", "this cache"), ("0", "stock, driver's cache")):
-            for state in ("cold", "warm"):
-                found = []
-                with tempfile.TemporaryDirectory() as folder:
-                    if state == "warm":
-                        launch(link, plugin, Path(folder)).communicate()
-                    for turn in range(arguments.repeats):
-                        place = Path(folder) if state == "warm" else Path(folder, str(turn))
-                        output = launch(link, plugin, place).communicate()[0]
-                        found.append(json.loads(output.splitlines()[-1]))
-                rows[f"{link}, {name}, {state}"] = {
-                    column: ms(statistics.median(each[column] for each in found))
-                    for column in ("import", "context", "first launch")
-                }
+        for jit_cache in (False, True):
+            for plugin, name in (("0", "stock"), ("1", "plugin")):
+                label = f"{link}, {'cache=True, ' if jit_cache else ''}{name}"
+                if link == "link file" and jit_cache and plugin == "0":
+                    rows[label] = {"left out": "numba-cuda cannot keep kernels with link files"}
+                    continue
+                found: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
+                for _ in range(arguments.repeats):
+                    with tempfile.TemporaryDirectory() as folder:
+                        for each in found.values():
+                            process = launch(link, plugin, Path(folder), jit_cache=jit_cache)
+                            each.append(json.loads(process.communicate()[0].splitlines()[-1]))
+                for state, each in found.items():
+                    rows[f"{label}, {state}"] = {
+                        column: ms(statistics.median(one[column] for one in each)) for column in COLUMNS
+                    }
     return rows
 
 
-def launch(link: str, plugin: str, folder: Path) -> subprocess.Popen[str]:
+def launch(link: str, plugin: str, folder: Path, *, jit_cache: bool = False) -> subprocess.Popen[str]:
     """Start a process that launches one kernel, with all its caches in *folder*."""
     environ = {
         **os.environ,
         "NUMBA_PTXLINK": plugin,
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink"),
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
         "CUDA_CACHE_PATH": str(folder / "driver"),
     }
-    # Numba wants the source of what it compiles.
-    folder.mkdir(parents=True, exist_ok=True)
+    # Numba wants the source of what it compiles, and its own cache looks at the source's time.
     program = folder / "program.py"
-    program.write_text(LAUNCH.format(**LINKS[link]))
+    text = LAUNCH.format(**LINKS[link], cache=jit_cache)
+    if not program.exists():
+        program.write_text(text)
     return subprocess.Popen([sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, text=True)
 
 

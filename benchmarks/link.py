@@ -3,8 +3,8 @@ Compiling and linking Numba kernels: numba-cuda's own linker and this package's,
 
 Each measurement is a process of its own, and the two linkers take turns. A process compiles distinct kernels
 from Python to code that is ready to launch; the first one is reported apart, since it also loads the tools.
-This package's cache is off, so every kernel is cold; the driver's cache is measured off and on. The last part
-links the same PTX in one thread and in two.
+The caches, which are the driver's and with the plugin this package's too, are off; on and empty; or full of
+the same kernels. The last part links the same PTX in one thread and in two.
 
 Needs a device, or --no-device, which puts a stand-in in its place and leaves out the loading.
 """
@@ -26,6 +26,7 @@ from typing import Any
 
 LINKERS = ("stock", "plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
+CACHES = ("off", "empty", "full")
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
   float r = a;
@@ -65,14 +66,14 @@ def main() -> None:
 
 
 def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return one row for each case and each state of the driver's cache."""
+    """Return one row for each state of the caches and each case."""
     rows = []
-    for driver_cache in ("off", "on"):
+    for caches in CACHES:
         for case in CASES:
             times: dict[str, dict[str, list[float]]] = {each: {"first": [], "next": []} for each in LINKERS}
             with tempfile.TemporaryDirectory() as scratch:
-                # A run that fills the driver's cache comes first where that is on.
-                for turn in range(options.processes + (driver_cache == "on")):
+                # Where the caches are to be full, a run that fills them comes first.
+                for turn in range(options.processes + (caches == "full")):
                     for linker in LINKERS:
                         task = {
                             "linker": linker,
@@ -80,11 +81,12 @@ def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
                             "kernels": options.kernels,
                             "no_device": options.no_device,
                         }
-                        made = run(task, driver_cache, Path(scratch, linker))
-                        if driver_cache == "off" or turn:
+                        folder = Path(scratch, linker, "" if caches == "full" else str(turn))
+                        made = run(task, None if caches == "off" else folder)
+                        if caches != "full" or turn:
                             times[linker]["first"].append(made["times"][0])
                             times[linker]["next"] += made["times"][1:]
-            row: dict[str, Any] = {"case": case, "driver_cache": driver_cache}
+            row: dict[str, Any] = {"case": case, "caches": caches}
             for part in ("first", "next"):
                 stock, plugin = (1e3 * statistics.median(times[each][part]) for each in LINKERS)
                 row[part] = {"stock_ms": stock, "plugin_ms": plugin, "ratio": plugin / stock}
@@ -97,16 +99,13 @@ def threads(options: argparse.Namespace) -> list[dict[str, object]]:
     rows = []
     for kind in ("one PTX", "two PTX"):
         for linker in LINKERS:
-            measured = []
-            with tempfile.TemporaryDirectory() as scratch:
-                for _ in range(min(3, options.processes)):
-                    task = {
-                        "linker": linker,
-                        "threads": kind,
-                        "links": options.links,
-                        "no_device": options.no_device,
-                    }
-                    measured.append(run(task, "off", Path(scratch))["times"])
+            task = {
+                "linker": linker,
+                "threads": kind,
+                "links": options.links,
+                "no_device": options.no_device,
+            }
+            measured = [run(task, None)["times"] for _ in range(min(3, options.processes))]
             one, two = (1e3 * statistics.median(column) for column in zip(*measured, strict=True))
             rows.append(
                 {"inputs": kind, "linker": linker, "one_ms": one, "two_ms": two, "speedup": one / two}
@@ -114,15 +113,17 @@ def threads(options: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
-def run(task: dict[str, object], driver_cache: str, folder: Path) -> dict[str, list[float]]:
-    """Run one process of this script, and return what it measured."""
+def run(task: dict[str, object], folder: Path | None) -> dict[str, list[float]]:
+    """Run one process of this script with its caches in *folder*, None for no caches; return its figures."""
     environ = {
         **os.environ,
         "NUMBA_PTXLINK": "1" if task["linker"] == "plugin" else "0",
-        "NUMBA_PTXLINK_CACHE": "0",
-        "CUDA_CACHE_DISABLE": "1" if driver_cache == "off" else "0",
-        "CUDA_CACHE_PATH": str(folder),
+        "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink") if folder else "0",
+        "CUDA_CACHE_DISABLE": "0" if folder else "1",
     }
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        environ["CUDA_CACHE_PATH"] = str(folder / "driver")
     made = subprocess.run(
         [sys.executable, __file__, "--child", json.dumps(task)],
         env=environ,
@@ -245,12 +246,12 @@ def stand_in() -> None:
 
 def show(results: dict[str, list[dict[str, Any]]]) -> None:
     """Print tables."""
-    print(f"{'kernels':16} {'driver cache':12} {'':6} {'stock':>10} {'plugin':>10} {'ratio':>6}")
+    print(f"{'kernels':16} {'caches':7} {'':6} {'stock':>10} {'plugin':>10} {'ratio':>6}")
     for row in results["kernels"]:
         for part in ("first", "next"):
             times = row[part]
             print(
-                f"{row['case']:16} {row['driver_cache']:12} {part:6} {times['stock_ms']:7.1f} ms "
+                f"{row['case']:16} {row['caches']:7} {part:6} {times['stock_ms']:7.1f} ms "
                 f"{times['plugin_ms']:7.1f} ms {times['ratio']:6.2f}"
             )
     print(f"\n{'links of':18} {'linker':8} {'1 thread':>11} {'2 threads':>11} {'speedup':>8}")

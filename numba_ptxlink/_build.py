@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _externs, _numba, _ptx, _udf, abi, assembler
+from . import _externs, _llvm, _numba, _ptx, _udf, abi, assembler
 from ._target import Arch
 from .errors import AbiError, ExportError
 
@@ -138,7 +138,7 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
         f.prototype.name: f.prototype for f in _ptx.functions(ptx) if f.defined and f.linkage == "visible"
     }
     for signature in signatures:
-        wanted = signature.prototype_for(modern=_numba.is_modern(arch))
+        wanted = signature.prototype_for(modern=_llvm.is_modern(arch))
         if visible.get(signature.name) != wanted:
             raise ExportError(
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
@@ -155,7 +155,7 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], 
     if lto:
         flags["gen_lto"] = None
     try:
-        code = _numba.compile_ir(_numba.in_dialect(modules, compiled.arch), **flags)
+        code = _numba.compile_ir(_llvm.in_dialect(modules, compiled.arch), **flags)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(
@@ -183,7 +183,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     modules = _externs.private_shims(_numba.ordered_modules([library]), tag)
     options = {**library._nvvm_options, "arch": arch.compute}
     options.pop("gen-lto", None)
-    modules = _numba.in_dialect(modules, arch)
+    modules = _llvm.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
     linked = _externs.linkable([library], _externs.undefined(ptx), arch, tag)
     if not linked:

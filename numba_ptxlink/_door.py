@@ -11,7 +11,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._numba import Substitution, current_cc, in_dialect, ordered_modules, take_compiled
+from ._llvm import in_dialect
+from ._numba import Substitution, current_cc, ordered_modules, take_compiled
 from ._target import Arch
 from .abi import AbiOptions
 from .errors import AbiError, ExportError

@@ -39,13 +39,13 @@ class Input:
         kind: One of `KINDS`.
         name: What messages call it: its file name, or a name in angle brackets.
         code: Its content.
-        witness: PTX of the same code, where a binary's maker has it at hand; it tells the symbols.
+        witness: LLVM IR of the same code, where a binary's maker has it at hand; it tells the symbols.
     """
 
     kind: str
     name: str
     code: bytes = field(repr=False)
-    witness: bytes = field(default=b"", repr=False, compare=False)
+    witness: str = field(default="", repr=False, compare=False)
 
 
 def read(source: Any, number: int = 1) -> Input:

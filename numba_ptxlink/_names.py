@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _DIGITS = 20
 # Texts in quotes first: what a string constant holds is no name, and has a length that is written elsewhere.
+# Each alternative starts with a letter of its own, so that the search skips all text without one.
 _NAME = re.compile(
-    r'\bc"[^"]*"|_ZN[\w$.]+|(?:\.bytes\.|\b_cudapy_smem_|\bdiscriminator-|\bidentifier: ")-?\d+(?!\w)'
+    r'c(?<= c)"[^"]*"|_ZN[\w$.]+|\.bytes\.-?\d+(?!\w)|_cudapy_smem_-?\d+(?!\w)'
+    r'|discriminator--?\d+(?!\w)|identifier: "-?\d+(?!\w)'
 )
 _MANGLED = re.compile(r"_ZN[\w$]+")
 # What else counts up, or is an address, in the part of a name that tells the types of the arguments.

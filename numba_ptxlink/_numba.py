@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +27,6 @@ SUPPORTED = ((0, 30, 4), (0, 31))
 """The numba-cuda releases this module was written against: from the first, to before the second."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
-
-_TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
 
 Wrap = Callable[[Any], Any]
 
@@ -172,18 +169,6 @@ def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
     return list(reached.values())
 
 
-def is_modern(arch: Arch) -> bool:
-    """Return whether NVVM compiles for *arch* with its newer LLVM."""
-    return arch.cc >= (10, 0)
-
-
-def in_dialect(modules: Sequence[str], arch: Arch) -> list[str]:
-    """Return *modules*, LLVM IR, in the dialect that NVVM reads for *arch*."""
-    if is_modern(arch):
-        return list(modules)
-    return [_TYPED_BYVAL.sub("byval", module) for module in modules]
-
-
 def _linked(library: Any) -> Sequence[Any]:
     # Code that is linked as a file calls nothing that Numba knows of.
     return tuple(getattr(library, "_linking_libraries", ()))
@@ -309,6 +294,46 @@ def take_compiled() -> Any:
     return compiled
 
 
+class _Looking(threading.local):
+    names: Sequence[str] = ()
+
+
+_looking = _Looking()
+
+
+def _wrap_kernel_init(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands for one
+        from numba.cuda.dispatcher import reshape_funcs
+
+        _looking.names = (*reshape_funcs, *self.NRT_functions)
+        try:
+            original(self, *args, **kwargs)
+        finally:
+            _looking.names = ()
+
+    return __init__
+
+
+def _wrap_get_asm_str(original: Any) -> Any:
+    from numba.cuda.core import config
+
+    @functools.wraps(original)
+    def get_asm_str(self: Any, cc: Any = None) -> Any:
+        # A new kernel is asked for its PTX, which with LTO nobody needs, to look for a few names in it. It
+        # has none that its LLVM IR has not.
+        names = _looking.names
+        if (
+            names
+            and not config.DUMP_ASSEMBLY
+            and not any(n in text for text in self.llvm_strs for n in names)
+        ):
+            return ""
+        return original(self, cc)
+
+    return get_asm_str
+
+
 def _wrap_link_all(original: Any) -> Any:
     @functools.wraps(original)
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
@@ -316,9 +341,7 @@ def _wrap_link_all(original: Any) -> Any:
         if choose is not None:
             has_link_files = bool(self._linking_files or self.needs_cudadevrt)
             choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
-            linker.describe(getattr(self, "_ptxlink_origin", self.name), self._ptx_cache.get(cc, ()))
-        if hasattr(linker, "modules"):
-            linker.modules = tuple(self.llvm_strs)
+            linker.describe(getattr(self, "_ptxlink_origin", self.name), self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
         order = getattr(linker, "order_files", None)
         if order is not None:
@@ -360,10 +383,12 @@ SUBSTITUTIONS = (
     *(Substitution(*fix) for fix in FIXES),
     *NVVM,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
+    Substitution("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str", _wrap_get_asm_str),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._link_all", _wrap_link_all),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs", _wrap_llvm_strs),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._rebuild", _numba_cache.wrap_rebuild_library),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._reduce_states", _numba_cache.wrap_reduce_states),
+    Substitution("numba.cuda.dispatcher", "_Kernel.__init__", _wrap_kernel_init),
     Substitution("numba.cuda.dispatcher", "CUDACache._index_key", _numba_cache.wrap_index_key),
     Substitution("numba.cuda.dispatcher", "Cache._load_overload", _numba_cache.wrap_load_overload),
     Substitution("numba.cuda.dispatcher", "Cache._save_overload", _numba_cache.wrap_save_overload),

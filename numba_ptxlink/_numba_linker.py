@@ -20,7 +20,7 @@ from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-from . import _externs, _nvrtc, _ptx, linker
+from . import _externs, _llvm, _nvrtc, _ptx, linker
 from ._inputs import EXTENSIONS, Input, content_of
 from ._sources import SourceOptions, compile_once
 from ._target import Arch
@@ -88,12 +88,11 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
-        self.modules: tuple[str, ...] = ()
         self.linker: linker.Linked | None = None
         self._inputs: list[Input] = []
         self._has_ltoir = False
         self._origin = ""
-        self._witness = b""
+        self._modules: tuple[str, ...] = ()
         self._failure: PtxlinkError | None = None
 
     def choose_lto(self, *, has_link_files: bool, debug: bool = False) -> None:
@@ -106,16 +105,16 @@ class PtxLinker:
         if self.lto and not self.additional_flags and (debug or not has_link_files):
             self.lto = False
 
-    def describe(self, origin: str, ptx: Iterable[str]) -> None:
+    def describe(self, origin: str, modules: Iterable[str]) -> None:
         """
         Tell what Numba knows about the code that it is about to add.
 
         Args:
             origin: The Python function it was compiled from and where that stands; messages name it.
-            ptx: The PTX that Numba has made of it at dispatch, if any: with LTO it tells the symbols.
+            modules: Its LLVM IR, which with LTO tells the symbols, and in any case the shims that it calls.
         """
         self._origin = origin
-        self._witness = "\n".join(ptx).encode()
+        self._modules = tuple(modules)
 
     def order_files(self, own: int) -> None:
         """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
@@ -176,8 +175,8 @@ class PtxLinker:
 
         kind = "ltoir" if self.lto else "ptx"
         source = _content(cu)
-        if self.modules:
-            source = _externs.needed_shims(source.decode(), self.modules).encode()
+        if self._modules:
+            source = _externs.needed_shims(source.decode(), self._modules).encode()
         try:
             compiled = compile_once(
                 Input("cu", str(name), source),
@@ -299,24 +298,26 @@ class PtxLinker:
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
-        shown, witness = str(name), b""
+        shown, witness = str(name), ""
         if shown in _UNNAMED and self._origin:
             # With debug information there is one PTX for each function of a kernel.
             number = sum(each.name.startswith(self._origin) for each in self._inputs)
             shown = f"{self._origin} #{number + 1}" if number else self._origin
-            witness = self._witness if kind == "ltoir" else b""
+            witness = "\n".join(self._modules) if kind == "ltoir" else ""
         self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> linker.LinkOptions:
-        # numba-cuda says "debug" and "lineinfo" in the PTX and nowhere else.
-        codes = [each.code if each.kind == "ptx" else each.witness for each in self._inputs]
-        texts = [code.decode(errors="replace") for code in codes if code]
+        # numba-cuda says "debug" and "lineinfo" in its code and nowhere else.
+        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == "ptx"]
+        witnesses = [each.witness for each in self._inputs if each.witness]
         debug = any("debug" in _ptx.target(text) for text in texts)
+        debug |= any(map(_llvm.is_for_debugging, witnesses))
+        lines = any(map(_ptx.has_line_numbers, texts)) or any(map(_llvm.has_line_numbers, witnesses))
         return linker.LinkOptions(
             lto=self._has_ltoir,
             max_registers=self.max_registers,
             debug=debug and not self._has_ltoir,
-            lineinfo=not debug and (self.lineinfo or any(map(_ptx.has_line_numbers, texts))),
+            lineinfo=not debug and (self.lineinfo or lines),
         )
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import _elf, _nvjitlink, _ptx
+from . import _elf, _llvm, _nvjitlink, _ptx
 from ._ptx import Param, Prototype
 from .errors import LinkError
 
@@ -76,9 +76,10 @@ def table(source: Input, arch: Arch, *, deep: bool = True) -> Table:
         arch: The architecture of the link; a fat binary gives the code for it.
         deep: Whether to let nvJitLink unpack what only it can read.
     """
-    if source.kind == "ptx" or source.witness:
-        text = (source.witness or source.code).decode(errors="replace")
-        return Table(source.name, source.kind, _of_ptx(text))
+    if source.kind == "ptx":
+        return Table(source.name, source.kind, _of_ptx(source.code.decode(errors="replace")))
+    if source.witness:
+        return Table(source.name, source.kind, _of_llvm(source.witness, arch))
     if source.kind == "cubin":
         return Table(source.name, source.kind, of_image(_elf.read(source.code, source.name)))
     return Table(source.name, source.kind, _unpacked(source, arch) if deep else None)
@@ -107,6 +108,15 @@ def _of_ptx(text: str) -> tuple[Symbol, ...]:
             found[variable.name] = Symbol(
                 variable.name, "variable", defined, variable.linkage in _WEAK, line=variable.line
             )
+    return tuple(found.values())
+
+
+def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
+    found: dict[str, Symbol] = {}
+    for each in _llvm.symbols(text, arch):
+        known = found.get(each.name)
+        if known is None or (each.defined and not known.defined):
+            found[each.name] = Symbol(each.name, each.kind, each.defined, each.weak, each.prototype)
     return tuple(found.values())
 
 
