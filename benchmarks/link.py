@@ -3,6 +3,7 @@ Compiling and linking Numba kernels: numba-cuda's own linker and this package's,
 
 Each measurement is a process of its own, and the two linkers take turns. A process compiles distinct kernels
 from Python to code that is ready to launch; the first one is reported apart, since it also loads the tools.
+Of the others it also says what comes after Numba's front end, which is the same Python with both linkers.
 The caches, which are the driver's and with the plugin this package's too, are off; on and empty; or full of
 the same kernels. The last part links the same PTX in one thread and in two.
 
@@ -27,6 +28,7 @@ from typing import Any
 LINKERS = ("stock", "plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
 CACHES = ("off", "empty", "full")
+PARTS = ("first", "next", "its back end")
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
   float r = a;
@@ -70,7 +72,9 @@ def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for caches in CACHES:
         for case in CASES:
-            times: dict[str, dict[str, list[float]]] = {each: {"first": [], "next": []} for each in LINKERS}
+            times: dict[str, dict[str, list[float]]] = {
+                each: {part: [] for part in PARTS} for each in LINKERS
+            }
             with tempfile.TemporaryDirectory() as scratch:
                 # Where the caches are to be full, a run that fills them comes first.
                 for turn in range(options.processes + (caches == "full")):
@@ -86,8 +90,9 @@ def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
                         if caches != "full" or turn:
                             times[linker]["first"].append(made["times"][0])
                             times[linker]["next"] += made["times"][1:]
+                            times[linker]["its back end"] += made["back_ends"][1:]
             row: dict[str, Any] = {"case": case, "caches": caches}
-            for part in ("first", "next"):
+            for part in PARTS:
                 stock, plugin = (1e3 * statistics.median(times[each][part]) for each in LINKERS)
                 row[part] = {"stock_ms": stock, "plugin_ms": plugin, "ratio": plugin / stock}
             rows.append(row)
@@ -147,17 +152,18 @@ def child(task: dict[str, object]) -> None:
         stand_in()
     else:
         cuda.current_context()
-    measured = links(task) if "threads" in task else compilations(task)
+    measured = {"times": links(task)} if "threads" in task else compilations(task)
     if pl.status().active is not (task["linker"] == "plugin"):
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
-    print(json.dumps({"times": measured}))
+    print(json.dumps(measured))
 
 
-def compilations(task: dict[str, object]) -> list[float]:
-    """Return the seconds that each kernel of a process took, from Python to code that is ready to launch."""
+def compilations(task: dict[str, object]) -> dict[str, list[float]]:
+    """Return the seconds from Python, and from LLVM IR, to code that is ready to launch, for each kernel."""
     import math
 
     from numba import cuda, types
+    from numba.cuda import dispatcher as front_end
     from numba.cuda.cudadrv.linkable_code import LTOIR, CUSource
 
     link = None
@@ -167,7 +173,16 @@ def compilations(task: dict[str, object]) -> list[float]:
         link = LTOIR(library(), name="blend.ltoir")
     blend = cuda.declare_device("blend", "float32(float32, float32)", abi="c", link=link) if link else None
     call = "blend(value, y[i])" if link else "value"
-    times = []
+    times, back_ends = [], []
+    compile_cuda, reached = front_end.compile_cuda, 0.0
+
+    def until_reached(*args: Any, **kwargs: Any) -> Any:
+        nonlocal reached
+        made = compile_cuda(*args, **kwargs)
+        reached = time.perf_counter()
+        return made
+
+    front_end.compile_cuda = until_reached
     for number in range(int(str(task["kernels"]))):
         names = {"cuda": cuda, "math": math, "blend": blend}
         exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
@@ -175,8 +190,10 @@ def compilations(task: dict[str, object]) -> list[float]:
         dispatcher = cuda.jit(names["kernel"])
         started = time.perf_counter()
         dispatcher.compile(signature)
-        times.append(time.perf_counter() - started)
-    return times
+        done = time.perf_counter()
+        times.append(done - started)
+        back_ends.append(done - reached)
+    return {"times": times, "back_ends": back_ends}
 
 
 def library(output: str = "ltoir") -> bytes:
@@ -246,12 +263,12 @@ def stand_in() -> None:
 
 def show(results: dict[str, list[dict[str, Any]]]) -> None:
     """Print tables."""
-    print(f"{'kernels':16} {'caches':7} {'':6} {'stock':>10} {'plugin':>10} {'ratio':>6}")
+    print(f"{'kernels':16} {'caches':7} {'':12} {'stock':>10} {'plugin':>10} {'ratio':>6}")
     for row in results["kernels"]:
-        for part in ("first", "next"):
+        for part in PARTS:
             times = row[part]
             print(
-                f"{row['case']:16} {row['caches']:7} {part:6} {times['stock_ms']:7.1f} ms "
+                f"{row['case']:16} {row['caches']:7} {part:12} {times['stock_ms']:7.1f} ms "
                 f"{times['plugin_ms']:7.1f} ms {times['ratio']:6.2f}"
             )
     print(f"\n{'links of':18} {'linker':8} {'1 thread':>11} {'2 threads':>11} {'speedup':>8}")
