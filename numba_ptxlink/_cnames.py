@@ -136,6 +136,26 @@ _RESERVED = frozenset(
     ]
 )
 
+# CUDA Math API, and CUDA C++ Programming Guide, "C++ Language Extensions". Where a function of equal types is
+# declared, calls reach CUDA's without a word.
+_FUNCTIONS = frozenset(
+    """
+    abs acos acosf acosh acoshf asin asinf asinh asinhf assert atan atan2 atan2f atanf atanh atanhf cbrt
+    cbrtf ceil ceilf clock clock64 copysign copysignf cos cosf cosh coshf cospi cospif cyl_bessel_i0
+    cyl_bessel_i0f cyl_bessel_i1 cyl_bessel_i1f dim3 erf erfc erfcf erfcinv erfcinvf erfcx erfcxf erff
+    erfinv erfinvf exp exp10 exp10f exp2 exp2f expf expm1 expm1f fabs fabsf fdim fdimf fdividef floor
+    floorf fma fmaf fmax fmaxf fmin fminf fmod fmodf free frexp frexpf hypot hypotf ilogb ilogbf
+    isfinite isinf isnan j0 j0f j1 j1f jn jnf labs ldexp ldexpf lgamma lgammaf llabs llmax llmin llrint
+    llrintf llround llroundf log log10 log10f log1p log1pf log2 log2f logb logbf logf lrint lrintf
+    lround lroundf malloc max memcmp memcpy memmove memset min modf modff nearbyint nearbyintf nextafter
+    nextafterf norm norm3d norm3df norm4d norm4df normcdf normcdff normcdfinv normcdfinvf normf pow powf
+    printf rcbrt rcbrtf remainder remainderf remquo remquof rhypot rhypotf rint rintf rnorm rnorm3d
+    rnorm3df rnorm4d rnorm4df rnormf round roundf rsqrt rsqrtf scalbln scalblnf scalbn scalbnf signbit
+    sin sincos sincosf sincospi sincospif sinf sinh sinhf sinpi sinpif sqrt sqrtf std tan tanf tanh
+    tanhf tgamma tgammaf trunc truncf ullmax ullmin umax umin y0 y0f y1 y1f yn ynf
+    """.split()  # noqa: SIM905 - one a line would bury the rest of the module
+)
+
 
 def check(name: object, what: str, taken: Collection[str] = ()) -> str:
     """
@@ -157,6 +177,8 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
         problem = "is a reserved word of C, C++ or CUDA C++"
     elif (name.startswith("__") or re.match(r"_[A-Z]", name)) and not _MANGLED.fullmatch(name):
         problem = "is reserved for the compiler: it starts with two underscores or one and a capital"
+    elif name in _FUNCTIONS:
+        problem = "is a name of CUDA C++ itself, which a call would reach instead"
     elif name in taken:
         problem = "is taken by another function of this export"
     else:
@@ -184,9 +206,9 @@ def propose(name: str, taken: Collection[str] = ()) -> str:
     base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
-    candidate = f"{base}_" if base in _RESERVED else base
+    candidate = f"{base}_" if base in _RESERVED | _FUNCTIONS else base
     number = 2
-    while candidate in taken or candidate in _RESERVED:
+    while candidate in taken or candidate in _RESERVED | _FUNCTIONS:
         candidate = f"{base}_{number}"
         number += 1
     return candidate

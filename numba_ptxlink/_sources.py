@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _nvrtc
+from . import _includes, _nvrtc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ._inputs import Input
     from ._nvrtc import Compiled
     from ._target import Arch
 
 log = logging.getLogger("numba_ptxlink")
 
-_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _REMEMBERED = 256
 
 
@@ -82,13 +78,16 @@ def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions)
     """
     Compile *source*, or return what this process made of the same one before.
 
-    The same: equal in text, name, architecture, options and the headers found by its `#include` lines.
-    Thread-safe; a second thread waits for the first one's result.
+    The same: equal in text, name, architecture, options and whatever the caller's directories have for it to
+    include. Thread-safe; a second thread waits for the first one's result.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
-    key = (source.code, source.name, arch, output, options, tuple(_headers(source.code, options)))
+    included = _includes.manifest(source.code, Path(), options.include_dirs, dict(options.headers))
+    if included is None:
+        return _compile(source, arch, output, options)
+    key = (source.code, source.name, arch, output, options, included)
     with _slots_lock:
         slot = _slots.setdefault(key, _Slot())
         _slots.move_to_end(key)
@@ -96,34 +95,21 @@ def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions)
             _slots.popitem(last=False)
     with slot.lock:
         if slot.compiled is None:
-            slot.compiled = _nvrtc.compile_source(
-                source.code,
-                source.name,
-                arch,
-                output=output,
-                flags=options.arguments(),
-                include_dirs=options.search_path(),
-                headers=dict(options.headers),
-                name_expressions=options.name_expressions,
-            )
-            if slot.compiled.log:
-                log.warning("%s: %s", source.name, slot.compiled.log)
+            slot.compiled = _compile(source, arch, output, options)
         return slot.compiled
 
 
-def _headers(code: bytes, options: SourceOptions) -> Iterator[tuple[str, int, int]]:
-    """Yield path, time and size of each header in the caller's directories that *code* may reach."""
-    seen: set[Path] = set()
-    pending: list[tuple[bytes, Path | None]] = [(code, None)]
-    while pending:
-        text, beside = pending.pop()
-        for match in _INCLUDE.finditer(text):
-            name = match[1].decode(errors="replace")
-            folders: Sequence[Path] = [*([beside] if beside else []), *map(Path, options.include_dirs)]
-            found = next((folder / name for folder in folders if (folder / name).is_file()), None)
-            if found is None or found in seen:
-                continue
-            seen.add(found)
-            status = found.stat()
-            yield (str(found), status.st_mtime_ns, status.st_size)
-            pending.append((found.read_bytes(), found.parent))
+def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    compiled = _nvrtc.compile_source(
+        source.code,
+        source.name,
+        arch,
+        output=output,
+        flags=options.arguments(),
+        include_dirs=options.search_path(),
+        headers=dict(options.headers),
+        name_expressions=options.name_expressions,
+    )
+    if compiled.log:
+        log.warning("%s: %s", source.name, compiled.log)
+    return compiled

@@ -8,6 +8,7 @@ nvJitLink, with CUDA C++ compiled by NVRTC first. Nothing here needs a driver.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from ._config import config
 from ._inputs import Input
 from ._sources import SourceOptions, compile_once
 from ._target import Arch, ArchLike
-from .errors import AssembleError, LinkError
+from .errors import AssembleError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,10 @@ __all__ = ["Linked", "link"]
 log = logging.getLogger("numba_ptxlink")
 
 INCLUDE_DIR = Path(__file__).with_name("include")
+
+_RUNTIME = "cudadevrt"
+# What groups of a whole grid, and launches from the device, call.
+_RUNTIME_CALL = re.compile(r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'")
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ def link(
 
     Args:
         inputs: Each a path; PTX or CUDA C++ text; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or
-            an archive; a file object; a `LinkableCode` of numba-cuda; or a UDF.
+            an archive; a file object; a `LinkableCode` of numba-cuda; or a UDF. The device runtime is added
+            where one of them calls it.
         arch: The GPU to generate code for, such as "sm_90".
         lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs
             can all become LTO-IR.
@@ -171,9 +177,35 @@ def link(
         from .exporter import compile_udfs
 
         ready.append(Input(kind, "<udfs>", compile_udfs(udfs, target, kind)))
-    linked = link_inputs(ready, target, options, lto=wants_lto)
+    try:
+        linked = link_inputs(ready, target, options, lto=wants_lto)
+    except (LinkError, AssembleError) as error:
+        runtime = _device_runtime(error, ready)
+        if runtime is None:
+            raise
+        linked = link_inputs([*ready, runtime], target, options, lto=wants_lto)
     remarks.append(linked.log)
     return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
+
+
+def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:
+    """Return the device runtime where a link without it failed for want of it; nvcc adds it unasked."""
+    if not _RUNTIME_CALL.search(error.log) or any(_RUNTIME in each.name for each in inputs):
+        return None
+    from cuda import pathfinder
+
+    try:
+        path = Path(pathfinder.find_static_lib(_RUNTIME))
+    except (AttributeError, RuntimeError) as missing:
+        log.warning(
+            "the device runtime is called, and lib%s.a is not found (%s); "
+            "install nvidia-cuda-runtime, or give its path as another input",
+            _RUNTIME,
+            missing,
+        )
+        return None
+    log.info("%s is linked too: the device runtime is called", path.name)
+    return Input("archive", path.name, path.read_bytes())
 
 
 def _is_udf(source: Any) -> bool:

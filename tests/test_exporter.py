@@ -242,6 +242,11 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
             "'for', the C name of the function, is a reserved word of C, C++ or CUDA C++; use 'for_'",
         ),
         (
+            "@udf('float64(float64)')\ndef sin(x):\n    return x",
+            pl.ExportError,
+            "'sin', the C name of function sin, is a name of CUDA C++ itself",
+        ),
+        (
             "@udf\ndef f(x):\n    return x",
             pl.ExportError,
             'udf() needs a signature: write @udf("float32(float32)").',

@@ -118,6 +118,45 @@ def test_the_device_runtime_links():
     assert linker.complete().code
 
 
+def grid_kernel():
+    """Return a kernel that synchronises the grid and writes."""
+    from numba import cuda
+
+    @pl.kernel("void(int32[::1])", name="grid_kernel")
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    return kernel
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_the_device_runtime_is_added(lto):
+    """An exported kernel of a cooperative group links without naming the device runtime, and with it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    kernel = grid_kernel()
+    linked = pl.link(kernel, arch="sm_80", lto=lto)
+    given = pl.link(kernel, Path(get_cudalib("cudadevrt", static=True)), arch="sm_80", lto=lto)
+    assert {"<udfs>", "libcudadevrt.a"} == set(linked.inputs) == set(given.inputs)
+    found, expected = (pl.inspect(each.cubin, sass=False).symbols for each in (linked, given))
+    assert {each.name for each in found} == {each.name for each in expected} >= {"grid_kernel"}
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_missing_device_runtime_is_named(lto, monkeypatch, caplog):
+    """Where the device runtime is not installed, a warning says what to install."""
+    from cuda import pathfinder
+
+    def find(_):
+        raise RuntimeError("not installed")
+
+    monkeypatch.setattr(pathfinder, "find_static_lib", find)
+    with pytest.raises((pl.LinkError, pl.AssembleError), match="cudaCG"):
+        pl.link(grid_kernel(), arch="sm_80", lto=lto)
+    assert "install nvidia-cuda-runtime" in caplog.text
+
+
 @pytest.mark.parametrize("lto", [False, True])
 def test_grid_synchronisation_links(lto, monkeypatch):
     """A kernel of a cooperative group links the device runtime by itself."""

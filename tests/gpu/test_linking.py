@@ -56,6 +56,34 @@ def test_cuda_source_runs(device, lto):
     assert 7 == run(device, pl.link(CALLER, CALLEE.format(value=7), arch=arch_of(device), lto=lto))
 
 
+@pytest.mark.parametrize("lto", [False, True])
+def test_an_exported_kernel_synchronises_the_grid(device, lto):
+    """An exported kernel of a cooperative group gets the device runtime, and its grid meets."""
+    from cuda.bindings import runtime
+    from cuda.core import LaunchConfig, launch
+    from numba import cuda
+
+    @pl.kernel("void(CPointer(int32), CPointer(int32))", name="exchange")
+    def exchange(source, target):
+        block = cuda.blockIdx.x
+        source[block] = block
+        cuda.cg.this_grid().sync()
+        target[block] = source[cuda.gridDim.x - 1 - block]
+
+    blocks = 64
+    stream = device.create_stream()
+    buffer = device.allocate(2 * 4 * blocks, stream=stream)
+    start = int(buffer.handle)
+    linked = pl.link(exchange, arch=arch_of(device), lto=lto)
+    config = LaunchConfig(grid=blocks, block=1, cooperative_launch=True)
+    launch(stream, config, linked.kernel("exchange"), start, start + 4 * blocks)
+    stream.sync()
+    host = np.zeros(blocks, dtype=np.int32)
+    kind = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
+    runtime.cudaMemcpy(host.ctypes.data, start + 4 * blocks, 4 * blocks, kind)
+    assert list(range(blocks))[::-1] == host.tolist()
+
+
 @pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
 def test_every_backend_runs(device, backend):
     """One PTX runs as compiled by each backend."""
