@@ -11,10 +11,14 @@ HOOKED = frozenset(
         "numba.cuda.cudadrv.driver",
         "numba.cuda.codegen",
         "numba.cuda.compiler",
+        "numba.cuda.core.base",
         "numba.cuda.core.callconv",
+        "numba.cuda.core.targetconfig",
         "numba.cuda.debuginfo",
         "numba.cuda.decorators",
         "numba.cuda.dispatcher",
+        "numba.cuda.np.numpy_support",
+        "numba.cuda.typing.context",
     }
 )
 
