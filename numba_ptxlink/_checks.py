@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # The newest LTO-IR container of nvJitLink releases, as measured.
 _CONTAINER_OF_RELEASE = {(13, 0): (1, 0x41), (13, 4): (1, 0x43), (13, 5): (1, 0x43)}
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
+_STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MOST = 5
 
@@ -84,8 +85,17 @@ def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package:
     return Findings(distinct, tables, tuple(sorted(merged)))
 
 
-def explain_undefined(log: str, tables: Sequence[Table]) -> str:
-    """Return what helps against the undefined symbols that the linker's *log* names, "" for none."""
+def explain(log: str, tables: Sequence[Table]) -> str:
+    """Return what helps against what the linker's *log* complains of, "" where that is not known."""
+    if _STRUCTS_LOST in log:
+        return (
+            "nvJitLink 13.0 can lose track of the types of inputs that have many structs; newer ones do not. "
+            "Upgrade it with `pip install --upgrade nvidia-nvjitlink`, or link the PTX of one of them."
+        )
+    return _explain_undefined(log, tables)
+
+
+def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
     names = list(dict.fromkeys(_UNDEFINED.findall(log)))
     defined = {
         symbol.name: table.name for table in tables for symbol in table.symbols or () if symbol.defined

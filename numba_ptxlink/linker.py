@@ -250,7 +250,7 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
                 extra_flags=options.extra_flags,
             )
         except AssembleError as error:
-            cure = _checks.explain_undefined(error.log, [_symbols.table(ptx, arch)])
+            cure = _checks.explain(error.log, [_symbols.table(ptx, arch)])
             message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
             raise AssembleError(message, flags=error.flags, inputs=names, log=error.log) from error
         if cubin.info_log:
@@ -293,7 +293,7 @@ def _check_and_link(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...],
     try:
         product = tool.link([(each.kind, each.name, each.code) for each in findings.inputs], flags)
     except LinkError as error:
-        cure = _checks.explain_undefined(error.log, findings.tables)
+        cure = _checks.explain(error.log, findings.tables)
         if not cure:
             raise
         raise LinkError(f"{error}\n{cure}", flags=error.flags, inputs=error.inputs, log=error.log) from error

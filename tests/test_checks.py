@@ -149,8 +149,15 @@ def test_a_missing_extern_c_is_recognised(symbol):
         _symbols.Table("k.ptx", "ptx", (_symbols.Symbol(symbol, "func", False),)),
         _symbols.Table("a.ptx", "ptx", (_symbols.Symbol(other, "func", True),)),
     ]
-    said = _checks.explain_undefined(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
+    said = _checks.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
     assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
+
+
+def test_lost_types_are_explained():
+    """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
+    said = _checks.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
+    assert "pip install --upgrade nvidia-nvjitlink" in said
+    assert _checks.explain("error   : something else", []) == ""
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin"])

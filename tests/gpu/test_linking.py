@@ -75,7 +75,7 @@ def test_an_exported_kernel_synchronises_the_grid(device, lto):
     buffer = device.allocate(2 * 4 * blocks, stream=stream)
     start = int(buffer.handle)
     linked = pl.link(exchange, arch=arch_of(device), lto=lto)
-    config = LaunchConfig(grid=blocks, block=1, cooperative_launch=True)
+    config = LaunchConfig(grid=blocks, block=1, is_cooperative=True)
     launch(stream, config, linked.kernel("exchange"), start, start + 4 * blocks)
     stream.sync()
     host = np.zeros(blocks, dtype=np.int32)
