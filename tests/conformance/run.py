@@ -8,7 +8,8 @@ script and differ in NUMBA_PTXLINK alone; activation goes through the `.pth` fil
     python tests/conformance/run.py ~/numba-cuda --build-binaries -n 14
     python tests/conformance/run.py ~/numba-cuda --nocuda
 
-Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does, 2 where a run broke.
+Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does, also by itself, 2 where a
+run broke.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def main() -> int:
             environ["NUMBA_CUDA_TEST_BIN_DIR"] = str(_build(testing, environ, options.cc))
         stock = _run("stock", "0", testing, environ, options)
         plugin = _run("plugin", "1", testing, environ, options)
-    worse = _compare(stock, plugin, options)
+        worse = _compare(stock, plugin, options)
+        if worse:
+            worse = _again(worse, testing, environ, options)
     if options.json:
         report = {"stock": stock, "plugin": plugin, "worse": worse}
         options.json.write_text(json.dumps(report, indent=1, sort_keys=True))
@@ -204,6 +207,21 @@ def _run(
         print(f"pytest ended with {status}; the end of its output:\n{result['log'][-3000:]}")
     sys.stdout.flush()
     return result
+
+
+def _again(
+    worse: list[str], testing: Path, environ: dict[str, str], options: argparse.Namespace
+) -> list[str]:
+    """Run the modules of the tests that fell once more; return the tests that do so every time."""
+    modules = sorted({f"numba.cuda.tests.{test.partition('.py::')[0].replace('/', '.')}" for test in worse})
+    alone = argparse.Namespace(**{**vars(options), "tests": modules, "workers": "0", "keyword": None})
+    print(f"Once more, by themselves: {', '.join(modules)}")
+    stock = _run("stock again", "0", testing, environ, alone)["outcomes"]
+    plugin = _run("plugin again", "1", testing, environ, alone)["outcomes"]
+    steady = [test for test in worse if stock.get(test) in GOOD and plugin.get(test) not in GOOD]
+    for test in worse:
+        print(f"    {test}  {stock.get(test, 'missing')} -> {plugin.get(test, 'missing')}")
+    return steady
 
 
 def _has_benchmark() -> bool:
