@@ -8,6 +8,7 @@ comes out computes wrong results or stops the process. So the inputs' symbols ar
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -25,9 +26,14 @@ if TYPE_CHECKING:
     from ._ptx import Param, Prototype
     from ._symbols import Symbol, Table
 
+log = logging.getLogger("numba_ptxlink")
+
 # The newest LTO-IR container of nvJitLink releases, as measured.
 _CONTAINER_OF_RELEASE = {(13, 0): (1, 0x41), (13, 4): (1, 0x43), (13, 5): (1, 0x43)}
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
+# Seen to pass structs of 184 bytes and more wrongly, which 13.1 to 13.5 pass right.
+LOSES_STRUCTS = (13, 0)
+_LARGE = 128
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MOST = 5
@@ -76,6 +82,7 @@ def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package:
             occurrences[symbol.name].append((number, symbol))
     several = {name: found for name, found in occurrences.items() if len(found) > 1}
     _check_prototypes(several, tables)
+    _warn_of_large_structs(several, tables, linker, package)
     merged = _check_definitions(several, tables, distinct)
     if merged:
         distinct = tuple(
@@ -89,7 +96,7 @@ def explain(log: str, tables: Sequence[Table]) -> str:
     """Return what helps against what the linker's *log* complains of, "" where that is not known."""
     if _STRUCTS_LOST in log:
         return (
-            "nvJitLink 13.0 can lose track of the types of inputs that have many structs; newer ones do not. "
+            "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. "
             "Upgrade it with `pip install --upgrade nvidia-nvjitlink`, or link the PTX of one of them."
         )
     return _explain_undefined(log, tables)
@@ -241,6 +248,30 @@ def _check_prototypes(several: dict[str, list[tuple[int, Symbol]]], tables: Sequ
             "the types and their order, the result, and for structs the size and alignment.",
             inputs=tuple(dict.fromkeys(names)),
         )
+
+
+def _warn_of_large_structs(
+    several: dict[str, list[tuple[int, Symbol]]],
+    tables: Sequence[Table],
+    linker: tuple[int, int],
+    package: str,
+) -> None:
+    if linker != LOSES_STRUCTS:
+        return
+    for name, found in several.items():
+        told = [each.prototype for _, each in found if each.prototype]
+        sizes = [param.size for each in told for param in (*each.params, each.result) if param]
+        # With LTO on both sides there is no call left to pass anything.
+        if max(sizes, default=0) > _LARGE and any(tables[number].kind != "ltoir" for number, _ in found):
+            log.warning(
+                "%s takes or returns a struct of %d bytes, and nvJitLink %s passes some above %d wrongly; "
+                "upgrade it with `pip install --upgrade %s`, link LTO-IR, or pass a pointer",
+                name,
+                max(sizes),
+                _dotted(linker),
+                _LARGE,
+                package,
+            )
 
 
 def _told(symbol: Symbol, table: Table) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _ltoir, _nvjitlink, _nvrtc, _plugin, _ptx, _pynvjitlink
+from ._checks import LOSES_STRUCTS
 from ._isa import newest_isa
 from ._target import Arch
 from ._toolchain import toolchain
@@ -251,14 +252,7 @@ def _problems(
             "the import hook is not installed, so CUDA-only programs do not activate the plugin",
             _INSTALL,
         )
-    for name, version in (("nvJitLink", tools.nvjitlink), ("NVRTC", tools.nvrtc)):
-        if version is None:
-            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", _CU13)
-    if tools.driver is None:
-        yield Problem(
-            "there is no driver: code can be compiled and linked, but not run",
-            "none needed on a build machine; install NVIDIA's driver to run kernels",
-        )
+    yield from _tool_problems(tools)
     for ability in abilities:
         if ability.able:
             continue
@@ -269,6 +263,22 @@ def _problems(
             )
         else:
             yield Problem(f"{ability.what}: {ability.why}", f"upgrade together: {_CU13} --upgrade")
+
+
+def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
+    for name, version in (("nvJitLink", tools.nvjitlink), ("NVRTC", tools.nvrtc)):
+        if version is None:
+            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", _CU13)
+    if tools.nvjitlink == LOSES_STRUCTS:
+        yield Problem(
+            "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
+            "python -m pip install --upgrade nvidia-nvjitlink",
+        )
+    if tools.driver is None:
+        yield Problem(
+            "there is no driver: code can be compiled and linked, but not run",
+            "none needed on a build machine; install NVIDIA's driver to run kernels",
+        )
 
 
 def _activation_cure(reason: str) -> str:

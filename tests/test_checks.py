@@ -153,6 +153,24 @@ def test_a_missing_extern_c_is_recognised(symbol):
     assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
 
 
+@pytest.mark.parametrize(
+    ("kind", "size", "release", "warned"),
+    [
+        ("ptx", 184, (13, 0), True),
+        ("ptx", 184, (13, 1), False),
+        ("ptx", 128, (13, 0), False),
+        ("ltoir", 184, (13, 0), False),
+    ],
+)
+def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, warned, caplog):
+    """With nvJitLink 13.0, a function of a large struct is warned of, unless LTO inlines it."""
+    prototype = _ptx.Prototype("f", None, (_ptx.Param(align=8, size=size),))
+    tables = [_symbols.Table(name, kind, None) for name in ("caller", "callee")]
+    several = {"f": [(n, _symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
+    _checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
+    assert warned == (f"f takes or returns a struct of {size} bytes" in caplog.text)
+
+
 def test_lost_types_are_explained():
     """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
     said = _checks.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])

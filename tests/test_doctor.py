@@ -123,6 +123,13 @@ def test_a_missing_nvjitlink_is_a_problem(monkeypatch):
     assert "numba-ptxlink[cu13]" in problem.cure
 
 
+def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):
+    """One that passes structs wrongly is to be upgraded."""
+    monkeypatch.setattr(_nvjitlink, "version", lambda: (13, 0))
+    (problem,) = [each for each in pl.diagnose().problems if "structs" in each.what]
+    assert "--upgrade nvidia-nvjitlink" in problem.cure
+
+
 def test_the_command_prints_text_and_json(capsys):
     """`numba-ptxlink doctor` prints a table, and everything as JSON."""
     assert 0 == main(["doctor"])

@@ -8,8 +8,8 @@ script and differ in NUMBA_PTXLINK alone; activation goes through the `.pth` fil
     python tests/conformance/run.py ~/numba-cuda --build-binaries -n 14
     python tests/conformance/run.py ~/numba-cuda --nocuda
 
-Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does, also by itself, 2 where a
-run broke.
+Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does and does so by itself,
+2 where a run broke.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from abi_bytes import Layout, fill, outcome, passed_wrongly
 
 from numba_ptxlink import _nvjitlink
 from numba_ptxlink._target import Arch
-from numba_ptxlink.errors import LinkError
 
 BATCH = 50
 THREADS = 8
@@ -69,13 +68,9 @@ def prepare(seed: int, count: int, arch: str) -> tuple[int, list[rows.Echo], dic
     """Return the signatures that *seed* draws, and their cubins by the kind they were linked as."""
     echoes = called_well(rows.draw(count, seed), arch)
     cubins = {}
-    cubins["ptx"], layouts = link(echoes, arch, "ptx")
-    try:
-        cubins["ltoir"], _ = link(echoes, arch, "ltoir")
-    except LinkError as error:
-        # nvJitLink 13.0 takes a batch for two sets of types now and then, and says so.
-        if "does not match formal parameter" not in error.log:
-            raise
+    layouts: list[Layout] = []
+    for kind in ("ptx", "ltoir"):
+        cubins[kind], layouts = link(echoes, arch, kind)
     return seed, echoes, cubins, layouts
 
 
@@ -120,8 +115,8 @@ class TrapError(Exception):
     """A kernel was stopped by the device."""
 
 
-def check(seed: int, count: int, arch: str) -> tuple[int, int, int, int, list[tuple[str, rows.Echo, str]]]:
-    """Return *seed*; how many signatures ran, ran without LTO, did not run; and the failures by kind."""
+def check(seed: int, count: int, arch: str) -> tuple[int, int, int, list[tuple[str, rows.Echo, str]]]:
+    """Return *seed*, how many of its signatures were executed and left out, and the failures by kind."""
     _, echoes, cubins, layouts = prepare(seed, count, arch)
     failures = []
     for kind, cubin in cubins.items():
@@ -129,13 +124,12 @@ def check(seed: int, count: int, arch: str) -> tuple[int, int, int, int, list[tu
             failures += [(kind, echoes[number], "wrong") for number in mismatches(cubin, layouts, seed)]
         except TrapError as trap:
             failures.append((kind, echoes[trap.args[0]], "trapped"))
-            return seed, 0, 0, count - len(echoes), failures
-    without = 0 if "ltoir" in cubins else len(echoes)
-    return seed, len(echoes), without, count - len(echoes), failures
+            return seed, 0, count - len(echoes), failures
+    return seed, len(echoes), count - len(echoes), failures
 
 
-def fails_in_cxx(echo: rows.Echo, arch: str, seed: int) -> bool:
-    """Return whether *echo* traps or comes back changed where NVRTC compiled both sides."""
+def traps_in_cxx(echo: rows.Echo, arch: str, seed: int) -> bool:
+    """Return whether the device traps on *echo* too where C++ that NVRTC compiled is on both sides."""
     compiled = rows.lower([echo], arch)
     layouts = lay_out([echo], compiled)
     with TemporaryDirectory() as folder:
@@ -145,9 +139,10 @@ def fails_in_cxx(echo: rows.Echo, arch: str, seed: int) -> bool:
         callee = rows.nvrtc(include + layouts[0].in_cxx(), arch, Path(folder))
     inputs = [("ptx", "caller", caller), ("ptx", "callee", callee)]
     try:
-        return bool(mismatches(_nvjitlink.link(inputs, [f"-arch={arch}"]).code, layouts, seed))
+        mismatches(_nvjitlink.link(inputs, [f"-arch={arch}"]).code, layouts, seed)
     except TrapError:
         return True
+    return False
 
 
 def target() -> str:
@@ -161,31 +156,36 @@ def target() -> str:
 
 def test_random_signatures(capsys):
     """What C++ passes to a Python function comes back unchanged, for every signature that is drawn."""
+    if _nvjitlink.version() < (13, 2):
+        pytest.skip(
+            f"nvJitLink {_nvjitlink.version()} mixes up structs: 13.0 passes some wrongly, 13.1 refuses LTO"
+        )
     started, arch = time.monotonic(), target()
     workers = max(1, (os.cpu_count() or 2) - 1)
-    executed, without_lto, left_out, last, failures = 0, 0, 0, SEED, []
+    executed, left_out, last, failures = 0, 0, SEED, []
     seeds = itertools.count(SEED)
     # A trap takes the process's context with it, so each batch has a process of its own.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         jobs = collections.deque(pool.submit(check, next(seeds), BATCH, arch) for _ in range(2 * workers))
         while jobs:
-            last, done, without, skipped, failed = jobs.popleft().result()
-            executed, without_lto, left_out = executed + done, without_lto + without, left_out + skipped
+            last, done, skipped, failed = jobs.popleft().result()
+            executed, left_out = executed + done, left_out + skipped
             failures += [(last, *each) for each in failed]
             if executed + (BATCH // 2) * len(jobs) < COUNT and len(failures) < MOST_FAILURES:
                 jobs.append(pool.submit(check, next(seeds), BATCH, arch))
-        # What fails between two pieces of C++ is no matter of the Python function.
+        # What traps between two pieces of C++ is no matter of the Python function.
         theirs = {
-            each: pool.submit(fails_in_cxx, each[2], arch, each[0]) for each in failures if each[1] == "ptx"
+            each: pool.submit(traps_in_cxx, each[2], arch, each[0])
+            for each in failures
+            if each[1] == "ptx" and each[3] == "trapped"
         }
-        failing = {each for each, job in theirs.items() if job.result()}
-    failures = [each for each in failures if each not in failing]
+        trapping = {each for each, job in theirs.items() if job.result()}
+    failures = [each for each in failures if each not in trapping]
     with capsys.disabled():
         seconds = time.monotonic() - started
         print(
             f"\n{arch}: {executed} signatures executed as PTX and as LTO-IR with {THREADS} values each; "
-            f"{without_lto} of them as PTX alone, since nvJitLink {_nvjitlink.version()} refused the rest; "
-            f"{left_out} left out that nvcc passes wrongly, {len(failing)} that fail between C++ and C++; "
+            f"{left_out} left out that nvcc passes wrongly, {len(trapping)} that trap between C++ and C++; "
             f"seeds {SEED} to {last}, {workers} processes, {seconds:.0f} s"
         )
     if failures:
