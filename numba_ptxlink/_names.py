@@ -33,7 +33,7 @@ _FLAGS = re.compile(r"B(\d+)(?=cw51)")
 _PLACE = "n"
 _PLACED = re.compile(rf"B\d+v({_PLACE}\d+)(?=[BEI])")
 _COUNTER = re.compile(r"B(\d+)v(\d+)(?=[BEI])")
-_MODULE_ID = re.compile(r"^; ModuleID = .*\n", re.MULTILINE)
+_MODULE_ID = re.compile(r"\A; ModuleID = .*\n")
 _DEFINED = re.compile(r'^define\s+([^@]*?)@"?(_ZN[\w$.]+)"?\(', re.MULTILINE)
 _HIDDEN = ("internal", "private")
 
@@ -82,11 +82,9 @@ def canonical(
     renamed: dict[str, str] = {}
     for module in bottom_up:
         text = _MODULE_ID.sub("", texts[module])
-        own = [
-            number
-            for number in dict.fromkeys(n for _, name in _DEFINED.findall(text) for n in _numbers(name))
-            if number not in new_numbers
-        ]
+        defined = [name for _, name in _DEFINED.findall(text)]
+        numbers = dict.fromkeys(number for name in defined for number in _numbers(name))
+        own = [number for number in numbers if number not in new_numbers]
         # A function's own number cannot be part of what its new number is made from.
         places |= {number: f"{_PLACE}{i}" for i, number in enumerate(own)}
         blank = _rename(text, {**new_numbers, **places}, "")
@@ -95,7 +93,7 @@ def canonical(
         digest = hashlib.sha256(blank.encode()).hexdigest()[:_DIGITS]
         new_numbers |= {number: f"{digest}{i or ''}" for i, number in enumerate(own)}
         done[module] = _rename(text, new_numbers, digest)
-        for _, name in _DEFINED.findall(text):
+        for name in defined:
             new = renamed[name] = _rename(name, new_numbers, digest)
             if content.setdefault(new, blank) != blank:
                 # Two functions that only differ in what is left out of names.
