@@ -99,7 +99,7 @@ class PtxLinker:
         """
         Give up LTO where it is of no use.
 
-        Where there is nothing to inline, the PTX that Numba has made already says it all; and code for the
+        Where there is nothing to inline, the PTX that NVVM makes of the kernel says it all; and code for the
         debugger is not optimised.
         """
         if self.lto and not self.additional_flags and (debug or not has_link_files):
