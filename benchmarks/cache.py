@@ -176,7 +176,7 @@ def herd(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
             processes = [launch("link file", plugin, Path(folder)) for _ in range(arguments.processes)]
-            found = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+            found = [outcome(process, plugin) for process in processes]
             made = [each["misses"] for each in found]
             rows[label] = {
                 "wall": ms(time.perf_counter() - begin),
@@ -230,7 +230,7 @@ def start(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
                     with tempfile.TemporaryDirectory() as folder:
                         for each in found.values():
                             process = launch(link, plugin, Path(folder), jit_cache=jit_cache)
-                            each.append(json.loads(process.communicate()[0].splitlines()[-1]))
+                            each.append(outcome(process, plugin))
                 for state, each in found.items():
                     rows[f"{label}, {state}"] = {
                         column: ms(statistics.median(one[column] for one in each)) for column in COLUMNS
@@ -253,6 +253,16 @@ def launch(link: str, plugin: str, folder: Path, *, jit_cache: bool = False) -> 
     if not program.exists():
         program.write_text(text)
     return subprocess.Popen([sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def outcome(process: subprocess.Popen[str], plugin: str) -> dict[str, float]:
+    """Return what a process that `launch` started has measured."""
+    found: dict[str, float] = json.loads(process.communicate()[0].splitlines()[-1])
+    if (found["misses"] >= 0) != (plugin == "1"):
+        sys.exit(
+            "the plugin is not active where it should be, or the other way round; is its .pth file read?"
+        )
+    return found
 
 
 def missing_device() -> str:
