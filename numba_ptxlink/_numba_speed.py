@@ -10,6 +10,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+_SIGNATURES = 4096
+"""How many types of calls are remembered."""
+
 
 def _wrap_values(original: Any) -> Any:
     defaults: dict[type, dict[str, Any]] = {}
@@ -66,14 +69,31 @@ def _sizes(context: Any) -> list[int]:
     return [len(each) for registry in registries for each in vars(registry).values() if type(each) is list]
 
 
-def _wrap_find_loop(original: Any) -> Any:
-    remembered = functools.lru_cache(maxsize=4096)(original)
+def _wrap_resolve(original: Any) -> Any:
+    from numba.core.types import Function
+    from numba.cuda.core.targetconfig import ConfigStack
 
     @functools.wraps(original)
-    def ufunc_find_matching_loop(ufunc: Any, arg_types: Any) -> Any:
-        return remembered(ufunc, tuple(arg_types))
+    def _resolve_user_function_type(self: Any, func: Any, args: Any, kws: Any, literals: Any = None) -> Any:
+        function = self._lookup_global(func) or func
+        if type(function) is not Function:
+            return original(self, func, args, kws, literals)
+        signatures = self.__dict__.setdefault("_ptxlink_signatures", {})
+        # A function that gets more templates is another type, and overloads see the flags.
+        key = (function, tuple(args), tuple(kws.items()), ConfigStack.top_or_none())
+        found = signatures.get(key)
+        if found is None:
+            found = original(self, func, args, kws, literals)
+            # An overload or an intrinsic leaves more behind than its signature.
+            if found is not None and function.get_impl_key(found) is function.typing_key:
+                if len(signatures) >= _SIGNATURES:
+                    signatures.clear()
+                signatures[key] = found
+        else:
+            vars(function)["_impl_keys"][found.args] = function.typing_key
+        return found
 
-    return ufunc_find_matching_loop
+    return _resolve_user_function_type
 
 
 SPEED = (
@@ -82,6 +102,6 @@ SPEED = (
     ("numba.cuda.core.targetconfig", "TargetConfig.__hash__", _wrap_hash),
     ("numba.cuda.core.base", "BaseContext.refresh", _wrap_refresh),
     ("numba.cuda.typing.context", "BaseContext.refresh", _wrap_refresh),
-    ("numba.cuda.np.numpy_support", "ufunc_find_matching_loop", _wrap_find_loop, True),
+    ("numba.cuda.typing.context", "BaseContext._resolve_user_function_type", _wrap_resolve),
 )
-"""Module, path, wrapper, and whether other modules bind it by name."""
+"""Module, path and wrapper."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 
-import numpy as np
 import pytest
 from numba import cuda, types
 from numba.core.errors import TypingError
@@ -85,38 +85,72 @@ def test_what_is_registered_later_is_seen(monkeypatch):
         assert "41" in text
 
 
-def test_loops_of_ufuncs_are_the_same():
-    """NumPy's loops are found for every pair of types as they were, times and what has no loop included."""
-    from numba.cuda.np import numpy_support
+def test_calls_have_the_types_they_had():
+    """Operators and functions of mathematics are typed as before, once more, and refused where they were."""
+    from numba.cuda.descriptor import cuda_target
 
+    context = cuda_target.typing_context
+    context.refresh()
     kinds = [
         types.boolean,
         types.int8,
         types.uint64,
-        types.float32,
-        types.float64,
-        types.complex64,
+        types.literal(3),
         types.float16,
-        types.NPDatetime("s"),
-        types.NPTimedelta("ms"),
+        types.float32,
+        types.complex128,
+        types.Optional(types.int32),
+        types.UniTuple(types.int64, 2),
         types.NPTimedelta("s"),
+        types.float64[::1],
         types.unicode_type,
     ]
-    ufuncs = [np.add, np.true_divide, np.power, np.less, np.logical_and, np.bitwise_xor, np.arctan2]
+    functions = [operator.add, operator.lt, operator.floordiv, operator.getitem, math.hypot, math.sin, bool]
+    cases = [
+        (function, args)
+        for function in functions
+        for args in itertools.product(kinds, repeat=1 if function in (math.sin, bool) else 2)
+    ]
 
-    def observe(find, ufunc, pair):
+    def observe(function, args):
         try:
-            return find(ufunc, list(pair))
+            signature = context.resolve_function_type(function, args, {})
         except TypingError as error:
-            return str(error)
+            return type(error)
+        return signature, context._lookup_global(function).get_impl_key(signature)
 
-    cases = list(itertools.product(ufuncs, itertools.product(kinds, repeat=2)))
-    expected = [observe(numpy_support.ufunc_find_matching_loop, *case) for case in cases]
-    with _numba.applied((SPEED["ufunc_find_matching_loop"],)):
+    def signatures():
+        return [found if isinstance(found, type) else found[0] for found in itertools.starmap(observe, cases)]
+
+    expected = signatures()
+    with _numba.applied((SPEED["BaseContext._resolve_user_function_type"],)):
+        assert signatures() == expected
+        before = [observe(*case) for case in cases]
+        assert [observe(*case) for case in cases] == before
+    assert len(expected) > expected.count(TypingError) > 0
+
+
+def test_an_overload_that_comes_later_is_chosen():
+    """Types that an operator refused are taken once there is an overload for them."""
+    from numba.cuda.descriptor import cuda_target
+    from numba.cuda.extending import overload
+
+    context = cuda_target.typing_context
+    triple = types.UniTuple(types.int8, 3)
+    with _numba.applied(_numba.SUBSTITUTIONS):
         for _ in range(2):
-            assert [observe(numpy_support.ufunc_find_matching_loop, *case) for case in cases] == expected
-    assert None in expected
-    assert len(expected) > expected.count(None) > 0
+            context.refresh()
+            with pytest.raises(TypingError):
+                context.resolve_function_type(operator.matmul, (triple, triple), {})
+        overload(operator.matmul, target="cuda")(
+            lambda x, y: (lambda x, y: x[0] * y[1]) if x == y == triple else None
+        )
+
+        def kernel(out, x):
+            out[0] = x @ x
+
+        text, _ = cuda.compile_ptx(kernel, (types.int64[::1], triple), cc=(8, 0))
+    assert "mul" in text
 
 
 def helper(x, y):
