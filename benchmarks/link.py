@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--processes", type=int, default=5, help="processes of each kind")
     parser.add_argument("--kernels", type=int, default=8, help="kernels in each process")
-    parser.add_argument("--links", type=int, default=24, help="links for the comparison of threads")
+    parser.add_argument("--links", type=int, default=48, help="links for the comparison of threads")
     parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--child", help=argparse.SUPPRESS)

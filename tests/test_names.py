@@ -151,14 +151,15 @@ def kernels_of_numba(request, tmp_path_factory):
             command, env={**environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
         )
         counts.append(json.loads(run.stdout.splitlines()[-1]))
-    return counts
+    return number, counts
 
 
 def test_another_process_in_another_order_finds_everything(kernels_of_numba):
     """Of all that is compiled and linked for Numba's own tests, a second process finds 99 of 100."""
-    first, second = kernels_of_numba
-    assert first["kernels"] > 0
-    assert first["misses"] > 0
+    number, (first, second) = kernels_of_numba
+    # About one for each test; were the tests not found, or skipped, there would be hardly any.
+    assert first["kernels"] >= number // 2
+    assert first["misses"] >= number
     assert second["kernels"] == first["kernels"]
     assert 0.99 <= second["hits"] / (second["hits"] + second["misses"])
 
