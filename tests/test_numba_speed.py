@@ -130,6 +130,21 @@ def test_calls_have_the_types_they_had():
     assert len(expected) > expected.count(TypingError) > 0
 
 
+def test_a_call_that_is_remembered_leaves_its_implementation():
+    """Resolved once more, a call is not typed anew, and finds its implementation."""
+    from numba.cuda.descriptor import cuda_target
+
+    context = cuda_target.typing_context
+    context.refresh()
+    pair = (types.uint16, types.float32)
+    function = context._lookup_global(operator.truediv)
+    with _numba.applied((SPEED["BaseContext._resolve_user_function_type"],)):
+        signature = context.resolve_function_type(operator.truediv, pair, {})
+        function._impl_keys[signature.args] = None
+        assert context.resolve_function_type(operator.truediv, pair, {}) is signature
+    assert function.get_impl_key(signature) is operator.truediv
+
+
 def test_an_overload_that_comes_later_is_chosen():
     """Types that an operator refused are taken once there is an overload for them."""
     from numba.cuda.descriptor import cuda_target
@@ -143,14 +158,14 @@ def test_an_overload_that_comes_later_is_chosen():
             with pytest.raises(TypingError):
                 context.resolve_function_type(operator.matmul, (triple, triple), {})
         overload(operator.matmul, target="cuda")(
-            lambda x, y: (lambda x, y: x[0] * y[1]) if x == y == triple else None
+            lambda x, y: (lambda x, y: x[0] * y[1] + 7919) if x == y == triple else None
         )
 
         def kernel(out, x):
             out[0] = x @ x
 
         text, _ = cuda.compile_ptx(kernel, (types.int64[::1], triple), cc=(8, 0))
-    assert "mul" in text
+    assert "7919" in text
 
 
 def helper(x, y):
