@@ -13,6 +13,8 @@ HOOKED = frozenset(
         "numba.cuda.compiler",
         "numba.cuda.core.base",
         "numba.cuda.core.callconv",
+        "numba.cuda.core.ir",
+        "numba.cuda.core.postproc",
         "numba.cuda.core.targetconfig",
         "numba.cuda.debuginfo",
         "numba.cuda.decorators",

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import builtins
+import collections
+import functools
+import inspect
 import itertools
 import math
 import operator
+import re
+from types import BuiltinFunctionType
 
 import pytest
 from numba import cuda, types
 from numba.core.errors import TypingError
+from numba.cuda import literal_unroll
 
 import numba_ptxlink as pl
 from numba_ptxlink import _numba, _numba_speed
 
-SPEED = {each[1]: _numba.Substitution(*each) for each in _numba_speed.SPEED}
+SPEED = {each[1].removeprefix("types."): _numba.Substitution(*each) for each in _numba_speed.SPEED}
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +130,7 @@ def test_calls_have_the_types_they_had():
         return [found if isinstance(found, type) else found[0] for found in itertools.starmap(observe, cases)]
 
     expected = signatures()
-    with _numba.applied((SPEED["BaseContext._resolve_user_function_type"],)):
+    with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
         assert signatures() == expected
         before = [observe(*case) for case in cases]
         assert [observe(*case) for case in cases] == before
@@ -138,11 +145,24 @@ def test_a_call_that_is_remembered_leaves_its_implementation():
     context.refresh()
     pair = (types.uint16, types.float32)
     function = context._lookup_global(operator.truediv)
-    with _numba.applied((SPEED["BaseContext._resolve_user_function_type"],)):
+    with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
         signature = context.resolve_function_type(operator.truediv, pair, {})
         function._impl_keys[signature.args] = None
         assert context.resolve_function_type(operator.truediv, pair, {}) is signature
     assert function.get_impl_key(signature) is operator.truediv
+
+
+def test_other_targets_resolve_their_calls():
+    """Numba's own target has the same types of functions; nothing is remembered for it."""
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.typing_context
+    context.refresh()
+    pair = (types.int16, types.float32)
+    expected = context.resolve_function_type(operator.add, pair, {})
+    with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
+        assert context.resolve_function_type(operator.add, pair, {}) == expected
+    assert "_ptxlink_signatures" not in vars(context)
 
 
 def test_an_overload_that_comes_later_is_chosen():
@@ -206,3 +226,233 @@ def test_the_llvm_ir_is_the_same(function, args, result):
     with _numba.applied(tuple(SPEED.values())):
         assert texts() == texts() == expected
     assert texts() == expected
+
+
+def branches(x, y):
+    """Have loops and branches."""
+    total = 0
+    for i in range(x.size):
+        if x[i] > y:
+            total += x[i]
+        elif x[i] == 0:
+            continue
+        while total > 7:
+            total -= x[i]
+    x[0] = total
+    return total
+
+
+def yields(x, y):
+    """Be a generator."""
+    for i in range(x):
+        yield i * y
+
+
+def unrolls(x, y):
+    """Be unrolled."""
+    for each in literal_unroll((x, 1.5, y)):
+        y += each
+    return y
+
+
+@pytest.mark.parametrize("function", [branches, yields, unrolls])
+@pytest.mark.parametrize(("emit_dels", "extend_lifetimes"), [(False, False), (True, False), (True, True)])
+def test_variables_live_as_long_as_before(function, emit_dels, extend_lifetimes):
+    """Deletions, lifetimes and the variables alive at the start of each block are the original ones."""
+    from numba.cuda.compiler import run_frontend
+    from numba.cuda.core.postproc import PostProcessor
+
+    def observe():
+        made = run_frontend(function)
+        PostProcessor(made).run(emit_dels, extend_lifetimes)
+        lifetime = made.variable_lifetime
+        generator = made.generator_info
+        return (
+            {offset: [str(each) for each in block.body] for offset, block in made.blocks.items()},
+            {offset: made.get_block_entry_vars(block) for offset, block in made.blocks.items()},
+            lifetime.livemap,
+            lifetime.usedefs,
+            lifetime.deadmaps,
+            generator and (generator.state_vars, [vars(each) for each in generator.get_yield_points()]),
+        )
+
+    def comparable(observed):
+        *others, generator = observed
+        return others, generator and (generator[0], [each["live_vars"] for each in generator[1]])
+
+    expected = comparable(observe())
+    with _numba.applied((SPEED["PostProcessor.run"],)):
+        assert comparable(observe()) == expected
+    assert (expected[1] is None) is (function is not yields)
+
+
+def test_variables_of_a_block_that_is_not_there():
+    """Asking for them says which block it was."""
+    from numba.cuda.compiler import run_frontend
+
+    with _numba.applied((SPEED["PostProcessor.run"],)):
+        made = run_frontend(branches)
+    with pytest.raises(KeyError, match="of another function"):
+        made.get_block_entry_vars("of another function")
+
+
+def test_a_loop_over_a_tuple_is_unrolled_as_before():
+    """Unrolling asks for lifetimes after it has changed the blocks they were worked out for."""
+
+    def kernel(out, x):
+        for i in range(3):
+            for each in literal_unroll((x, i, 2.5)):
+                if each > i:
+                    out[0] += each
+
+    def compiled():
+        text, _ = cuda.compile_ptx(kernel, (types.float64[::1], types.float32), cc=(8, 0))
+        return re.sub(r"(?<=B\d)v\d+", "", text)
+
+    with _numba.applied(_numba.DRIVERLESS):
+        expected = compiled()
+    with _numba.applied((*_numba.DRIVERLESS, *SPEED.values())):
+        assert compiled() == expected
+
+
+def test_variables_are_listed_as_before():
+    """Those that a statement reads and writes, wherever they are in it."""
+    from numba.cuda.compiler import run_frontend
+    from numba.cuda.core import ir
+
+    statements = [
+        each
+        for function in (branches, yields, unrolls)
+        for block in run_frontend(function).blocks.values()
+        for each in block.body
+    ]
+    names = [each for statement in statements for each in statement.list_vars()]
+    nested = [
+        names[:2],
+        {"a": names[2], "b": (names[3], [statements[0]])},
+        (),
+        {},
+        None,
+        3,
+        "x",
+        ir.Loc("f", 1),
+    ]
+    values = [*statements, *nested, nested, tuple(nested), collections.OrderedDict(a=names[0]), names[0]]
+
+    def observe():
+        listed = [each.list_vars() for each in statements]
+        return listed, [statements[0]._rec_list_vars(each) for each in values]
+
+    expected = observe()
+    with _numba.applied((SPEED["Inst._rec_list_vars"],)):
+        assert observe() == expected
+    assert len(names) > 50
+
+
+def test_parameters_are_found_as_before():
+    """Whether a function takes `loc`, however its parameters are spelled, is what its signature says."""
+    from numba.cuda.core import base
+
+    def takes(context, builder, loc=None):
+        pass
+
+    def not_quite(*args, **kwargs):
+        loc = args, kwargs
+        loc += args
+        return loc
+
+    def only_by_name(*, loc):
+        pass
+
+    def all_of_them(*loc):
+        pass
+
+    def others_by_name(a, **loc):
+        pass
+
+    @functools.wraps(takes)
+    def wraps(*args):
+        pass
+
+    def claims(a):
+        pass
+
+    claims.__signature__ = inspect.signature(takes)
+
+    class Callable:
+        def __call__(self, loc):
+            pass
+
+    functions = [takes, not_quite, only_by_name, all_of_them, others_by_name, wraps, claims, Callable()]
+    functions += [
+        functools.partial(takes, loc=1),
+        functools.partial(not_quite),
+        lambda loc, /: loc,
+        lambda: 0,
+    ]
+    expected = [base._has_loc(each) for each in functions]
+    with _numba.applied((SPEED["_has_loc"],)):
+        assert [base._has_loc(each) for each in functions] == expected
+    assert {True, False} == set(expected)
+
+
+def test_sizes_are_those_of_the_types():
+    """Sizes of LLVM types, asked for twice; a named structure has the size it was given in each module."""
+    from llvmlite import ir
+    from numba.cuda.descriptor import cuda_target
+
+    context = cuda_target.target_context
+    contexts = [ir.Context(), ir.Context()]
+    named = [each.get_identified_type("point") for each in contexts]
+    named[0].set_body(ir.IntType(8))
+    named[1].set_body(ir.IntType(64), ir.IntType(64))
+    plain = [
+        ir.IntType(1),
+        ir.IntType(64),
+        ir.DoubleType(),
+        ir.IntType(8).as_pointer(),
+        ir.ArrayType(ir.IntType(16), 3),
+        ir.LiteralStructType([ir.IntType(8), ir.IntType(64)]),
+        ir.LiteralStructType([ir.IntType(8), ir.IntType(64)], packed=True),
+    ]
+    with _numba.applied((SPEED["BaseContext.get_abi_sizeof"],)):
+        for _ in range(2):
+            assert [context.get_abi_sizeof(each) for each in plain] == [1, 8, 8, 8, 6, 16, 9]
+            for kind in named:
+                with pytest.raises(RuntimeError):
+                    context.get_abi_sizeof(kind)
+
+
+def test_values_have_the_types_they_had():
+    """Built-in functions that Numba knows and those it does not, and values that are something else."""
+    from numba.cuda.descriptor import cuda_target
+
+    context = cuda_target.typing_context
+    context.refresh()
+    values = [*vars(operator).values(), *vars(math).values(), *vars(builtins).values(), 3, None, "text"]
+
+    def observe():
+        found = []
+        for value in values:
+            try:
+                found.append(context.resolve_value_type(value))
+            except ValueError:
+                found.append(ValueError)
+        return found
+
+    expected = observe()
+    with _numba.applied((SPEED["BaseContext.resolve_value_type"],)):
+        assert observe() == expected
+    assert len(expected) - 50 > expected.count(ValueError) > 10
+
+
+def test_built_in_functions_that_somebody_gives_a_type():
+    """A type registered for all built-in functions goes before the names that Numba knows."""
+
+    @functools.singledispatch
+    def typeof(value, purpose):
+        return value, purpose
+
+    assert _numba_speed._unknown(typeof)
+    typeof.register(BuiltinFunctionType)(lambda value, purpose: types.intp)  # noqa: ARG005 - its signature
+    assert not _numba_speed._unknown(typeof)
