@@ -129,7 +129,6 @@ def hits(_: argparse.Namespace) -> dict[str, dict[str, object]]:
         for label, size in SIZES.items():
             code, ptx = os.urandom(size), os.urandom(size)
             cache.through(Key.of("assemble", {"ptx": ptx}), lambda code=code: Entry({"log": ""}, code))
-            cache.flush()
             turns = 500 if size < 1_000_000 else 30
             found = timed(turns, lambda ptx=ptx: cache.through(Key.of("assemble", {"ptx": ptx}), unexpected))
             rows[label] = found

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._behind import Behind
 from ._config import Config, config
 from ._flight import Processes, Threads
 from ._keys import Key
@@ -96,7 +95,6 @@ class Cache:
     _counters: Counters = field(default_factory=Counters, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _threads: Threads[Entry] = field(default_factory=Threads, init=False, repr=False)
-    _behind: Behind[Entry] = field(default_factory=Behind, init=False, repr=False)
     _opened: _Tiers | None = field(default=None, init=False, repr=False)
     _server: Server | None = field(default=None, init=False, repr=False)
 
@@ -112,7 +110,6 @@ class Cache:
 
     def tiers(self) -> tuple[tuple[Directory, ...], Directory | None, tuple[str, ...]]:
         """Return the directories that are read, the one that is written, and why others are not used."""
-        self.flush()
         opened = self._open()
         return opened.directories, opened.writer, opened.refused
 
@@ -136,17 +133,12 @@ class Cache:
                 written = self._counters.bytes_written + len(entry.code)
                 self._counters = replace(self._counters, bytes_written=written)
 
-    def flush(self) -> None:
-        """Wait until everything made so far has been kept; the end of the process waits likewise."""
-        self._behind.flush()
-
     def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
         """
         Return the result of *make*, from the cache where it is there.
 
         Of all threads and processes that ask for one key at a time, one runs *make*. Within it the cache is
-        off: a part of a result that is kept need not be kept as well. What was made is returned at once, and
-        kept by a thread that comes behind; see `flush`.
+        off: a part of a result that is kept need not be kept as well.
 
         Args:
             key: Everything the result depends on.
@@ -174,9 +166,8 @@ class Cache:
 
         processes = self._open().processes
         leading = processes.lead(address, look) if processes else contextlib.nullcontext(enter_result=False)
-        with contextlib.ExitStack() as held:
-            waited = held.enter_context(leading)
-            # Between the first look and the lock another thread or process may have come and gone.
+        with leading as waited:
+            # Between the first look and the lock another process may have come and gone.
             if not landed:
                 look()
             found = landed[0] if landed else self._remote(address)
@@ -188,24 +179,14 @@ class Cache:
             self._explain(key)
             with _inside:
                 made = make()
-            # Other processes wait until it can be found.
-            landing = held.pop_all()
-
-        def keep() -> None:
-            with landing:
-                self.put(key, made)
-
-        self._behind.put(address, made, keep)
-        return made
+            self.put(key, made)
+            return made
 
     def _address(self, key: Key) -> bytes:
         # Entries that are sealed and entries that are not can share a directory.
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _local(self, address: bytes) -> Entry | None:
-        waiting = self._behind.get(address)
-        if waiting is not None:
-            return waiting
         for directory in self._open().directories:
             sealed = directory.get(address)
             if sealed is None:
@@ -269,7 +250,6 @@ class Cache:
         Args:
             most: How many files to look into at most.
         """
-        self.flush()
         for directory in self._open().directories:
             for path in directory.files():
                 if most is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cache_worker import code, key
 
-from numba_ptxlink import _behind, _flight, _store
+from numba_ptxlink import _flight, _store
 from numba_ptxlink._config import Config
 from numba_ptxlink._seal import Damaged, WrongSeal, seal, unseal
 from numba_ptxlink.cache import Cache, Entry
@@ -31,19 +31,9 @@ def directory(tmp_path):
     return tmp_path / "cache"
 
 
-class Prompt(Cache):
-    """A cache that has kept what it made when it returns it."""
-
-    def through(self, *args):
-        """Ask, and wait."""
-        found = super().through(*args)
-        self.flush()
-        return found
-
-
 def open_cache(*directories, **settings) -> Cache:
     """Return a cache in *directories*."""
-    return Prompt(Config(cache_dirs=tuple(map(str, directories)), **settings))
+    return Cache(Config(cache_dirs=tuple(map(str, directories)), **settings))
 
 
 def fill(cache: Cache, *names: str) -> None:
@@ -552,84 +542,18 @@ def test_a_missing_directory_has_a_reason(tmp_path):
         _store.Directory(tmp_path / "missing", 1000, create=False)
 
 
-class Slow(Cache):
-    """A cache that keeps nothing until it may."""
-
-    may = threading.Event()
-
-    def put(self, *args):
-        """Wait, and keep."""
-        assert self.may.wait(30)
-        super().put(*args)
-
-
-@pytest.fixture
-def slow(directory):
-    """Return a cache in *directory* that keeps nothing until `slow.may` is set."""
-    cache = Slow(Config(cache_dirs=(str(directory),)))
-    cache.may = threading.Event()
-    yield cache
-    cache.may.set()
-    cache.flush()
-
-
-def test_a_result_is_there_before_it_is_kept(slow, directory):
-    """What was made is returned, and found again by any thread, while it is still being written."""
-    assert code("a") == slow.through(key("a"), lambda: Entry({}, code("a"))).code
-    assert code("a") == slow.through(key("a"), lambda: pytest.fail("it is on its way")).code
-    assert slow.get(key("a")) is not None
-    assert (1, 2) == (slow.counters.misses, slow.counters.hits)
-    assert [] == files_of(directory)
-    slow.may.set()
-    slow.flush()
-    assert 1 == len(files_of(directory))
-    assert code("a") == slow.through(key("a"), lambda: pytest.fail("it was kept")).code
-
-
-def test_other_processes_wait_until_it_is_kept(slow, directory, tmp_path):
-    """A process that wants the same meanwhile finds it instead of making it."""
-    slow.through(key("a"), lambda: Entry({}, code("a")))
-    log = tmp_path / "log"
-    other = start("make_slowly", "a", log, 0, NUMBA_PTXLINK_CACHE=str(directory))
-    time.sleep(0.3)
-    assert other.poll() is None
-    slow.may.set()
-    assert 0 == other.wait(30)
-    assert not log.exists()
-
-
-def test_much_that_waits_is_kept_by_who_made_it(slow, directory, monkeypatch):
-    """A disk that cannot keep up holds up those who write, and not the memory of the process."""
-    monkeypatch.setattr(_behind, "_MOST", 2)
-    for name in "ab":
-        slow.through(key(name), lambda name=name: Entry({}, code(name)))
-    third = threading.Thread(target=slow.through, args=(key("c"), lambda: Entry({}, code("c"))))
-    third.start()
-    third.join(0.2)
-    assert third.is_alive()
-    slow.may.set()
-    third.join()
-    slow.flush()
-    assert 3 == len(files_of(directory))
-
-
-def test_a_fork_waits_for_what_is_not_kept(directory):
-    """The child of a fork has the parent's entries, and keeps its own."""
-    done = run("fork", "a", "b", NUMBA_PTXLINK_CACHE=str(directory))
-    assert ("a\n", 0) == (done.stdout, done.returncode)
+def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):
+    """A file that could not be put in its place is gone, and the next one is kept."""
     cache = open_cache(directory)
-    assert [code("a"), code("b")] == [cache.get(key(name)).code for name in "ab"]
+    fill(cache, "a")
 
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
 
-@pytest.mark.parametrize("way", ["return", "exit", "raise"])
-def test_the_end_of_a_process_waits_for_what_is_not_kept(directory, way):
-    """However the interpreter ends, what was made last is kept."""
-    run("end", "a", way, NUMBA_PTXLINK_CACHE=str(directory))
-    assert code("a") == open_cache(directory).get(key("a")).code
-
-
-def test_what_is_made_at_the_end_of_the_process_is_kept(directory):
-    """Where no thread can be started any more, whoever makes something writes it."""
-    done = run("end", "a", "atexit", NUMBA_PTXLINK_CACHE=str(directory))
-    assert ("", 0) == (done.stderr, done.returncode)
-    assert code("a") == open_cache(directory).get(key("a")).code
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", fail)
+        fill(cache, "b")
+    assert "Input/output error" in caplog.text
+    assert [] == list((directory / "tmp").iterdir())
+    fill(cache, "c")
+    assert [True, False, True] == [cache.get(key(name)) is not None for name in "abc"]

@@ -17,7 +17,7 @@ LAYERS = (
     ("errors",),
     ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_llvm", "_inputs", "_elf", "_ltoir", "_merge", "_isa", "_containers"),
-    ("_keys", "_names", "_seal", "_flight", "_behind", "_redis", "_store"),
+    ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),

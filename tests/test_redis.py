@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cache_worker import code, key
-from test_cache import Prompt, start, worker
+from test_cache import start, worker
 
 from numba_ptxlink import _redis
 from numba_ptxlink._config import Config
@@ -86,7 +86,7 @@ def server(tmp_path):
 
 def open_cache(directory, url: str, **settings) -> Cache:
     """Return a cache in *directory* with a shared tier behind it."""
-    return Prompt(Config(cache_dirs=(str(directory),), cache_url=url, **settings))
+    return Cache(Config(cache_dirs=(str(directory),), cache_url=url, **settings))
 
 
 @needs_server
