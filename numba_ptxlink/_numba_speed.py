@@ -15,7 +15,10 @@ from typing import Any
 _SIGNATURES = 4096
 """How many types of calls are remembered."""
 
-_OTHER_SIGNATURES = {"__wrapped__", "__signature__"}
+_NUMBA = {"numba", "abc", "builtins"}
+"""The packages of classes that Numba makes; those it makes out of overloads are of `abc`."""
+
+_OTHER_SIGNATURES = {"__wrapped__", "__signature__", "__partialmethod__", "_partialmethod"}
 """Attributes by which a function claims other parameters than its own."""
 
 
@@ -61,6 +64,8 @@ def _wrap_refresh(original: Any) -> Any:
     def refresh(self: Any) -> None:
         registered = _registered(self)
         if registered != self.__dict__.get("_ptxlink_registered"):
+            # Functions can resolve calls of others, which may have been given more overloads.
+            self.__dict__.pop("_ptxlink_signatures", None)
             original(self)
             # Those from before: what is registered meanwhile is seen the next time.
             self._ptxlink_registered = registered
@@ -80,27 +85,44 @@ def _registered(context: Any) -> list[int]:
 
 def _wrap_get_call_type(original: Any) -> Any:
     from numba.cuda.core.targetconfig import ConfigStack
-    from numba.cuda.types import Function
+    from numba.cuda.types import Function, Type
     from numba.cuda.typing.context import BaseContext
 
     @functools.wraps(original)
     def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
-        if type(self) is not Function or not isinstance(context, BaseContext):
+        flags = ConfigStack.top_or_none()
+        # Without flags nothing is being compiled, and the target may be another.
+        if type(self) is not Function or kws or flags is None or not isinstance(context, BaseContext):
             return original(self, context, args, kws)
         signatures = context.__dict__.setdefault("_ptxlink_signatures", {})
         # A function that gets more templates is another type, and overloads see the flags.
-        key = (self, tuple(args), tuple(kws.items()), ConfigStack.top_or_none())
-        found = signatures.get(key)
+        key = (self, tuple(args), flags)
+        try:
+            found = signatures.get(key)
+        except TypeError:  # some functions are resolved for values, which need not have a hash
+            return original(self, context, args, kws)
         if found is None:
             found = original(self, context, args, kws)
-            # An overload or an intrinsic leaves more behind than its signature.
-            if found is not None and self.get_impl_key(found) is self.typing_key:
+            if found is not None and known(self, found, args):
                 if len(signatures) >= _SIGNATURES:
                     signatures.clear()
                 signatures[key] = found
         else:
             self._impl_keys[found.args] = self.typing_key
         return found
+
+    def known(function: Any, signature: Any, args: Any) -> bool:
+        # An overload or an intrinsic leaves more behind than its signature, and nobody knows what other
+        # packages' templates look at.
+        return (
+            function.get_impl_key(signature) is function.typing_key
+            and all(isinstance(each, Type) for each in args)
+            and all(
+                each.__module__.partition(".")[0] in _NUMBA
+                for template in function.templates
+                for each in template.__mro__
+            )
+        )
 
     return get_call_type
 
@@ -109,7 +131,11 @@ class _EntryVars(dict[Any, Any]):
     """The variables alive at the start of each block, worked out when the first one is asked for."""
 
     def __init__(self, blocks: Any, lifetime: Any) -> None:
-        self._blocks, self._lifetime = blocks, lifetime
+        # Passes put blocks in and take blocks out.
+        self._blocks, self._lifetime = dict(blocks), lifetime
+
+    def __contains__(self, block: Any) -> bool:
+        return any(block is each for each in self._blocks.values())
 
     def __missing__(self, block: Any) -> Any:
         from numba.cuda.core.analysis import compute_live_variables
@@ -172,7 +198,7 @@ def _wrap_rec_list_vars(original: Any) -> Any:
         if leaf:
             return []
         if kind is dict:
-            return [name for each in value.values() for name in _rec_list_vars(self, each)]
+            return [name for each in value.values() for name in self._rec_list_vars(each)]
         return original(self, value)
 
     return _rec_list_vars
@@ -191,30 +217,35 @@ def _wrap_has_loc(original: Any) -> Any:
 
 
 def _wrap_get_abi_sizeof(original: Any) -> Any:
-    sizes: dict[str, Any] = {}
+    from llvmlite.ir import Type
+
+    sizes: dict[tuple[type, str], Any] = {}
 
     @functools.wraps(original)
     def get_abi_sizeof(self: Any, kind: Any) -> Any:
-        # There is one data layout for all devices.
-        text = str(kind)
-        size = sizes.get(text)
+        if not isinstance(kind, Type):
+            return original(self, kind)
+        # A target has one data layout.
+        key = type(self), str(kind)
+        size = sizes.get(key)
         if size is None:
             size = original(self, kind)
             # A name may stand for something else in another module.
-            if "%" not in text:
-                sizes[text] = size
+            if "%" not in key[1]:
+                sizes[key] = size
         return size
 
     return get_abi_sizeof
 
 
 def _wrap_resolve_value_type(original: Any) -> Any:
+    from numba.core.typing.typeof import typeof_impl as numba_typeof_impl
     from numba.cuda.typing.typeof import typeof_impl
 
     @functools.wraps(original)
     def resolve_value_type(self: Any, value: Any) -> Any:
         # Numba tries everything else that a built-in function could be before it looks for its name.
-        if type(value) is BuiltinFunctionType and _unknown(typeof_impl):
+        if type(value) is BuiltinFunctionType and _unknown(typeof_impl, numba_typeof_impl):
             found = self._lookup_global(value)
             if found is not None:
                 return found
@@ -223,8 +254,8 @@ def _wrap_resolve_value_type(original: Any) -> Any:
     return resolve_value_type
 
 
-def _unknown(typeof_impl: Any) -> bool:
-    return typeof_impl.dispatch(BuiltinFunctionType) is typeof_impl.dispatch(object)
+def _unknown(*typeof_impls: Any) -> bool:
+    return all(each.dispatch(BuiltinFunctionType) is each.dispatch(object) for each in typeof_impls)
 
 
 SPEED = (

@@ -12,10 +12,12 @@ import operator
 import re
 from types import BuiltinFunctionType
 
+import numpy as np
 import pytest
 from numba import cuda, types
 from numba.core.errors import TypingError
 from numba.cuda import literal_unroll
+from numba.cuda.typing.templates import AbstractTemplate, signature
 
 import numba_ptxlink as pl
 from numba_ptxlink import _numba, _numba_speed
@@ -25,8 +27,16 @@ SPEED = {each[1].removeprefix("types."): _numba.Substitution(*each) for each in 
 
 @pytest.fixture(autouse=True)
 def stock():
-    """Start from numba-cuda as it is."""
+    """Start from numba-cuda as it is, as if it compiled something."""
+    from numba.core.target_extension import target_override
+    from numba.cuda.core.targetconfig import ConfigStack
+    from numba.cuda.flags import CUDAFlags
+
     pl.disable()
+    flags = CUDAFlags()
+    flags.compute_capability = (8, 0)
+    with target_override("cuda"), ConfigStack().enter(flags), _numba.applied(_numba.DRIVERLESS):
+        yield
 
 
 def test_options_compare_as_before():
@@ -155,14 +165,57 @@ def test_a_call_that_is_remembered_leaves_its_implementation():
 def test_other_targets_resolve_their_calls():
     """Numba's own target has the same types of functions; nothing is remembered for it."""
     from numba.core.registry import cpu_target
+    from numba.core.target_extension import target_override
 
     context = cpu_target.typing_context
     context.refresh()
     pair = (types.int16, types.float32)
-    expected = context.resolve_function_type(operator.add, pair, {})
-    with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
-        assert context.resolve_function_type(operator.add, pair, {}) == expected
+    with target_override("cpu"):
+        expected = context.resolve_function_type(operator.add, pair, {})
+        with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
+            assert context.resolve_function_type(operator.add, pair, {}) == expected
     assert "_ptxlink_signatures" not in vars(context)
+
+
+def test_a_method_that_comes_later_is_found():
+    """A function that resolves a method looks for it again once there are more methods."""
+    from numba.cuda.descriptor import cuda_target
+    from numba.cuda.extending import overload_method
+
+    context = cuda_target.typing_context
+    array = types.Array(types.int16, 3, "F")
+    with _numba.applied((*_numba.DRIVERLESS, *SPEED.values())):
+        context.refresh()
+        for _ in range(2):
+            assert types.int64 == context.resolve_function_type(np.sum, (array,), {}).return_type
+        overload_method(types.Array, "sum", target="cuda")(
+            lambda each: (lambda each: 0.5) if each == array else None  # noqa: ARG005 - its name counts
+        )
+        context.refresh()
+        assert types.float64 == context.resolve_function_type(np.sum, (array,), {}).return_type
+
+
+def test_what_is_resolved_without_types_is_left_alone():
+    """Keywords, values without a hash and equal values that are not the same get what they got."""
+    from numba.cuda.descriptor import cuda_target
+
+    context = cuda_target.typing_context
+    context.refresh()
+    seen = []
+
+    class Template(AbstractTemplate):
+        key = "values"
+
+        def generic(self, args, kws):
+            seen.append((args, kws))
+            return signature(types.intp, types.literal(args[0]) if type(args[0]) is int else types.boolean)
+
+    function = types.Function(Template)
+    with _numba.applied((SPEED["BaseFunction.get_call_type"],)):
+        for args, kws in (((1,), {}), ((True,), {}), (([],), {}), ((1,), {"a": types.intp})) * 2:
+            found = function.get_call_type(context, args, kws)
+            assert found.args == ((types.literal(1),) if type(args[0]) is int else (types.boolean,))
+    assert 8 == len(seen)
 
 
 def test_an_overload_that_comes_later_is_chosen():
@@ -292,8 +345,26 @@ def test_variables_of_a_block_that_is_not_there():
 
     with _numba.applied((SPEED["PostProcessor.run"],)):
         made = run_frontend(branches)
-    with pytest.raises(KeyError, match="of another function"):
-        made.get_block_entry_vars("of another function")
+    for _ in range(2):
+        with pytest.raises(KeyError, match="of another function"):
+            made.get_block_entry_vars("of another function")
+
+
+def test_variables_of_changed_and_copied_functions():
+    """A copy has the variables of the original's blocks, and a block that is put in has none."""
+    from numba.cuda.compiler import run_frontend
+
+    with _numba.applied((SPEED["PostProcessor.run"],)):
+        made = run_frontend(branches)
+    first, last = min(made.blocks), max(made.blocks)
+    copied = made.copy()
+    expected = [made.get_block_entry_vars(made.blocks[offset]) for offset in (first, last)]
+    assert expected == [copied.get_block_entry_vars(copied.blocks[offset]) for offset in (first, last)]
+    with _numba.applied((SPEED["PostProcessor.run"],)):
+        changed = run_frontend(branches)
+    changed.blocks[last + 100] = changed.blocks[last].copy()
+    assert expected[1] == changed.get_block_entry_vars(changed.blocks[last])
+    assert changed.blocks[last + 100] not in changed.block_entry_vars
 
 
 def test_a_loop_over_a_tuple_is_unrolled_as_before():
@@ -348,6 +419,15 @@ def test_variables_are_listed_as_before():
         assert observe() == expected
     assert len(names) > 50
 
+    class Other(ir.Stmt):
+        def _rec_list_vars(self, value):
+            return [value] if isinstance(value, str) else super()._rec_list_vars(value)
+
+    other = Other()
+    other.name = "of another package"
+    with _numba.applied((SPEED["Inst._rec_list_vars"],)):
+        assert other.list_vars() == ["of another package"]
+
 
 def test_parameters_are_found_as_before():
     """Whether a function takes `loc`, however its parameters are spelled, is what its signature says."""
@@ -383,7 +463,20 @@ def test_parameters_are_found_as_before():
         def __call__(self, loc):
             pass
 
-    functions = [takes, not_quite, only_by_name, all_of_them, others_by_name, wraps, claims, Callable()]
+    class Bound:
+        method = functools.partialmethod(takes)
+
+    functions = [
+        takes,
+        Bound.method,
+        not_quite,
+        only_by_name,
+        all_of_them,
+        others_by_name,
+        wraps,
+        claims,
+        Callable(),
+    ]
     functions += [
         functools.partial(takes, loc=1),
         functools.partial(not_quite),
@@ -421,6 +514,8 @@ def test_sizes_are_those_of_the_types():
             for kind in named:
                 with pytest.raises(RuntimeError):
                     context.get_abi_sizeof(kind)
+            with pytest.raises(AssertionError):
+                context.get_abi_sizeof("i64")
 
 
 def test_values_have_the_types_they_had():
@@ -449,10 +544,13 @@ def test_values_have_the_types_they_had():
 def test_built_in_functions_that_somebody_gives_a_type():
     """A type registered for all built-in functions goes before the names that Numba knows."""
 
-    @functools.singledispatch
     def typeof(value, purpose):
         return value, purpose
 
+    math_typeof, typeof = functools.singledispatch(typeof), functools.singledispatch(typeof)
+
     assert _numba_speed._unknown(typeof)
+    assert _numba_speed._unknown(typeof, typeof)
     typeof.register(BuiltinFunctionType)(lambda value, purpose: types.intp)  # noqa: ARG005 - its signature
     assert not _numba_speed._unknown(typeof)
+    assert not _numba_speed._unknown(math_typeof, typeof)
