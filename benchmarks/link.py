@@ -13,6 +13,7 @@ Needs a device, or --no-device, which puts a stand-in in its place and leaves ou
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ from typing import Any
 LINKERS = ("stock", "plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
 CACHES = ("off", "empty", "full")
+ROUNDS = 3
 PARTS = ("first", "next", "its back end")
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
@@ -110,8 +112,11 @@ def threads(options: argparse.Namespace) -> list[dict[str, object]]:
                 "links": options.links,
                 "no_device": options.no_device,
             }
-            measured = [run(task, None)["times"] for _ in range(min(3, options.processes))]
-            one, two = (1e3 * statistics.median(column) for column in zip(*measured, strict=True))
+            measured = [run(task, None) for _ in range(min(3, options.processes))]
+            one, two = (
+                1e3 * statistics.median(time for each in measured for time in each[workers])
+                for workers in ("1", "2")
+            )
             rows.append(
                 {"inputs": kind, "linker": linker, "one_ms": one, "two_ms": two, "speedup": one / two}
             )
@@ -152,7 +157,7 @@ def child(task: dict[str, object]) -> None:
         stand_in()
     else:
         cuda.current_context()
-    measured = {"times": links(task)} if "threads" in task else compilations(task)
+    measured = links(task) if "threads" in task else compilations(task)
     if pl.status().active is not (task["linker"] == "plugin"):
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
     print(json.dumps(measured))
@@ -206,8 +211,8 @@ def library(output: str = "ltoir") -> bytes:
     return _nvrtc.compile_source(SOURCE, "blend.cu", Arch.of(cc), output=output).code
 
 
-def links(task: dict[str, object]) -> list[float]:
-    """Return the seconds that the same links took in one thread, and in two."""
+def links(task: dict[str, object]) -> dict[str, list[float]]:
+    """Return the seconds that the same links took in one thread and in two, in turn, by number of threads."""
     import math
 
     from numba import cuda, types
@@ -236,12 +241,14 @@ def links(task: dict[str, object]) -> list[float]:
 
     count = int(str(task["links"]))
     one(-1)
-    measured = []
-    for workers in (1, 2):
-        with ThreadPoolExecutor(workers) as pool:
-            started = time.perf_counter()
-            list(pool.map(one, range(workers * count, (workers + 1) * count)))
-            measured.append(time.perf_counter() - started)
+    numbers = itertools.count()
+    measured: dict[str, list[float]] = {"1": [], "2": []}
+    for _ in range(ROUNDS):
+        for workers, times in measured.items():
+            with ThreadPoolExecutor(int(workers)) as pool:
+                started = time.perf_counter()
+                list(pool.map(one, itertools.islice(numbers, count)))
+                times.append(time.perf_counter() - started)
     return measured
 
 
