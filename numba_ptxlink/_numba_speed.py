@@ -1,7 +1,7 @@
 """
 What numba-cuda's front end works out again and again, worked out once, or not until somebody asks.
 
-A cold kernel spends a third of its time there, and one out of the cache nearly all of it. What a replacement
+A cold kernel spends a quarter of its time there, and one out of the cache most of it. What a replacement
 returns is what numba-cuda would have returned.
 """
 

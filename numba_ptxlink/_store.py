@@ -136,14 +136,16 @@ class Directory:
         written is damaged, and a miss.
         """
         target = self._files._path_for_key(key)  # noqa: SLF001 - it has no public name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        # Somebody may have deleted them since they were made.
+        for folder in (target.parent, self.path / "tmp"):
+            folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix="entry-", dir=self.path / "tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(sealed)
             Path(temporary).replace(target)
         except BaseException:
-            Path(temporary).unlink()
+            Path(temporary).unlink(missing_ok=True)
             raise
 
     def discard(self, address: bytes) -> None:

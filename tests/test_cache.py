@@ -557,3 +557,13 @@ def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):
     assert [] == list((directory / "tmp").iterdir())
     fill(cache, "c")
     assert [True, False, True] == [cache.get(key(name)) is not None for name in "abc"]
+
+
+def test_a_directory_that_was_emptied_is_filled_again(directory):
+    """Whoever deletes the files of a cache by hand need not end the processes that use it."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    for folder in ("entries", "tmp"):
+        shutil.rmtree(directory / folder)
+    fill(cache, "b")
+    assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
