@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _names, _numba_cache, _nvvm
 from ._numba_fixes import FIXES
-from ._numba_speed import SPEED
 
 if TYPE_CHECKING:
     from ._target import Arch
@@ -381,7 +380,7 @@ DRIVERLESS = (
 
 SUBSTITUTIONS = (
     *DRIVERLESS,
-    *(Substitution(*each) for each in (*FIXES, *SPEED)),
+    *(Substitution(*each) for each in FIXES),
     *NVVM,
     Substitution("numba.cuda.codegen", "CUDACodeLibrary._ensure_cc", _wrap_ensure_cc),
     Substitution("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str", _wrap_get_asm_str),

@@ -21,8 +21,6 @@ from numba import cuda
 from numba.cuda.cudadrv import devices
 
 import numba_ptxlink as pl
-from numba_ptxlink import _numba
-from numba_ptxlink._numba_speed import SPEED
 
 # They start processes and threads, need a device to get anywhere, or compile the same in every order.
 LEFT_OUT = ("ipc", "multi", "caching", "cupy", "stream", "errors", "print", "extending", "libdevice", "enums")
@@ -71,12 +69,9 @@ def find_tests() -> list[unittest.TestCase]:
 
 
 def main() -> None:
-    """Take the number of tests, the seed of their order and whose front end it is from the command line."""
-    number, seed, front_end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    """Take the number of tests and the seed of their order from the command line."""
+    number, seed = int(sys.argv[1]), int(sys.argv[2])
     warnings.simplefilter("ignore")
-    if front_end == "numba's own":
-        for each in SPEED:
-            _numba.undo(_numba.Substitution(*each))
     kernels = fake_a_device()
     tests = find_tests()
     random.Random(0).shuffle(tests)  # noqa: S311 - a choice, not a secret
@@ -90,7 +85,6 @@ def main() -> None:
         "kernels": len(kernels),
         "hits": status.cache_hits,
         "misses": status.cache_misses,
-        "replaced": sum(each[:2] in _numba._originals for each in SPEED),
     }
     sys.stdout.write(json.dumps(counts) + "\n")
 

@@ -21,7 +21,7 @@ LAYERS = (
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),
-    ("_nvvm", "_numba_cache", "_numba_fixes", "_numba_speed"),
+    ("_nvvm", "_numba_cache", "_numba_fixes"),
     ("_cmodel", "abi", "_header", "_numba", "_convert", "_flat", "_wrapper"),
     ("_udf", "_externs", "_build"),
     ("exporter",),

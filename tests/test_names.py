@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from numba_ptxlink import _names
-from numba_ptxlink._numba_speed import SPEED
 
 HERE = Path(__file__).parent
 
@@ -150,8 +149,8 @@ def kernels_of_numba(request, tmp_path_factory):
     environ["NUMBA_CUDA_LOG_LEVEL"] = "CRITICAL"
     number = request.config.getoption("--numba-tests")
     counts = []
-    for seed, front_end in ((1, "numba's own"), (2, "the plugin's")):
-        command = [sys.executable, str(HERE / "numba_kernels.py"), str(number), str(seed), front_end]
+    for seed in (1, 2):
+        command = [sys.executable, str(HERE / "numba_kernels.py"), str(number), str(seed)]
         run = subprocess.run(
             command, env={**environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
         )
@@ -162,7 +161,6 @@ def kernels_of_numba(request, tmp_path_factory):
 def test_another_process_in_another_order_finds_everything(kernels_of_numba):
     """Of all that is compiled and linked for Numba's own tests, a second process finds 99 of 100."""
     number, (first, second) = kernels_of_numba
-    assert first["replaced"] == 0 < second["replaced"] == len(SPEED)
     # About one for each test; were the tests not found, or skipped, there would be hardly any.
     assert first["kernels"] >= number // 2
     assert first["misses"] >= number
