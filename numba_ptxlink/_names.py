@@ -1,10 +1,10 @@
 """
-Names that depend on content alone: what Numba's counters in LLVM IR become, so that equal code is equal text.
+Names that depend on the program alone: what becomes of the counters that Numba puts into names in LLVM IR.
 
-Numba makes a function's name unique by a number counted up in the process, such as the v23 in
-`_ZN4udfs6helperB3v23B54cw51…Ef`. Here the number becomes a digest of the function and of all it calls, which
-keeps apart what has to be kept apart, wherever it was compiled, and gives one text to one function. Names
-with a hash or an address of the process in them, which only ever are local to a module, are numbered.
+Numba makes names unique by counters, hashes and addresses of the process, such as the v23 in
+`_ZN4udfs6helperB3v23B54cw51…Ef`, so one kernel is another text in every process. Here each such name gets a
+digest of the whole program and its place in the order of first use. Two names never become one, since no two
+have the same place.
 """
 
 from __future__ import annotations
@@ -12,184 +12,240 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-_DIGITS = 20
-# Texts in quotes first: what a string constant holds is no name, and has a length that is written elsewhere.
-# Each alternative starts with a letter of its own, so that the search skips all text without one.
-_NAME = re.compile(
-    r'c(?<= c)"[^"]*"|_ZN[\w$.]+|\.bytes\.-?\d+(?!\w)|_cudapy_smem_-?\d+(?!\w)'
-    r'|discriminator--?\d+(?!\w)|identifier: "-?\d+(?!\w)'
-)
-_MANGLED = re.compile(r"_ZN[\w$]+")
-# What else counts up, or is an address, in the part of a name that tells the types of the arguments.
-_IN_TYPES = re.compile(r"(?<=6RecordILi)\d+(?=E)|(?<=0x)[0-9a-f]{8,16}")
-# The options it was compiled with. Numba compiles some functions once, with those of whoever asks first.
-_FLAGS = re.compile(r"B(\d+)(?=cw51)")
-_PLACE = "n"
-_PLACED = re.compile(rf"B\d+v({_PLACE}\d+)(?=[BEI])")
-_COUNTER = re.compile(r"B(\d+)v(\d+)(?=[BEI])")
-_MODULE_ID = re.compile(r"\A; ModuleID = .*\n")
-_DEFINED = re.compile(r'^define\s+([^@]*?)@"?(_ZN[\w$.]+)"?\(', re.MULTILINE)
-_HIDDEN = ("internal", "private")
+_DIGITS = 16
+_NUMBER = re.compile(r"\d+")
+_COUNTER = re.compile(r"v\d+")
+# Numba gives types without a name of their own a code, which counts up: the only parameter, and a number.
+_TYPE_CODE = re.compile(r"ILi\d+EE")
+_LITERAL = re.compile(r"Li-?\d+E")
+_ADDRESS = re.compile(r"(?<=0x)[0-9a-f]{6,16}")
+_SHARED = re.compile(r"(_cudapy_smem_)\d+")
+# It ends in a hash, which depends on the seed of the process.
+_BYTES = re.compile(r"(\.bytes\.)-?\d+")
+# What debug information calls by an address stands for one type of one module.
+_DEBUG_NAME = re.compile(r"(discriminator-)?(\d+)")
+_DEBUG_FIELDS = ("identifier: ", "name: ")
+_MODULE_ID = "; ModuleID = "
+_MODULE_COUNTER = re.compile(r"\$\d+\Z")
+_UNQUOTED = re.compile(r"@[-\w.$]")
+_HIDDEN = frozenset({"internal", "private"})
 
 
 @dataclass(frozen=True)
-class Canonical:
+class Renamed:
     """
-    Modules that are compiled together.
+    The modules of one program under their new names.
 
     Args:
-        texts: Their LLVM IR, callers first and otherwise in the order of their content; no text twice.
-        names: The new name of each function that was renamed, by its old one.
+        texts: Their LLVM IR, in the order they were given.
+        names: The new name of each symbol that was renamed, by its old one. No two are equal.
     """
 
     texts: tuple[str, ...]
     names: Mapping[str, str]
 
 
-def canonical(
-    texts: Mapping[int, str],
-    callees: Mapping[int, Sequence[int]],
-    roots: Sequence[int],
-    kept: Sequence[str] = (),
-) -> Canonical | None:
+class Module:
     """
-    Rename and order modules so that the outcome depends on nothing but what they do.
+    The LLVM IR of one module as llvmlite writes it, split where quotes begin and end.
+
+    llvmlite puts every name into quotes and escapes the quotes within, so that every second piece is a name
+    or a text, and what stands before it says which.
 
     Args:
-        texts: The LLVM IR of each module.
-        callees: The modules whose functions each module calls.
-        roots: The modules that come first, in this order; everything else is called by one of them.
-        kept: Function names that stay as they are.
-
-    Returns:
-        The modules, or None where modules call each other in a circle or names do not tell them apart.
+        text: The module.
     """
-    graph: TopologicalSorter[int] = TopologicalSorter({module: callees.get(module, ()) for module in texts})
-    try:
-        bottom_up = list(graph.static_order())
-    except CycleError:
+
+    def __init__(self, text: str) -> None:
+        self._pieces = text.split('"')
+        if self._pieces[0].endswith(_MODULE_ID):
+            self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
+        # Only llvmlite's own text is known to name a symbol in one way.
+        self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
+        self._symbols: list[tuple[int, str]] = []
+        self.defined: dict[str, None] = {}
+        self.visible: list[str] = []
+        temporary: set[str] = set()
+        for at in range(1, len(self._pieces) - 1, 2):
+            before = self._pieces[at - 1]
+            if before.endswith("@"):
+                name = self._pieces[at]
+                self._symbols.append((at, name))
+                if self._defines(name, before[before.rfind("\n") + 1 : -1], self._pieces[at + 1]):
+                    temporary.add(name)
+        self.used = dict.fromkeys(name for _, name in self._symbols)
+        self.temporary = [name for name in self.used if name in temporary] if self._quoted else []
+
+    def _defines(self, name: str, line: str, after: str) -> bool:
+        """Note what a line defines; return whether the name is one of this process."""
+        if line.startswith("define "):
+            self.defined[name] = None
+            if _HIDDEN.isdisjoint(line.split()):
+                self.visible.append(name)
+            return _tag(name) is not None
+        if line or not after.startswith(" = "):
+            return False
+        words = after[: after.find("[")].split()
+        # One without a size is given its memory by the launch, and declared only.
+        shared = "addrspace(3)" in words and _SHARED.fullmatch(name) is not None
+        if "external" not in words:
+            self.defined[name] = None
+        elif not shared:
+            return False
+        return shared or _BYTES.fullmatch(name) is not None or _tag(name) is not None
+
+    def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
+        """
+        Return the text with other names.
+
+        Args:
+            names: The new names of symbols by the old ones.
+            digest: What tells the program, for debug information that meets another program's.
+        """
+        pieces = self._pieces.copy()
+        for at, name in self._symbols:
+            pieces[at] = names.get(name, name)
+        if any("!DI" in piece for piece in pieces[::2]):
+            _rename_debug(pieces, names, digest)
+        return '"'.join(pieces)
+
+
+def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> None:
+    addresses: dict[str, int] = {}
+    for at in range(1, len(pieces) - 1, 2):
+        before, content = pieces[at - 1], pieces[at]
+        if before.endswith(("@", "%", " c")):
+            continue
+        match = _DEBUG_NAME.fullmatch(content) if before.endswith(_DEBUG_FIELDS) else None
+        if match is not None:
+            place = addresses.setdefault(match[2], len(addresses))
+            pieces[at] = f"{match[1] or ''}{digest}_{place}"
+        else:
+            pieces[at] = names.get(content, content)
+
+
+def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
+    """
+    Return *modules* with callers before callees, as far as that can be, and otherwise by first use.
+
+    NVVM drops a linkable function that nothing before it has asked for.
+
+    Args:
+        modules: The modules of a program: the roots, and what they call in any order.
+        roots: How many roots there are. They stay first, and as they are.
+    """
+    blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
+    called = sorted(modules[roots:], key=lambda module: module.renamed(blank))
+    definers: dict[str, list[Module]] = {}
+    for module in (*modules[:roots], *called):
+        for name in module.defined:
+            definers.setdefault(name, []).append(module)
+    ordered = dict.fromkeys(modules[:roots])
+    # What no root reaches is there too, after all that one does.
+    for starts in (modules[:roots], called):
+        finished: dict[Module, None] = {}
+        for start in reversed(starts):
+            _walk(start, definers, finished)
+        ordered |= dict.fromkeys(reversed(finished))
+    return list(ordered)
+
+
+def _walk(start: Module, definers: Mapping[str, Sequence[Module]], finished: dict[Module, None]) -> None:
+    """Add *start* and all it reaches to *finished*: callees before callers, and the first used last."""
+    entered: set[Module] = set()
+    pending = [(start, False)]
+    while pending:
+        module, left = pending.pop()
+        if left:
+            finished[module] = None
+        elif module not in entered and module not in finished:
+            entered.add(module)
+            asked_for = (name for name in module.used if name not in module.defined)
+            callees = (callee for name in asked_for for callee in definers.get(name, ()))
+            # The one pushed last is walked first.
+            pending += [(module, True), *((callee, False) for callee in callees)]
+
+
+def rename(modules: Sequence[Module], kept: Iterable[str] = ()) -> Renamed:
+    """
+    Give every symbol whose name is of this process one that depends on the program alone.
+
+    Args:
+        modules: All modules of the program, in an order that depends on the program alone.
+        kept: Symbols that keep their names. What the others are called does not depend on them.
+    """
+    symbols = dict.fromkeys(name for module in modules for name in module.temporary)
+    blank = {name: _new_name(name, "", place) for place, name in enumerate(symbols)}
+    whole = hashlib.sha256()
+    for module in modules:
+        whole.update(module.renamed(blank).encode() + b"\0")
+    digest = whole.hexdigest()[:_DIGITS]
+    stay = set(kept)
+    names = {name: _new_name(name, digest, place) for place, name in enumerate(symbols) if name not in stay}
+    return Renamed(tuple(module.renamed(names, digest) for module in modules), names)
+
+
+def restore(text: str, names: Mapping[str, str]) -> str:
+    """Return *text*, such as PTX made of renamed modules, with the old names of *names*."""
+    for old, new in names.items():
+        # Nothing else holds the digest in it.
+        text = text.replace(new, old)
+    return text
+
+
+def _new_name(name: str, digest: str, place: int) -> str:
+    shared = _SHARED.fullmatch(name)
+    if shared is not None:
+        # Whoever looks for shared arrays in the IR expects a number.
+        return f"{shared[1]}{int(digest or '0', 16)}{place:04}"
+    constant = _BYTES.fullmatch(name)
+    if constant is not None:
+        return f"{constant[1]}{digest}n{place}"
+    start, end = _tag(name) or (0, 0)
+    counter = f"v{digest}n{place}"
+    return f"{name[:start]}B{len(counter)}{counter}{_signature(name[end:])}"
+
+
+def _tag(name: str) -> tuple[int, int] | None:
+    """
+    Return where in a mangled name the counter's tag begins and ends, None where there is none.
+
+    The grammar is that of numba-cuda's `itanium_mangler`: identifiers with their lengths, then tags.
+    """
+    if not name.startswith("_Z"):
         return None
-    new_numbers = {number: number for name in kept for number in _numbers(name)}
-    places = {number: f"{_PLACE}k{i}" for i, number in enumerate(new_numbers)}
-    content: dict[str, str] = {}
-    done: dict[int, str] = {}
-    renamed: dict[str, str] = {}
-    for module in bottom_up:
-        text = _MODULE_ID.sub("", texts[module])
-        defined = [name for _, name in _DEFINED.findall(text)]
-        numbers = dict.fromkeys(number for name in defined for number in _numbers(name))
-        own = [number for number in numbers if number not in new_numbers]
-        # A function's own number cannot be part of what its new number is made from.
-        places |= {number: f"{_PLACE}{i}" for i, number in enumerate(own)}
-        blank = _rename(text, {**new_numbers, **places}, "")
-        for number in own:
-            del places[number]
-        digest = hashlib.sha256(blank.encode()).hexdigest()[:_DIGITS]
-        new_numbers |= {number: f"{digest}{i or ''}" for i, number in enumerate(own)}
-        done[module] = _rename(text, new_numbers, digest)
-        for name in defined:
-            new = renamed[name] = _rename(name, new_numbers, digest)
-            if content.setdefault(new, blank) != blank:
-                # Two functions that only differ in what is left out of names.
-                return None
-    return Canonical(
-        tuple(dict.fromkeys(_in_order(done, callees, roots))),
-        {old: new for old, new in renamed.items() if old != new},
-    )
+    at = 3 if name.startswith("_ZN") else 2
+    while number := _NUMBER.match(name, at):
+        at = number.end() + int(number[0])
+    tag = _NUMBER.match(name, at + 1) if name[at : at + 1] == "B" else None
+    if tag is None:
+        return None
+    end = tag.end() + int(tag[0])
+    return (at, end) if _COUNTER.fullmatch(name, tag.end(), end) else None
 
 
-def without_numbers(texts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """
-    Replace the counters that are left in names by their order in *texts*.
-
-    Returns:
-        The texts, and what `with_numbers` needs to give names in them their counters back.
-    """
-    names = dict.fromkeys(name for text in texts for name in _NAME.findall(text) if name.startswith("_ZN"))
-    numbers = dict.fromkeys(number for name in names for number in _numbers(name))
-    places = {number: f"{_PLACE}{i}" for i, number in enumerate(numbers)}
-    replaced = [_NAME.sub(lambda match: _renumber(match[0], places), text) for text in texts]
-    return replaced, {place: number for number, place in places.items()}
-
-
-def with_numbers(ptx: str, numbers: Mapping[str, str]) -> str:
-    """Return *ptx*, made of what `without_numbers` returned, with the names that were asked for."""
-
-    def number(match: re.Match[str]) -> str:
-        old = numbers.get(match[1])
-        return match[0] if old is None else f"B{len(old) + 1}v{old}"
-
-    return _MANGLED.sub(lambda match: _PLACED.sub(number, match[0]), ptx) if numbers else ptx
-
-
-def visible(text: str) -> tuple[str, ...]:
-    """Return the mangled names of the functions that the module *text* defines for others to see."""
-    return tuple(
-        name
-        for linkage, name in _DEFINED.findall(text)
-        if not any(word in _HIDDEN for word in linkage.split())
-    )
-
-
-def _in_order(
-    texts: Mapping[int, str], callees: Mapping[int, Sequence[int]], roots: Sequence[int]
-) -> list[str]:
-    # NVVM drops a linkable function that nothing before it has asked for, so callees have to follow callers.
-    callers: TopologicalSorter[int] = TopologicalSorter()
-    for module in texts:
-        callers.add(module)
-        for callee in callees.get(module, ()):
-            callers.add(callee, module)
-    ordered = [texts[root] for root in roots]
-    callers.prepare()
-    while callers.is_active():
-        ready = sorted(callers.get_ready(), key=texts.__getitem__)
-        ordered += [texts[module] for module in ready]
-        callers.done(*ready)
-    return ordered
-
-
-def _numbers(name: str) -> list[str]:
-    return [match[2] for match in _COUNTER.finditer(name) if len(match[2]) + 1 == int(match[1])]
-
-
-def _rename(text: str, new_numbers: Mapping[str, str], module: str) -> str:
-    local: dict[str, int] = {}
-
-    def name(match: re.Match[str]) -> str:
-        found = match[0]
-        if found.startswith("_ZN"):
-            renamed = _renumber(found, new_numbers)
-            return renamed if renamed == found else _without_flags(_IN_TYPES.sub("0", renamed))
-        if found.startswith('c"'):
-            return found
-        prefix = found.rstrip("-0123456789")
-        # Debug information of several modules may meet, and there a name stands for one type.
-        place = local.setdefault(found, len(local))
-        if prefix.endswith("smem_"):
-            # Whoever looks for shared arrays in the IR expects a number.
-            return f"{prefix}{int(module or '0', 16)}{place:04}"
-        return f"{prefix}{module}_{place}"
-
-    return _NAME.sub(name, text)
-
-
-def _without_flags(name: str) -> str:
-    match = _FLAGS.search(name)
-    return name if match is None else name[: match.start()] + name[match.end() + int(match[1]) :]
-
-
-def _renumber(name: str, new_numbers: Mapping[str, str]) -> str:
-    def number(match: re.Match[str]) -> str:
-        new = new_numbers.get(match[2])
-        if new is None or len(match[2]) + 1 != int(match[1]):
-            return match[0]
-        return f"B{len(new) + 1}v{new}"
-
-    return _COUNTER.sub(number, name) if name.startswith("_ZN") else name
+def _signature(rest: str) -> str:
+    """Return what follows the counter, without the compiler's options and without codes and addresses."""
+    at = 0
+    while rest.startswith("B", at) and (number := _NUMBER.match(rest, at + 1)):
+        at = number.end() + int(number[0])
+    parts: list[str] = []
+    while at < len(rest):
+        number = _NUMBER.match(rest, at)
+        literal = _LITERAL.match(rest, at)
+        if number is not None:
+            at = number.end() + int(number[0])
+            identifier = _ADDRESS.sub("0", rest[number.end() : at])
+            parts.append(f"{len(identifier)}{identifier}")
+            if code := _TYPE_CODE.match(rest, at):
+                parts.append("ILi0EE")
+                at = code.end()
+        else:
+            parts.append(literal[0] if literal else rest[at])
+            at += len(parts[-1])
+    return "".join(parts)

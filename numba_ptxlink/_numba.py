@@ -132,30 +132,23 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
     """
     Return the LLVM IR of *libraries* and all they call, each once, callers first.
 
-    Names and order are those of `_names.canonical`: the same in every process.
+    Names and order are those of `_names`: the same in every process.
     """
     for library in _all_libraries(libraries):
         for name, variable in _module(library).globals.items() if _module(library) else ():
             # Device code has no use for the environment that CPU code finds by this symbol.
             if name.startswith("_ZN08NumbaEnv"):
                 variable.linkage = "internal"
-    made = _canonical(libraries)
-    if made is None:
-        return [str(module) for library in _all_libraries(libraries) if (module := _module(library))]
-    return list(made.texts)
+    return list(_renamed(libraries).texts)
 
 
-def _canonical(libraries: Sequence[Any], *, keep_visible: bool = False) -> _names.Canonical | None:
-    reached = _all_libraries(libraries)
-    texts = {id(each): str(_module(each)) for each in reached if _module(each) is not None}
-    callees = {
-        id(each): [id(callee) for callee in _linked(each) if id(callee) in texts]
-        for each in reached
-        if id(each) in texts
-    }
-    roots = [id(each) for each in libraries if id(each) in texts]
-    kept = [name for root in roots for name in _names.visible(texts[root])] if keep_visible else ()
-    return _names.canonical(texts, callees, roots, kept)
+def _renamed(libraries: Sequence[Any], *, keep_visible: bool = False) -> _names.Renamed:
+    """Return the program that *libraries* are the roots of, under names that depend on it alone."""
+    given = dict.fromkeys((*libraries, *_all_libraries(libraries)))
+    modules = {each: _names.Module(str(_module(each))) for each in given if _module(each) is not None}
+    roots = [modules[each] for each in libraries if each in modules]
+    kept = [name for root in roots for name in root.visible] if keep_visible else ()
+    return _names.rename(_names.in_order(list(modules.values()), len(roots)), kept)
 
 
 def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
@@ -311,6 +304,8 @@ def _wrap_kernel_init(original: Any) -> Any:
             original(self, *args, **kwargs)
         finally:
             _looking.names = ()
+        # It took the name out of the module, before the program was renamed.
+        self.entry_name = self._codelibrary._entry_name
 
     return __init__
 
@@ -355,9 +350,7 @@ def _wrap_llvm_strs(original: Any) -> Any:
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None:
             # A kernel is looked up by the name kept here; a device function's caller knows it by its own.
-            made = _canonical([self], keep_visible=self._entry_name is None)
-            if made is None or not made.texts:
-                return original.fget(self)
+            made = _renamed([self], keep_visible=self._entry_name is None)
             self._llvm_strs = list(made.texts)
             self._entry_name = made.names.get(self._entry_name, self._entry_name)
         return self._llvm_strs

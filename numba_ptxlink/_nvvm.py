@@ -41,10 +41,11 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
         modules = [llvmir] if isinstance(llvmir, str) else list(llvmir)
-        numbers: dict[str, str] = {}
+        names: Mapping[str, str] = {}
         # Text can be given its names back. LTO-IR and debug information, which spell them in bytes, cannot.
         if not ({"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in each for each in modules)):
-            modules, numbers = _names.without_numbers(modules)
+            renamed = _names.rename([_names.Module(module) for module in modules])
+            modules, names = list(renamed.texts), renamed.names
         made_here = False
 
         def make() -> cache.Entry:
@@ -59,7 +60,7 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             from numba.cuda.cudadrv.error import NvvmWarning
 
             warnings.warn(made.log, category=NvvmWarning, stacklevel=2)
-        return _names.with_numbers(made.code.decode(), numbers).encode() if numbers else made.code
+        return _names.restore(made.code.decode(), names).encode() if names else made.code
 
     return compile_ir
 

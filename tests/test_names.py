@@ -43,11 +43,10 @@ def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) ->
     }
 
 
-def rename(texts: dict[int, str], **options) -> _names.Canonical:
-    """Rename a caller and a callee."""
-    made = _names.canonical(texts, {1: [2]}, [1], **options)
-    assert made is not None
-    return made
+def rename(texts: dict[int, str], roots: int = 1, kept: tuple[str, ...] = ()) -> _names.Renamed:
+    """Order and rename modules, of which the first *roots* are roots."""
+    parsed = [_names.Module(text) for text in texts.values()]
+    return _names.rename(_names.in_order(parsed, roots), kept)
 
 
 def test_counters_and_hashes_do_not_show():
@@ -56,90 +55,176 @@ def test_counters_and_hashes_do_not_show():
     assert expected == rename(modules(23, 104, bytes_hash=-77)).texts
 
 
-def test_other_code_has_another_name():
-    """A callee that does something else has another name, and so does its caller."""
+def test_another_program_has_other_names():
+    """Where a callee does something else, all names are others, so that two programs can be linked."""
     ours, theirs = rename(modules(1, 2)).names, rename(modules(1, 2, returned=1)).names
     assert set(ours) == set(theirs)
     assert not set(ours.values()) & set(theirs.values())
 
 
 def test_names_stay_mangled():
-    """A new name is the old one with another counter, its length before it."""
+    """A new name is the old one with another counter, its length before it, and without the options."""
     new = rename(modules(1, 2)).names["_ZN1m1kB2v1B5flagsEf"]
-    digest = new.removeprefix("_ZN1m1kB21v").removesuffix("B5flagsEf")
-    assert (20, True) == (len(digest), digest.isalnum())
+    counter = new.removeprefix("_ZN1m1kB19").removesuffix("Ef")
+    assert 19 == len(counter)
+    assert re.fullmatch(r"v[0-9a-f]{16}n1", counter)
 
 
 def test_kept_names_are_kept():
-    """A name that is asked for stays, while what it calls is renamed."""
+    """A name that is asked for stays, while what it calls is renamed, and the same whatever its counter."""
     kept = "_ZN1m1kB2v1B5flagsEf"
-    made = rename(modules(1, 2), kept=[kept])
+    made = rename(modules(1, 2), kept=(kept,))
     assert f'define void @"{kept}"' in made.texts[0]
     assert "_ZN1m1gB2v2B5flagsEf" not in made.texts[0]
+    other = rename(modules(7, 2), kept=("_ZN1m1kB2v7B5flagsEf",))
+    assert made.names["_ZN1m1gB2v2B5flagsEf"] == other.names["_ZN1m1gB2v2B5flagsEf"]
 
 
-def test_constants_are_not_names():
-    """What a string constant holds stays, since its length stands elsewhere."""
+@pytest.mark.parametrize(
+    "literal",
+    [
+        'c"_ZN1m1gB2v2B5flagsEf"',
+        'c"@_ZN1m1gB2v2B5flagsEf@"',
+        'c"@"',
+        'c"\\22@\\22_ZN1m1gB2v2B5flagsEf\\22"',
+        'c".bytes.2"',
+        'c"_cudapy_smem_3"',
+    ],
+)
+def test_constants_are_not_names(literal):
+    """What a string constant holds stays, and what follows it is renamed."""
     texts = modules(1, 2)
-    texts[1] += '@"s" = internal constant [20 x i8] c"_ZN1m1gB2v2B5flagsEf"\n'
-    assert 'c"_ZN1m1gB2v2B5flagsEf"' in rename(texts).texts[0]
+    texts[1] = f'@"s" = internal constant [20 x i8] {literal}\n{texts[1]}'
+    made = rename(texts).texts[0]
+    assert literal in made
+    assert made.count("v2B5flags") == literal.count("v2B5flags")
 
 
-def test_callers_come_first_and_texts_once():
-    """Roots lead, callees follow in the order of their content, and equal texts are one."""
-    texts = {**modules(1, 2), 3: CALLEE.format(2, 3, 1, 0), 4: CALLEE.format(2, 4, 1, 7)}
-    callees = {1: [2, 3, 4]}
-    made = _names.canonical(texts, callees, [1])
-    other = _names.canonical(dict(reversed(texts.items())), {1: [4, 3, 2]}, [1])
-    assert made is not None
-    assert made == other
-    assert 3 == len(made.texts)
-    assert "1m1k" in made.texts[0]
+def test_equal_functions_stay_two():
+    """Two functions of equal content have two names, told apart by the order in which they are used."""
+    caller = (
+        'define void @"_ZN1m1kB2v1E"()\n{{\n  call void @"{0}"()\n  call void @"{1}"()\n'
+        '  call void @"{0}"()\n}}\n'
+        'declare void @"{0}"()\ndeclare void @"{1}"()\n'
+    )
+    texts = {}
+    for first, second in (("_ZN1m1fB2v2E", "_ZN1m1fB2v3E"), ("_ZN1m1fB3v77E", "_ZN1m1fB3v11E")):
+        callees = [f'define linkonce_odr void @"{name}"()\n{{ ret void }}\n' for name in (first, second)]
+        parts = [caller.format(first, second), *callees]
+        made = [rename(dict(enumerate(each))) for each in (parts, [parts[0], parts[2], parts[1]])]
+        assert made[0] == made[1]
+        assert 3 == len(set(made[0].names.values()))
+        assert 3 == len(set(made[0].texts))
+        texts[first] = made[0].texts
+    assert 1 == len(set(texts.values()))
 
 
-def test_a_circle_is_left_alone():
-    """Modules that call each other get no new names."""
-    assert _names.canonical(modules(1, 2), {1: [2], 2: [1]}, [1]) is None
+def test_new_names_differ_whatever_the_old_ones_are():
+    """No two symbols become one, also where all that tells them apart is left out of names."""
+    names = [
+        "_ZN1m1fB2v1E6RecordILi1EE",
+        "_ZN1m1fB2v1E6RecordILi2EE",
+        "_ZN1m1fB2v2B4aaaaE6RecordILi1EE",
+        "_ZN1m1fB2v2B4bbbbE6RecordILi1EE",
+        "_ZN1m1fB2v3E20f_20at_200x7f00000001",
+        "_ZN1m1fB2v3E20f_20at_200x7f00000002",
+        "_Z1fB2v3",
+        "_Z1fB2v4",
+    ]
+    text = "".join(f'define void @"{name}"()\n{{ ret void }}\n' for name in names)
+    assert len(names) == len(set(rename({0: text}).names.values()))
 
 
-def test_type_codes_do_not_show():
-    """The counter that stands for a record type is left out of names."""
-    texts = [{1: f'define void @"_ZN1m1kB2v1E6RecordILi{code}EE"()\n'} for code in (3217, 41)]
-    made = [_names.canonical(each, {}, [1]) for each in texts]
-    assert made[0] is not None
-    assert made[1] is not None
+@pytest.mark.parametrize(
+    "name", ["_ZN1m5fB2v1E", "f", "_Z5fB2v1", "_ZN1m1fB2w1E", "_cudapy_smem_3", ".bytes.3", "_Z9f"]
+)
+def test_names_that_only_look_like_counters_stay(name):
+    """A function whose name has the look of a counter within it keeps it."""
+    assert {} == rename({0: f'define void @"{name}"()\n{{ ret void }}\n'}).names
+
+
+def test_what_others_define_keeps_its_name():
+    """A symbol that no module defines is somebody else's."""
+    assert {} == rename({0: 'declare void @"_ZN1m1fB2v1E"()\n@"x" = internal constant i8 1\n'}).names
+
+
+def test_text_of_others_is_left_alone():
+    """Where names stand without quotes, as llvmlite never writes them, nothing is renamed."""
+    text = 'define void @"_ZN1m1fB2v1E"()\n{ call void @_ZN1m1fB2v1E() }\n'
+    assert (text,) == rename({0: text}).texts
+
+
+def test_callers_come_first_and_otherwise_first_use_counts():
+    """Roots lead, callees follow in the order they are used, and what nobody uses is last."""
+    texts = {**modules(1, 2), 3: CALLEE.format(2, 9, 1, 0), 4: CALLEE.format(2, 5, 1, 7)}
+    texts[1] = texts[1].replace("  ret", '  call i32 @"_ZN1m1gB2v5B5flagsEf"(float %"x")\n  ret')
+    made = rename(texts)
+    shuffled = rename({1: texts[1], 4: texts[4], 3: texts[3], 2: texts[2]})
+    assert made == shuffled
+    assert ["1k", "ret i32 0", "ret i32 7", "ret i32 0"] == [
+        next(mark for mark in ("1k", "ret i32 0", "ret i32 7") if mark in text) for text in made.texts
+    ]
+
+
+def test_modules_may_call_each_other():
+    """A circle of modules is renamed like any other."""
+    text = 'define void @"_ZN1m1{0}B2v{1}E"()\n{{ call void @"_ZN1m1{2}B2v{3}E"() }}\n'
+    made = rename({0: text.format("a", 1, "b", 2), 1: text.format("b", 2, "a", 1)})
+    again = rename({0: text.format("a", 8, "b", 3), 1: text.format("b", 3, "a", 8)})
+    assert made.texts == again.texts
+    assert 2 == len(set(made.names.values()))
+
+
+def test_type_codes_and_addresses_do_not_show():
+    """The counter that stands for a record type, and an address in a type's name, are left out of names."""
+    texts = [
+        {1: f'define void @"_ZN1m1kB2v1E6RecordILi{code}EE17at_200x7f{code:06}_3eLi{7}E"()\n'}
+        for code in (3217, 41)
+    ]
+    made = [rename(each) for each in texts]
     assert made[0].texts == made[1].texts
+    assert '6RecordILi0EE10at_200x0_3eLi7E"' in made[0].texts[0]
 
 
-def test_names_that_would_be_one_are_left_alone():
-    """Two functions that only differ in a type code keep their names."""
-    text = 'define void @"_ZN1m1kB2v1E6RecordILi1EE"()\n{{ {} }}\n'
-    both = {1: text.format("ret"), 2: text.format("trap").replace("Li1E", "Li2E")}
-    assert _names.canonical(both, {}, [1, 2]) is None
+def test_debug_information_follows():
+    """Debug information names a function as the code does, and types by no address."""
+    text = (
+        'define void @"_ZN1m1fB2v{0}E"()\n{{ ret void }}\n'
+        '!1 = distinct !DISubprogram(linkageName: "_ZN1m1fB2v{0}E", name: "f")\n'
+        '!2 = !DIDerivedType(name: "discriminator-{1}")\n'
+        '!3 = !DICompositeType(identifier: "{1}")\n!4 = !DIFile(filename: "/a c", directory: "123")\n'
+    )
+    made = rename({0: text.format(4, 94000)})
+    assert made.texts == rename({0: text.format(5, 817)}).texts
+    new = made.names["_ZN1m1fB2v4E"]
+    assert f'linkageName: "{new}"' in made.texts[0]
+    assert 'directory: "123"' in made.texts[0]
 
 
-def test_numbers_come_back():
-    """A text without its counters can be given them back, in PTX too."""
-    texts = list(modules(23, 104).values())
-    bare, numbers = _names.without_numbers(texts)
-    assert bare == _names.without_numbers(list(modules(42, 999).values()))[0]
-    assert "_ZN1m1kB3v23B5flagsEf_param_0" == _names.with_numbers("_ZN1m1kB3vn0B5flagsEf_param_0", numbers)
-    assert texts == [_names.with_numbers(text, numbers) for text in bare]
+def test_old_names_come_back():
+    """PTX made of renamed modules can be given the old names back, where they are part of others too."""
+    made = rename(modules(23, 104))
+    old = "_ZN1m1kB3v23B5flagsEf"
+    assert f"{old}_param_0 {old}" == _names.restore(
+        f"{made.names[old]}_param_0 {made.names[old]}", made.names
+    )
+    assert tuple(modules(23, 104)[each].replace("$3", "") for each in (1, 2)) == tuple(
+        _names.restore(text, made.names) for text in made.texts
+    )
 
 
 def test_visible_functions_are_those_others_can_see():
     """Functions with internal linkage are not visible."""
-    text = 'define internal void @"_ZN1aE"()\ndefine linkonce_odr void @"_ZN1bE"()\ndefine void @"_ZN1cE"()\n'
-    assert ("_ZN1bE", "_ZN1cE") == _names.visible(text)
+    text = (
+        'define internal void @"_ZN1aE"()\ndefine linkonce_odr void @"_ZN1bE"()\ndefine void @"_ZN1cE"()\n'
+        'declare void @"_ZN1dE"()\n'
+    )
+    assert ["_ZN1bE", "_ZN1cE"] == _names.Module(text).visible
 
 
 @pytest.fixture(scope="module")
 def kernels_of_numba(request, tmp_path_factory):
-    """
-    Compile kernels of Numba's own tests in two processes, in two orders; return what each counted.
-
-    The first has numba-cuda's front end as it is, the second has what the plugin replaces of it.
-    """
+    """Compile kernels of Numba's own tests in two processes, in two orders; return what each counted."""
     pytest.importorskip("numba.cuda")
     environ = {
         **os.environ,
@@ -174,7 +259,7 @@ def test_shared_arrays_keep_names_that_end_in_a_number():
         '@"_cudapy_smem_38" = addrspace(3) global [1 x i8] undef, align 16\n'
         '@"_cudapy_smem_39" = addrspace(3) global [2 x i8] undef, align 16\n'
     )
-    made = _names.canonical({1: text}, {}, [1])
+    made = rename({1: text})
     names = re.findall(r'@"(_cudapy_smem_\d+)"', made.texts[0])
     assert len(set(names)) == 2
-    assert names == re.findall(r'@"(_cudapy_smem_\d+)"', _names.canonical({1: text}, {}, [1]).texts[0])
+    assert names == re.findall(r'@"(_cudapy_smem_\d+)"', rename({1: text}).texts[0])
