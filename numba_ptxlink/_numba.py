@@ -334,8 +334,14 @@ def _wrap_link_all(original: Any) -> Any:
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
         choose = getattr(linker, "choose_lto", None)
         if choose is not None:
-            has_link_files = bool(self._linking_files or self.needs_cudadevrt)
-            choose(has_link_files=has_link_files, debug="g" in self._nvvm_options)
+            options = self._nvvm_options
+            choose(
+                has_link_files=bool(self._linking_files or self.needs_cudadevrt),
+                debug="g" in options,
+                # The linker does not flush denormals where it converts between float types, and optimises
+                # what NVVM was told not to.
+                by_linker=bool(options.get("fastmath")) or not options.get("opt", 3),
+            )
             linker.describe(getattr(self, "_ptxlink_origin", self.name), self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
         order = getattr(linker, "order_files", None)

@@ -95,14 +95,19 @@ class PtxLinker:
         self._modules: tuple[str, ...] = ()
         self._failure: PtxlinkError | None = None
 
-    def choose_lto(self, *, has_link_files: bool, debug: bool = False) -> None:
+    def choose_lto(self, *, has_link_files: bool, debug: bool = False, by_linker: bool = False) -> None:
         """
         Give up LTO where it is of no use.
 
         Where there is nothing to inline, the PTX that NVVM makes of the kernel says it all; and code for the
         debugger is not optimised.
+
+        Args:
+            has_link_files: Whether something is linked with the kernel.
+            debug: Whether the code is for the debugger.
+            by_linker: Whether the options mean something else where the linker makes the machine code.
         """
-        if self.lto and not self.additional_flags and (debug or not has_link_files):
+        if self.lto and not self.additional_flags and (debug or not (has_link_files or by_linker)):
             self.lto = False
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:

@@ -6,6 +6,8 @@ import io
 import warnings
 from pathlib import Path
 
+import fakedevice
+import numba
 import pytest
 from conftest import make_kernel
 
@@ -81,13 +83,49 @@ def test_get_linked_ptx_optimises_at_link_time():
 
 
 def test_a_kernel_with_nothing_to_link_skips_lto():
-    """LTO is given up where there is nothing to inline, and kept where there is or where PTX is wanted."""
+    """LTO is given up where there is nothing to inline, unless PTX is wanted or the code would be another."""
     chosen = []
-    for files, flags in ((False, None), (True, None), (False, ["-ptx"])):
+    for files, by_linker, flags in (
+        (False, False, None),
+        (True, False, None),
+        (False, True, None),
+        (False, False, ["-ptx"]),
+    ):
         linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=flags)
-        linker.choose_lto(has_link_files=files)
+        linker.choose_lto(has_link_files=files, by_linker=by_linker)
         chosen.append(linker.lto)
-    assert chosen == [False, True, True]
+    assert chosen == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "backends"),
+    [
+        ({}, ["nvptxcompiler"]),
+        ({"fastmath": True}, ["nvjitlink"]),
+        ({"opt": False}, ["nvjitlink"]),
+        ({"fastmath": True, "lto": False}, ["nvptxcompiler"]),
+        ({"opt": False, "lto": False}, ["nvptxcompiler"]),
+        ({"opt": False, "debug": True}, ["nvptxcompiler"]),
+    ],
+)
+def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backends):
+    """Where LTO decides what fastmath and opt come to, as it does by default, it is not given up."""
+    fakedevice.install(monkeypatch)
+    used = []
+
+    def link_inputs(*args, **kwargs):
+        linked = link(*args, **kwargs)
+        used.append(linked.backend)
+        return linked
+
+    link = _numba_linker.linker.link_inputs
+    monkeypatch.setattr(_numba_linker.linker, "link_inputs", link_inputs)
+
+    def kernel(x):
+        x[0] = x[1] / x[2]
+
+    fakedevice.compile_kernel(kernel, (numba.float32[::1],), **options)
+    assert backends == used
 
 
 @pytest.mark.parametrize(
