@@ -32,6 +32,7 @@ _DEBUG_NAME = re.compile(r"(discriminator-)?(\d+)")
 _DEBUG_FIELDS = ("identifier: ", "name: ")
 _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
+_LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
 _UNQUOTED = re.compile(r"@[-\w.$]")
 _HIDDEN = frozenset({"internal", "private"})
 
@@ -63,18 +64,22 @@ class Module:
 
     def __init__(self, text: str) -> None:
         self._pieces = text.split('"')
+        self._for_debugger = "!DILocalVariable" in text
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
         # Only llvmlite's own text is known to name a symbol in one way.
         self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
+        self._locals: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
         self.visible: list[str] = []
         temporary: set[str] = set()
         for at in range(1, len(self._pieces) - 1, 2):
             before = self._pieces[at - 1]
-            if before.endswith("@"):
-                name = self._pieces[at]
+            name = self._pieces[at]
+            if before.endswith("%"):
+                self._locals.append((at, name))
+            elif before.endswith("@"):
                 self._symbols.append((at, name))
                 if self._defines(name, before[before.rfind("\n") + 1 : -1], self._pieces[at + 1]):
                     temporary.add(name)
@@ -99,20 +104,47 @@ class Module:
             return False
         return shared or _BYTES.fullmatch(name) is not None or _tag(name) is not None
 
-    def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
+    def meaning(self, names: Mapping[str, str]) -> str:
+        """
+        Return the text with other names of symbols, and with numbers for the names of values and types.
+
+        Numba names values after functions that were inlined, which have counters. Nothing that is compiled
+        tells their names, unless it is for the debugger. Equal texts mean the same.
+
+        Args:
+            names: The new names of symbols by the old ones.
+        """
+        return self.renamed(names, numbered=not self._for_debugger)
+
+    def renamed(self, names: Mapping[str, str], digest: str = "", *, numbered: bool = False) -> str:
         """
         Return the text with other names.
 
         Args:
             names: The new names of symbols by the old ones.
             digest: What tells the program, for debug information that meets another program's.
+            numbered: Whether values and types get numbers, in the order they are met, for names. No text for
+                a compiler then.
         """
         pieces = self._pieces.copy()
         for at, name in self._symbols:
             pieces[at] = names.get(name, name)
+        if numbered:
+            # Labels are defined without quotes, and stay.
+            numbers: dict[str, str] = {label: label for label in self._labels()}
+            for at, name in self._locals:
+                pieces[at] = numbers.setdefault(name, f"\0{len(numbers)}")
         if any("!DI" in piece for piece in pieces[::2]):
             _rename_debug(pieces, names, digest)
         return '"'.join(pieces)
+
+    def _labels(self) -> Iterable[str]:
+        for before, label, after in zip(
+            self._pieces[::2], self._pieces[1::2], self._pieces[2::2], strict=False
+        ):
+            yield from _LABEL.findall(before)
+            if before.endswith("\n") and after.startswith(":"):
+                yield label
 
 
 def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> None:
@@ -140,7 +172,7 @@ def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
         roots: How many roots there are. They stay first, and as they are.
     """
     blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
-    called = sorted(modules[roots:], key=lambda module: module.renamed(blank))
+    called = sorted(modules[roots:], key=lambda module: module.meaning(blank))
     definers: dict[str, list[Module]] = {}
     for module in (*modules[:roots], *called):
         for name in module.defined:
@@ -171,21 +203,21 @@ def _walk(start: Module, definers: Mapping[str, Sequence[Module]], finished: dic
             pending += [(module, True), *((callee, False) for callee in callees)]
 
 
-def rename(modules: Sequence[Module], kept: Iterable[str] = ()) -> Renamed:
+def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Renamed:
     """
     Give every symbol whose name is of this process one that depends on the program alone.
 
     Args:
         modules: All modules of the program, in an order that depends on the program alone.
-        kept: Symbols that keep their names. What the others are called does not depend on them.
+        kept: Symbols that keep their names, None for all. What the others are called does not depend on them.
     """
-    symbols = dict.fromkeys(name for module in modules for name in module.temporary)
+    symbols = dict.fromkeys(name for module in modules for name in module.temporary if kept is not None)
     blank = {name: _new_name(name, "", place) for place, name in enumerate(symbols)}
     whole = hashlib.sha256()
-    for module in modules:
-        whole.update(module.renamed(blank).encode() + b"\0")
+    for module in modules if symbols else ():
+        whole.update(module.meaning(blank).encode() + b"\0")
     digest = whole.hexdigest()[:_DIGITS]
-    stay = set(kept)
+    stay = set(kept or ())
     names = {name: _new_name(name, digest, place) for place, name in enumerate(symbols) if name not in stay}
     return Renamed(tuple(module.renamed(names, digest) for module in modules), names)
 

@@ -40,27 +40,27 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
-        modules = [llvmir] if isinstance(llvmir, str) else list(llvmir)
-        names: Mapping[str, str] = {}
+        given = [llvmir] if isinstance(llvmir, str) else list(llvmir)
         # Text can be given its names back. LTO-IR and debug information, which spell them in bytes, cannot.
-        if not ({"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in each for each in modules)):
-            renamed = _names.rename([_names.Module(module) for module in modules])
-            modules, names = list(renamed.texts), renamed.names
+        fixed = {"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in each for each in given)
+        modules = [_names.Module(each) for each in given]
+        renamed = _names.rename(modules, None if fixed else ())
+        key = _key([module.meaning(renamed.names) for module in modules], options)
         made_here = False
 
         def make() -> cache.Entry:
             nonlocal made_here
             made_here = True
             _log.text = ""
-            code = original(modules, **options)
+            code = original(list(renamed.texts), **options)
             return cache.Entry({"log": _log.text}, code)
 
-        made = cache.cached(_key(modules, options), make)
+        made = cache.cached(key, make)
         if made.log and not made_here:
             from numba.cuda.cudadrv.error import NvvmWarning
 
             warnings.warn(made.log, category=NvvmWarning, stacklevel=2)
-        return _names.restore(made.code.decode(), names).encode() if names else made.code
+        return _names.restore(made.code.decode(), renamed.names).encode() if renamed.names else made.code
 
     return compile_ir
 

@@ -201,6 +201,48 @@ def test_debug_information_follows():
     assert 'directory: "123"' in made.texts[0]
 
 
+VALUES = """\
+define void @"f"(i32 %"{0}")
+{{
+entry:
+  %"{1}" = add i32 %"{0}", 1
+  br label %"{2}"
+B1:
+  %"{3}" = phi i32 [%"{1}", %"entry"]
+  ret void
+B2:
+  ret void
+"odd label":
+  ret void
+}}
+"""
+
+
+def test_names_of_values_mean_nothing():
+    """Other names for values mean the same, as long as they are as many."""
+
+    def meaning(*names):
+        return _names.Module(VALUES.format(*names)).meaning({})
+
+    assert meaning("x", "f_v3_y", "B1", "z") == meaning("a", "f_v77_y", "B1", "c")
+    others = [
+        ("x", "y", "B2", "z"),
+        ("x", "y", "odd label", "z"),
+        ("x", "x", "B1", "z"),
+        ("x", "y", "B1", "y"),
+        ("x", "y", "B1", "x"),
+    ]
+    assert 1 + len(others) == len({meaning("x", "y", "B1", "z"), *(meaning(*each) for each in others)})
+
+
+def test_names_of_values_count_for_the_debugger():
+    """Where variables are told to the debugger, names of values are part of what a text means."""
+    text = VALUES.format("x", "y", "B1", "z")
+    told = text + '!1 = !DILocalVariable(name: "y")\n'
+    assert told == _names.Module(told).meaning({})
+    assert text != _names.Module(text).meaning({})
+
+
 def test_old_names_come_back():
     """PTX made of renamed modules can be given the old names back, where they are part of others too."""
     made = rename(modules(23, 104))
