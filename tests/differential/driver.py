@@ -1,0 +1,104 @@
+"""Run programs in worker processes, stock or with the plugin, and compare what became of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Way:
+    """
+    A way to compile or execute programs.
+
+    Args:
+        name: The name of its folder.
+        plugin: Whether the plugin is active.
+        cache: The cache's directory, "0" for none.
+        hash_seed: PYTHONHASHSEED.
+        order: The seed of the programs' order, None for theirs.
+        execute: Whether programs are launched on the device.
+    """
+
+    name: str
+    plugin: bool
+    cache: str = "0"
+    hash_seed: int = 0
+    order: int | None = None
+    execute: bool = False
+
+    def environ(self) -> dict[str, str]:
+        """Return the worker's environment."""
+        return {
+            **os.environ,
+            "NUMBA_PTXLINK": str(int(self.plugin)),
+            "NUMBA_PTXLINK_CACHE": self.cache,
+            "PYTHONHASHSEED": str(self.hash_seed),
+            "DIFFERENTIAL_EXECUTE": str(int(self.execute)),
+            "NUMBA_CUDA_LOG_LEVEL": "CRITICAL",
+        }
+
+
+def run(way: Way, programs: list[Path], folder: Path, *, timeout: float = 900) -> dict[str, Any]:
+    """
+    Return what became of each program, by its name.
+
+    Each batch has a process of its own; where that dies, the program it was at is said to have crashed, and
+    another process goes on with the next.
+    """
+    place = folder / way.name
+    place.mkdir(parents=True, exist_ok=True)
+    pending = list(programs)
+    if way.order is not None:
+        random.Random(way.order).shuffle(pending)  # noqa: S311 - an order, not a secret
+    results = place / "results.jsonl"
+    done: dict[str, Any] = {}
+    while pending:
+        manifest = place / "manifest.json"
+        manifest.write_text(json.dumps([str(path) for path in pending]))
+        command = [sys.executable, str(HERE / "worker.py"), str(manifest), str(results)]
+        with (place / "stderr.txt").open("a") as log:
+            try:
+                code = subprocess.run(
+                    command, env=way.environ(), stderr=log, stdout=log, timeout=timeout, check=False
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = -1
+        if not results.exists():
+            raise RuntimeError(f"the worker did not start: {(place / 'stderr.txt').read_text()[-2000:]}")
+        lines = [line for line in results.read_text().splitlines() if line]
+        done = {each["program"]: each for each in map(json.loads, lines)}
+        left = [path for path in pending if path.stem not in done]
+        if not left:
+            break
+        outcome = {"error": ["Crash"], "message": f"the process ended with {code}", "text": ""}
+        line = {"program": left[0].stem, "launches": [outcome], "active": way.plugin, "hits": 0, "misses": 0}
+        with results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        done[left[0].stem] = line
+        pending = left[1:]
+    return done
+
+
+def hits(results: dict[str, Any]) -> tuple[int, int, list[str]]:
+    """Return hits and misses of the programs that compile, and those programs that missed."""
+    compiled = [
+        each for each in results.values() if not any("error" in launch for launch in each["launches"])
+    ]
+    missed = [each["program"] for each in compiled if each["misses"]]
+    return sum(each["hits"] for each in compiled), sum(each["misses"] for each in compiled), missed
+
+
+def run_all(ways: list[Way], programs: list[Path], folder: Path, workers: int = 2) -> list[dict[str, Any]]:
+    """Run *programs* in each of *ways*, some at a time, and return what became of them in each."""
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(lambda way: run(way, programs, folder), ways))

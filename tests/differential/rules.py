@@ -1,0 +1,256 @@
+"""What may differ between stock and the plugin, each with its reason; everything else is a difference."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """
+    A difference that is allowed.
+
+    Args:
+        name: What it is called in reports.
+        reason: Why it is right.
+        applies: Tells it from stock's and the plugin's outcome.
+    """
+
+    name: str
+    reason: str
+    applies: Callable[[Outcome, Outcome], bool]
+
+
+def unpadded(code: dict[str, str]) -> dict[str, str]:
+    """Return the digests of machine code without those of constant arrays, of which only the sizes stay."""
+    return {
+        part: re.sub(":[0-9a-f]+", "", digest) if part == "nv.constant3" else digest
+        for part, digest in code.items()
+    }
+
+
+@dataclass
+class Comparison:
+    """
+    What a comparison found.
+
+    Args:
+        compared: How many launches were compared.
+        allowed: How often each rule was needed.
+        differences: By kind ("outcome", "names", "entry", "code"), what differs in which launch.
+    """
+
+    compared: int = 0
+    allowed: Counter[str] = field(default_factory=Counter)
+    differences: dict[str, list[str]] = field(default_factory=dict)
+
+    def differ(self, kind: str, where: str, what: str) -> None:
+        """Note a difference."""
+        self.differences.setdefault(kind, []).append(f"{where}: {what}")
+
+    def summary(self) -> str:
+        """Return the figures in one line."""
+        counts = {kind: len(found) for kind, found in self.differences.items()}
+        return f"{self.compared} launches, differences {counts or 0}, allowed {dict(self.allowed)}"
+
+
+OUTCOMES = (
+    Rule(
+        "the plugin's error is a kind of stock's",
+        "Errors of links derive from what callers of numba-cuda catch, and name the inputs.",
+        lambda stock, plugin: (
+            "error" in stock
+            and "error" in plugin
+            and stock["error"][0] != plugin["error"][0]
+            and stock["error"][0] in plugin["error"]
+        ),
+    ),
+    Rule(
+        "CUDA C++ without a driver",
+        "Stock compiles CUDA C++ by a tool that loads the driver, unless it links with LTO.",
+        lambda stock, plugin: (
+            stock.get("error", [""])[0] == "DynamicLibNotFoundError" and "error" not in plugin
+        ),
+    ),
+    Rule(
+        "CUDA C++ with line numbers",
+        "Stock links Numba's lines with LTO-IR that has none, which nvJitLink refuses.",
+        lambda stock, plugin: (
+            "ERROR_NVVM_COMPILE" in stock.get("message", "") and plugin.get("lineinfo", False)
+        ),
+    ),
+)
+"""Rules about exceptions."""
+
+CODE = (
+    Rule(
+        "LTO is given up where nothing is linked",
+        "NVVM's PTX of the whole kernel is what an optimisation at link time starts from; compared is what "
+        "stock's own PTX becomes without.",
+        lambda stock, plugin: not plugin["files"] and stock["without_lto"] == plugin["code"],
+    ),
+    Rule(
+        "lto=False is honoured",
+        "Stock loses the option where the decorator has no signature; compared is what stock's PTX becomes.",
+        lambda stock, plugin: not plugin["lto"] and stock["without_lto"] == plugin["code"],
+    ),
+    Rule(
+        "padding of records differs",
+        "NumPy leaves padding as it found the memory, so stock differs from itself from process to process.",
+        lambda stock, plugin: (
+            plugin["padding"] and unpadded(stock["without_lto"] or {}) == unpadded(plugin["code"])
+        ),
+    ),
+)
+"""Rules about machine code that need no disassembly."""
+
+
+def compare(stock: dict[str, Any], plugin: dict[str, Any], folders: tuple[Path, Path]) -> Comparison:
+    """Compare what became of programs, whose cubins lie in *folders*."""
+    made = Comparison()
+    for name, ours in plugin.items():
+        pairs = list(zip(stock[name]["launches"], ours["launches"], strict=False))
+        if len(stock[name]["launches"]) != len(ours["launches"]):
+            made.differ(
+                "outcome", name, f"{len(stock[name]['launches'])} launches, {len(ours['launches'])} here"
+            )
+        for number, (one, other) in enumerate(pairs):
+            made.compared += 1
+            where = f"{name}_{number}"
+            if "error" in one or "error" in other:
+                _compare_errors(made, where, one, other)
+            else:
+                _compare_names(made, where, one, other)
+                _compare_code(made, where, one, other, folders)
+    return made
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return which launches the plugin compiled otherwise in another process, order and hash seed."""
+    return [
+        f"{name}_{number}: {_short(a)}, then {_short(b)}"
+        for name, second in other.items()
+        for number, (a, b) in enumerate(zip(one[name]["launches"], second["launches"], strict=False))
+        if _short(a) != _short(b)
+    ]
+
+
+def _short(outcome: Outcome) -> str:
+    if "error" in outcome:
+        return f"{outcome['error'][0]}: {outcome['message']}"
+    return f"{outcome['entry']} {unpadded(outcome['code']) if outcome['padding'] else outcome['code']}"
+
+
+def _compare_errors(made: Comparison, where: str, stock: Outcome, plugin: Outcome) -> None:
+    said = [f"{each['error'][0]}: {each['message']}" if "error" in each else "ok" for each in (stock, plugin)]
+    if said[0] == said[1]:
+        return
+    for rule in OUTCOMES:
+        if rule.applies(stock, plugin):
+            made.allowed[rule.name] += 1
+            return
+    made.differ("outcome", where, f"stock {said[0]}, plugin {said[1]}")
+
+
+def _compare_names(made: Comparison, where: str, stock: Outcome, plugin: Outcome) -> None:
+    for what in ("kernels", "entry"):
+        if stock[what] != plugin[what]:
+            made.differ("names", where, f"{what} {stock[what]}, {plugin[what]} here")
+    for what in ("entry_in_cubin", "entry_in_ir"):
+        if not plugin[what]:
+            made.differ("entry", where, f"{what} is false")
+
+
+def _compare_code(
+    made: Comparison, where: str, stock: Outcome, plugin: Outcome, folders: tuple[Path, Path]
+) -> None:
+    if stock["code"] == plugin["code"]:
+        return
+    for rule in CODE:
+        if rule.applies(stock, plugin):
+            made.allowed[rule.name] += 1
+            return
+    without = stock["without_lto"] and not (plugin["lto"] and plugin["files"])
+    reference = stock["without_lto" if without else "code"]
+    cubins = [
+        folders[0] / f"{where}{'.without_lto' if without else ''}.cubin",
+        folders[1] / f"{where}.cubin",
+    ]
+    for name, applies in DISASSEMBLED.items():
+        if applies(reference, plugin["code"], *cubins):
+            made.allowed[name] += 1
+            return
+    parts = sorted(reference.keys() | plugin["code"].keys())
+    differing = [part for part in parts if reference.get(part) != plugin["code"].get(part)]
+    made.differ("code", where, f"{', '.join(differing)} ({cubins[0]} {cubins[1]})")
+
+
+def _functions(cubin: Path) -> list[list[str]]:
+    """Return the instructions of each function, without the names of symbols and labels."""
+    from cuda import pathfinder
+
+    tool = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    text = subprocess.run([tool, "-c", str(cubin)], check=True, capture_output=True, text=True).stdout
+    found: list[list[str]] = []
+    for line in text.splitlines():
+        if re.match(r"\s*\.type\s.*@function", line):
+            found.append([])
+        match = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?);", line)
+        if match and match[1] != "NOP":
+            plain = re.sub(r"`\(.*?\)|\$?_Z\w+|\.L_\w+", "LABEL", match[1])
+            plain = re.sub(r"\[RZ\]", "[0x0]", plain)
+            found[-1].append(re.sub(r"\[([A-Z][\w.]*)\]", r"[\1+0x0]", plain))
+    return found
+
+
+def _sizes(code: dict[str, str]) -> dict[str, str]:
+    return {part: re.sub(":[0-9a-f]+", "", digest) for part, digest in code.items()}
+
+
+def functions_change_places(_one: Outcome, _other: Outcome, stock: Path, plugin: Path) -> bool:
+    """Return whether the same functions stand in another order, which is that of their names."""
+    return sorted(_functions(stock)) == sorted(_functions(plugin))
+
+
+def arrays_change_places(one: Outcome, other: Outcome, stock: Path, plugin: Path) -> bool:
+    """
+    Return whether instructions differ in offsets only, and those one to one.
+
+    Shared arrays, and strings and other constants, are laid out in the order of their names.
+    """
+    if _sizes(one) != _sizes(other):
+        return False
+    offset = re.compile(r"\b0x[0-9a-f]+")
+    pairs = zip(*(itertools.chain(*_functions(each)) for each in (stock, plugin)), strict=True)
+    there: dict[str, str] = {}
+    back: dict[str, str] = {}
+    try:
+        for theirs, ours in pairs:
+            if offset.sub("", theirs) != offset.sub("", ours):
+                return False
+            if theirs == ours:
+                continue
+            for a, b in zip(offset.findall(theirs), offset.findall(ours), strict=True):
+                if there.setdefault(a, b) != b or back.setdefault(b, a) != a:
+                    return False
+    except ValueError:  # not equally many
+        return False
+    return True
+
+
+DISASSEMBLED = {
+    "functions change places": functions_change_places,
+    "shared arrays and constants change places": arrays_change_places,
+}
+"""Rules about machine code that look into the cubins."""

@@ -1,0 +1,174 @@
+"""
+Compile programs in this process and write what became of each: `python worker.py MANIFEST RESULTS`.
+
+MANIFEST is a JSON list of paths of programs; RESULTS gets a line of JSON for each, as soon as it is done, so
+that whoever started this process knows where it died. Cubins and LLVM IR are kept beside RESULTS. The
+environment says which linker is in use, where the cache is and which hash seed holds; DIFFERENTIAL_EXECUTE=1
+launches on the device instead of compiling for a stand-in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import runpy
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+
+import fakedevice  # noqa: E402 - found by the line above
+import machine  # noqa: E402
+
+import numba_ptxlink as pl  # noqa: E402
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an exception says, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else ""
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """Return an exception as an outcome: its classes, the nearest first, its first line and the text."""
+    classes = [each.__name__ for each in type(error).__mro__ if each is not object]
+    return {"error": classes, "message": first_line(error), "text": str(error)[-3000:]}
+
+
+def compile_launch(dispatcher: Any, args: tuple[Any, ...], keep: Path) -> dict[str, Any]:
+    """Compile the kernel that these arguments need, link it, keep the cubin and return what came out."""
+    kernel = dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in args))
+    library = kernel._codelibrary
+    cubin = library.get_cubin().code
+    files = bool(library._linking_files or library.needs_cudadevrt)
+    made = {**describe(kernel, cubin), "lto": bool(library._lto), "files": files, "lineinfo": kernel.lineinfo}
+    keep.with_suffix(".cubin").write_bytes(cubin)
+    keep.with_suffix(".ll").write_text("\n\n".join(library.llvm_strs))
+    if not pl.status().active:
+        made["without_lto"] = None
+        with contextlib.suppress(pl.PtxlinkError):
+            reference = link_without_lto(library)
+            made["without_lto"] = machine.code(reference)
+            keep.with_suffix(".without_lto.cubin").write_bytes(reference)
+    return made
+
+
+def link_without_lto(library: Any) -> bytes:
+    """Return what stock's own PTX becomes where it is not optimised at link time, without a driver."""
+    from numba_ptxlink.linker import PtxLinker
+
+    cc = library._ensure_cc(None)
+    linker = PtxLinker(cc=cc, lto=False, max_registers=library._max_registers)
+    linker.describe(library.name, library.llvm_strs)
+    library._lto = False
+    library._link_all(linker, cc)
+    return linker.complete().code
+
+
+def describe(kernel: Any, cubin: bytes) -> dict[str, Any]:
+    """Return names and machine code of a kernel."""
+    found = machine.kernels(cubin)
+    return {
+        "kernels": sorted(map(machine.plain_name, found)),
+        "entry": machine.plain_name(kernel.entry_name),
+        "entry_in_cubin": kernel.entry_name in found,
+        "entry_in_ir": f'@"{kernel.entry_name}"' in "".join(kernel.inspect_llvm()),
+        "code": machine.code(cubin),
+    }
+
+
+def execute_launch(dispatcher: Any, shape: tuple[int, int, int], args: tuple[Any, ...]) -> dict[str, Any]:
+    """Launch, wait, and return a digest of all memory that the arguments hold, and what was printed."""
+    from numba import cuda
+
+    grid, block, shared = shape
+    error = None
+    with printed() as text:
+        try:
+            dispatcher[grid, block, 0, shared](*args)
+            cuda.synchronize()
+        except Exception as raised:  # noqa: BLE001 - an outcome
+            error = failure(raised)
+    memory = [each.tobytes() for each in args if isinstance(each, np.ndarray)]
+    digests = [hashlib.sha256(each).hexdigest()[:12] for each in memory]
+    return {"memory": digests, "printed": "".join(text), **(error or {})}
+
+
+@contextlib.contextmanager
+def printed():
+    """Collect what the device prints, which it does past Python's own output."""
+    text: list[str] = []
+    sys.stdout.flush()
+    saved = os.dup(1)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            yield text
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+            file.seek(0)
+            text.append(file.read().decode(errors="replace"))
+
+
+def run(path: Path, *, execute: bool, keep: Path) -> list[dict[str, Any]]:
+    """Return the outcome of each launch of the program at *path*, and of an error outside of launches."""
+    outcomes: list[dict[str, Any]] = []
+    source = path.read_text()
+    try:
+        program = runpy.run_path(str(path), run_name=path.stem)
+        for number, (dispatcher, shape, args) in enumerate(program["launches"]()):
+            try:
+                outcomes.append(
+                    execute_launch(dispatcher, shape, args)
+                    if execute
+                    else compile_launch(dispatcher, args, keep / f"{path.stem}_{number}")
+                )
+            except Exception as error:  # noqa: BLE001 - exceptions are outcomes
+                outcomes.append(failure(error))
+            outcomes[-1]["padding"] = "align=True" in source and "const.array_like" in source
+    except Exception as error:  # noqa: BLE001 - likewise
+        outcomes.append({**failure(error), "trace": traceback.format_exc()[-2000:]})
+    return outcomes
+
+
+def main() -> None:
+    """Run the programs that the manifest names."""
+    warnings.simplefilter("ignore")
+    execute = os.environ.get("DIFFERENTIAL_EXECUTE") == "1"
+    if not execute:
+        from numba.cuda.dispatcher import _Kernel
+
+        fakedevice.install(pytest.MonkeyPatch())
+        _Kernel.bind = lambda _: None
+    with Path(sys.argv[2]).open("a") as results:
+        results.write("\n")
+        results.flush()
+        for path in map(Path, json.loads(Path(sys.argv[1]).read_text())):
+            before = pl.status()
+            with contextlib.redirect_stdout(io.StringIO()) if not execute else contextlib.nullcontext():
+                outcomes = run(path, execute=execute, keep=Path(sys.argv[2]).parent)
+            after = pl.status()
+            line = {
+                "program": path.stem,
+                "launches": outcomes,
+                "active": after.active,
+                "hits": after.cache_hits - before.cache_hits,
+                "misses": after.cache_misses - before.cache_misses,
+            }
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+
+
+if __name__ == "__main__":
+    main()
