@@ -89,6 +89,35 @@ def _wrap_jit(original: Any) -> Any:
     return jit
 
 
+def _wrap_make_constant_array(original: Any) -> Any:
+    @functools.wraps(original)
+    def make_constant_array(self: Any, builder: Any, aryty: Any, arr: Any) -> Any:
+        # It takes the bytes as they are, and what lies between the fields is whatever was in memory there.
+        return original(self, builder, aryty, _with_blank_padding(arr))
+
+    return make_constant_array
+
+
+def _with_blank_padding(array: Any) -> Any:
+    import numpy as np
+
+    if array.dtype.names is None:
+        return array
+    # numpy.zeros_like leaves what lies between the fields as it finds it.
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    blank = np.zeros(array.shape, array.dtype, order="F" if fortran else "C")
+    _copy_fields(array, blank)
+    return blank
+
+
+def _copy_fields(source: Any, target: Any) -> None:
+    for name in source.dtype.names:
+        if target[name].dtype.names is None:
+            target[name] = source[name]
+        else:
+            _copy_fields(source[name], target[name])
+
+
 FIXES = (
     ("numba.cuda.compiler", "CreateLibrary.run_pass", _wrap_create_library),
     ("numba.cuda.core.callconv", "CUDACABICallConv.get_function_type", _wrap_c_function_type),
@@ -96,5 +125,6 @@ FIXES = (
     ("numba.cuda.core.callconv", "CUDACABICallConv.return_value", _wrap_c_return_value),
     ("numba.cuda.debuginfo", "DIBuilder._set_module_flags", _wrap_set_module_flags),
     ("numba.cuda.decorators", "jit", _wrap_jit, True),
+    ("numba.cuda.target", "CUDATargetContext.make_constant_array", _wrap_make_constant_array),
 )
 """Module, path, wrapper, and whether other modules bind it by name."""
