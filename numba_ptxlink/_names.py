@@ -70,16 +70,13 @@ class Module:
         # Only llvmlite's own text is known to name a symbol in one way.
         self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
-        self._locals: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
         self.visible: list[str] = []
         temporary: set[str] = set()
         for at in range(1, len(self._pieces) - 1, 2):
             before = self._pieces[at - 1]
-            name = self._pieces[at]
-            if before.endswith("%"):
-                self._locals.append((at, name))
-            elif before.endswith("@"):
+            if before.endswith("@"):
+                name = self._pieces[at]
                 self._symbols.append((at, name))
                 if self._defines(name, before[before.rfind("\n") + 1 : -1], self._pieces[at + 1]):
                     temporary.add(name)
@@ -106,45 +103,52 @@ class Module:
 
     def meaning(self, names: Mapping[str, str]) -> str:
         """
-        Return the text with other names of symbols, and with numbers for the names of values and types.
+        Return the text with other names of symbols, and with numbers for values, labels and types.
 
-        Numba names values after functions that were inlined, which have counters. Nothing that is compiled
-        tells their names, unless it is for the debugger. Equal texts mean the same.
+        Numba names values after functions that were inlined, and labels by a counter. Nothing that is
+        compiled tells these names, unless it is for the debugger. Equal texts mean the same.
 
         Args:
             names: The new names of symbols by the old ones.
         """
-        return self.renamed(names, numbered=not self._for_debugger)
+        pieces = self._renamed(names, "")
+        if not self._for_debugger:
+            _number(pieces)
+        return '"'.join(pieces)
 
-    def renamed(self, names: Mapping[str, str], digest: str = "", *, numbered: bool = False) -> str:
+    def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
         """
-        Return the text with other names.
+        Return the text with other names of symbols.
 
         Args:
-            names: The new names of symbols by the old ones.
+            names: The new names by the old ones.
             digest: What tells the program, for debug information that meets another program's.
-            numbered: Whether values and types get numbers, in the order they are met, for names. No text for
-                a compiler then.
         """
+        return '"'.join(self._renamed(names, digest))
+
+    def _renamed(self, names: Mapping[str, str], digest: str) -> list[str]:
         pieces = self._pieces.copy()
         for at, name in self._symbols:
             pieces[at] = names.get(name, name)
-        if numbered:
-            # Labels are defined without quotes, and stay.
-            numbers: dict[str, str] = {label: label for label in self._labels()}
-            for at, name in self._locals:
-                pieces[at] = numbers.setdefault(name, f"\0{len(numbers)}")
         if any("!DI" in piece for piece in pieces[::2]):
             _rename_debug(pieces, names, digest)
-        return '"'.join(pieces)
+        return pieces
 
-    def _labels(self) -> Iterable[str]:
-        for before, label, after in zip(
-            self._pieces[::2], self._pieces[1::2], self._pieces[2::2], strict=False
-        ):
-            yield from _LABEL.findall(before)
-            if before.endswith("\n") and after.startswith(":"):
-                yield label
+
+def _number(pieces: list[str]) -> None:
+    """Put numbers, in the order they are met, for the names of values, labels and types."""
+    numbers: dict[str, str] = {}
+
+    def number(name: str) -> str:
+        return numbers.setdefault(name, f"\0{len(numbers)}")
+
+    for at in range(0, len(pieces) - 1, 2):
+        before = pieces[at]
+        if ":" in before:
+            pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
+        if before.endswith("%") or (before.endswith("\n") and pieces[at + 2].startswith(":")):
+            pieces[at + 1] = number(pieces[at + 1])
+    pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
 
 def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> None:

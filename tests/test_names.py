@@ -207,10 +207,10 @@ define void @"f"(i32 %"{0}")
 entry:
   %"{1}" = add i32 %"{0}", 1
   br label %"{2}"
-B1:
+{4}:
   %"{3}" = phi i32 [%"{1}", %"entry"]
   ret void
-B2:
+B{5}:
   ret void
 "odd label":
   ret void
@@ -218,26 +218,27 @@ B2:
 """
 
 
-def test_names_of_values_mean_nothing():
-    """Other names for values mean the same, as long as they are as many."""
+def test_names_of_values_and_labels_mean_nothing():
+    """Other names for values and labels mean the same, as long as those that are two stay two."""
 
     def meaning(*names):
         return _names.Module(VALUES.format(*names)).meaning({})
 
-    assert meaning("x", "f_v3_y", "B1", "z") == meaning("a", "f_v77_y", "B1", "c")
+    one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
+    assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
     others = [
-        ("x", "y", "B2", "z"),
-        ("x", "y", "odd label", "z"),
-        ("x", "x", "B1", "z"),
-        ("x", "y", "B1", "y"),
-        ("x", "y", "B1", "x"),
+        ("x", "y", "B2", "z", "B1", 2),
+        ("x", "y", "odd label", "z", "B1", 2),
+        ("x", "x", "B1", "z", "B1", 2),
+        ("x", "y", "B1", "y", "B1", 2),
+        ("x", "y", "B1", "x", "B1", 2),
     ]
-    assert 1 + len(others) == len({meaning("x", "y", "B1", "z"), *(meaning(*each) for each in others)})
+    assert 1 + len(others) == len({one, *(meaning(*each) for each in others)})
 
 
 def test_names_of_values_count_for_the_debugger():
     """Where variables are told to the debugger, names of values are part of what a text means."""
-    text = VALUES.format("x", "y", "B1", "z")
+    text = VALUES.format("x", "y", "B1", "z", "B1", 2)
     told = text + '!1 = !DILocalVariable(name: "y")\n'
     assert told == _names.Module(told).meaning({})
     assert text != _names.Module(text).meaning({})
