@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _cmodel as c
-from . import _nvjitlink, _nvrtc, _ptx, abi, cache
+from . import _names, _nvjitlink, _nvrtc, _ptx, abi, cache
 from .errors import AbiError, ExportError, LinkError
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ def undefined(ptx: str) -> dict[str, _ptx.Prototype]:
 
 def private_shims(modules: Iterable[str], tag: str) -> list[str]:
     """Return *modules*, LLVM IR, calling Numba's shims by names that end in *tag*, one for each export."""
-    return [_SHIM_NAME.sub(rf"\g<0>_{tag}", module) for module in modules]
+    parsed = [_names.Module(module) for module in modules]
+    # Functions of the export may be called so too.
+    defined = {name for module in parsed for name in module.defined}
+    shims = {name for module in parsed for name in module.used if _SHIM_NAME.fullmatch(name)} - defined
+    return [module.renamed({name: f"{name}_{tag}" for name in shims}) for module in parsed]
 
 
 def linkable(
@@ -167,10 +171,9 @@ def merge_ptx(
     """
     symbols = sorted(symbols)
     uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
-    body = "".join(f"p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
-    keep = _compile(
-        f'{uses}extern "C" __global__ void {_KEEP}(void** p) {{\n{body}}}\n', f"{_KEEP}.cu", arch, []
-    )
+    body = "".join(f"{_KEEP}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
+    kernel = f'extern "C" __global__ void {_KEEP}(void** {_KEEP}_p) {{\n{body}}}\n'
+    keep = _compile(uses + kernel, f"{_KEEP}.cu", arch, [])
     flags = ["-lto", "-ptx", *(["-lineinfo"] if lineinfo else []), *([] if opt else ["-O0"])]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, "ptx").decode().rstrip("\0").strip() + "\n"
     text, count = _KEEP_ENTRY.subn("", text)

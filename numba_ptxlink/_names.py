@@ -73,24 +73,27 @@ class Module:
         self.defined: dict[str, None] = {}
         self.visible: list[str] = []
         temporary: set[str] = set()
+        line = ""
         for at in range(1, len(self._pieces) - 1, 2):
             before = self._pieces[at - 1]
+            # A type in quotes may stand before a function's name.
+            line = before.rpartition("\n")[2] if "\n" in before else f"{line}{before}"
             if before.endswith("@"):
                 name = self._pieces[at]
                 self._symbols.append((at, name))
-                if self._defines(name, before[before.rfind("\n") + 1 : -1], self._pieces[at + 1]):
+                if self._defines(name, line, self._pieces[at + 1]):
                     temporary.add(name)
         self.used = dict.fromkeys(name for _, name in self._symbols)
         self.temporary = [name for name in self.used if name in temporary] if self._quoted else []
 
     def _defines(self, name: str, line: str, after: str) -> bool:
         """Note what a line defines; return whether the name is one of this process."""
-        if line.startswith("define "):
+        if line.startswith("define ") and line.index("@") == len(line) - 1:
             self.defined[name] = None
             if _HIDDEN.isdisjoint(line.split()):
                 self.visible.append(name)
             return _tag(name) is not None
-        if line or not after.startswith(" = "):
+        if line != "@" or not after.startswith(" = "):
             return False
         words = after[: after.find("[")].split()
         # One without a size is given its memory by the launch, and declared only.

@@ -60,6 +60,14 @@ def test_half_arithmetic_is_part_of_the_ptx(tmp_path, ty):
         assert "call" not in exported.artifacts["ptx", arch].read_text()
 
 
+@pytest.mark.parametrize("name", ["p", "NRT_step", "step_nbst", "numba_ptxlink"])
+def test_names_that_shims_could_have_are_free(tmp_path, name):
+    """A function with half arithmetic can have a name like those that come along with it."""
+    exported = export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple))
+    assert [] == undefined(exported)
+    assert f" {name}(" in exported.artifacts["ptx", "sm_90"].read_text()
+
+
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
 def test_two_exports_with_half_arithmetic_link_together(tmp_path, kind):
     """Each export has its own copies of the shims, so two of them do not clash."""

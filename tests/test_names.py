@@ -260,9 +260,9 @@ def test_visible_functions_are_those_others_can_see():
     """Functions with internal linkage are not visible."""
     text = (
         'define internal void @"_ZN1aE"()\ndefine linkonce_odr void @"_ZN1bE"()\ndefine void @"_ZN1cE"()\n'
-        'declare void @"_ZN1dE"()\n'
+        'declare void @"_ZN1dE"()\ndefine %"struct.__half" @"e"(%"struct.__half" %"x")\n'
     )
-    assert ["_ZN1bE", "_ZN1cE"] == _names.Module(text).visible
+    assert ["_ZN1bE", "_ZN1cE", "e"] == _names.Module(text).visible
 
 
 @pytest.fixture(scope="module")
