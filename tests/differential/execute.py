@@ -1,8 +1,8 @@
 """
 Execute programs on the GPU, stock and with the plugin: `python execute.py --programs 1000`.
 
-Compares all memory, all that is printed and all errors; prints "N programs, M differences" and ends with 1 where
-there is one. Programs run in many processes, each with a context of its own, which is left after a fault.
+Compares all memory, all that is printed and all errors; prints "N programs, M differences" and ends with 1
+where there is one. Programs run in many processes, each with a context of its own, left after a fault.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def main() -> int:
         launches = [launch for done in stock.values() for launch in done["launches"]]
         errors = Counter(launch["error"][0] for launch in launches if "error" in launch)
         print(
-            f"{len(programs)} programs, {len(unexplained)} differences; {len(found) - len(unexplained)} are as "
-            f"stock without LTO; {len(launches)} launches, of which stock fails {dict(errors)}; "
+            f"{len(programs)} programs, {len(unexplained)} differences; {len(found) - len(unexplained)} are "
+            f"as stock without LTO; {len(launches)} launches, of which stock fails {dict(errors)}; "
             f"{time.monotonic() - start:.0f} s"
         )
         if sum(errors.values()) > len(launches) / 4 or {True} != {each["active"] for each in plugin.values()}:
