@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+LEFT_CONTEXT = 75
+"""What a worker returns that has done a program, and cannot go on in a context that is broken."""
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -27,6 +30,7 @@ class Way:
         hash_seed: PYTHONHASHSEED.
         order: The seed of the programs' order, None for theirs.
         execute: Whether programs are launched on the device.
+        without_lto: Whether stock gives up LTO where nothing is linked, as the plugin does.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Way:
     hash_seed: int = 0
     order: int | None = None
     execute: bool = False
+    without_lto: bool = False
 
     def environ(self) -> dict[str, str]:
         """Return the worker's environment."""
@@ -44,6 +49,7 @@ class Way:
             "NUMBA_PTXLINK_CACHE": self.cache,
             "PYTHONHASHSEED": str(self.hash_seed),
             "DIFFERENTIAL_EXECUTE": str(int(self.execute)),
+            "DIFFERENTIAL_WITHOUT_LTO": str(int(self.without_lto)),
             "NUMBA_CUDA_LOG_LEVEL": "CRITICAL",
         }
 
@@ -80,6 +86,9 @@ def run(way: Way, programs: list[Path], folder: Path, *, timeout: float = 900) -
         left = [path for path in pending if path.stem not in done]
         if not left:
             break
+        if code == LEFT_CONTEXT:
+            pending = left
+            continue
         outcome = {"error": ["Crash"], "message": f"the process ended with {code}", "text": ""}
         line = {"program": left[0].stem, "launches": [outcome], "active": way.plugin, "hits": 0, "misses": 0}
         with results.open("a") as file:

@@ -42,14 +42,19 @@ def sections(cubin: bytes) -> list[Section]:
 
 def kernels(cubin: bytes) -> list[str]:
     """Return the names of the kernels, which are the functions that NVIDIA's tools mark as entries."""
+    return functions(cubin, mark=_ENTRY)
+
+
+def functions(cubin: bytes, mark: int = 0) -> list[str]:
+    """Return the names of all functions that are defined, or of those with *mark* in their symbols."""
     found = sections(cubin)
     names = []
     for table in found:
         if table.kind != _SYMTAB:
             continue
         strings = found[table.link].code
-        for name, info, other, *_ in struct.iter_unpack("<IBBHQQ", table.code):
-            if info & 15 == _FUNCTION and other & _ENTRY:
+        for name, info, other, section, *_ in struct.iter_unpack("<IBBHQQ", table.code):
+            if info & 15 == _FUNCTION and section and other & mark == mark:
                 names.append(strings[name : strings.index(b"\0", name)].decode())
     return sorted(names)
 

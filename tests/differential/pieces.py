@@ -160,7 +160,18 @@ def shared_helpers(rng: random.Random, n: str) -> Piece:
         f"ex{n}_1 = make_exchange{n}({2 if equal else 5})",
     ]
     # Without a barrier between them: right only if each has an array of its own.
-    body = f"acc += ex{n}_0(t, x) * 3 - ex{n}_1(t, x ^ 7)\ncuda.syncthreads()"
+    first, second = f"ex{n}_0", f"ex{n}_1"
+    if rng.random() < 0.5:
+        for name in (first, second):
+            lines += [
+                "",
+                "",
+                "@cuda.jit(device=True)",
+                f"def by_{name}(t, v):",
+                f"    return {name}(t, v) + 1",
+            ]
+        first, second = f"by_{first}", f"by_{second}"
+    body = f"acc += {first}(t, x) * 3 - {second}(t, x ^ 7)\ncuda.syncthreads()"
     return Piece("\n".join(lines), body)
 
 

@@ -128,10 +128,8 @@ def compare(stock: dict[str, Any], plugin: dict[str, Any], folders: tuple[Path, 
         for number, (one, other) in enumerate(pairs):
             made.compared += 1
             where = f"{name}_{number}"
-            if "error" in one or "error" in other:
-                _compare_errors(made, where, one, other)
-            else:
-                _compare_names(made, where, one, other)
+            compare_outcomes(made, where, one, other)
+            if "error" not in one and "error" not in other:
                 _compare_code(made, where, one, other, folders)
     return made
 
@@ -152,6 +150,14 @@ def _short(outcome: Outcome) -> str:
     return f"{outcome['entry']} {unpadded(outcome['code']) if outcome['padding'] else outcome['code']}"
 
 
+def compare_outcomes(made: Comparison, where: str, stock: Outcome, plugin: Outcome) -> None:
+    """Compare errors or, where there are none, names of one launch."""
+    if "error" in stock or "error" in plugin:
+        _compare_errors(made, where, stock, plugin)
+    else:
+        _compare_names(made, where, stock, plugin)
+
+
 def _compare_errors(made: Comparison, where: str, stock: Outcome, plugin: Outcome) -> None:
     said = [f"{each['error'][0]}: {each['message']}" if "error" in each else "ok" for each in (stock, plugin)]
     if said[0] == said[1]:
@@ -168,7 +174,7 @@ def _compare_names(made: Comparison, where: str, stock: Outcome, plugin: Outcome
         if stock[what] != plugin[what]:
             made.differ("names", where, f"{what} {stock[what]}, {plugin[what]} here")
     for what in ("entry_in_cubin", "entry_in_ir"):
-        if not plugin[what]:
+        if not plugin.get(what, True):
             made.differ("entry", where, f"{what} is false")
 
 

@@ -1,12 +1,12 @@
 """
 Programs compiled by stock numba-cuda and by the plugin: outcomes, names and machine code.
 
-What they found before anything was mended, of 331 programs with 392 launches: 160 launches that stock compiles
-and the plugin refused (125 ERROR_INVALID_IR where equal functions were merged, 35 KeyError for nested
-`inline="always"`), 203 entry names of 203 in neither cubin nor IR, a kernel whose two helpers shared one array
-(case `shared_arrays_of_equal_helpers`), a typer and `typeof_impl` that were no longer asked, and 45 misses of
-455 look-ups in a cache that another process had filled, all of them in programs with `literal_unroll` or with
-constant arrays of records.
+What they found before anything was mended, of 331 programs with 392 launches: 160 launches that stock
+compiles and the plugin refused (125 ERROR_INVALID_IR where equal functions were merged, 35 KeyError for
+nested `inline="always"`), 203 entry names of 203 in neither cubin nor IR, a kernel whose two helpers shared
+one array (case `shared_arrays_of_equal_helpers`), a typer and `typeof_impl` that were no longer asked, and 45
+misses of 455 look-ups in a cache that another process had filled, all of them in programs with
+`literal_unroll` or with constant arrays of records.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
+import driver  # noqa: E402
 import fakedevice  # noqa: E402 - found by the line above
 import machine  # noqa: E402
 
@@ -85,6 +86,31 @@ def describe(kernel: Any, cubin: bytes) -> dict[str, Any]:
         "entry_in_ir": f'@"{kernel.entry_name}"' in "".join(kernel.inspect_llvm()),
         "code": machine.code(cubin),
     }
+
+
+def give_up_lto() -> None:
+    """Let stock link without LTO what has no link files."""
+    from numba.cuda.codegen import CUDACodeLibrary
+
+    original = CUDACodeLibrary.get_cubin
+
+    def get_cubin(self, cc=None):
+        self._lto = self._lto and bool(self._linking_files or self.needs_cudadevrt)
+        return original(self, cc)
+
+    CUDACodeLibrary.get_cubin = get_cubin
+
+
+def is_broken() -> bool:
+    """Return whether the context fails from now on, after a fault."""
+    from numba import cuda
+
+    try:
+        cuda.synchronize()
+        cuda.to_device(np.zeros(1))
+    except Exception:  # noqa: BLE001 - whatever the driver says
+        return True
+    return False
 
 
 def execute_launch(dispatcher: Any, shape: tuple[int, int, int], args: tuple[Any, ...]) -> dict[str, Any]:
@@ -146,6 +172,8 @@ def main() -> None:
     """Run the programs that the manifest names."""
     warnings.simplefilter("ignore")
     execute = os.environ.get("DIFFERENTIAL_EXECUTE") == "1"
+    if os.environ.get("DIFFERENTIAL_WITHOUT_LTO") == "1":
+        give_up_lto()
     if not execute:
         from numba.cuda.dispatcher import _Kernel
 
@@ -168,6 +196,9 @@ def main() -> None:
             }
             results.write(json.dumps(line) + "\n")
             results.flush()
+            if execute and is_broken():
+                results.close()
+                os._exit(driver.LEFT_CONTEXT)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,116 @@
+"""
+Execute programs on the GPU, stock and with the plugin: `python execute.py --programs 1000`.
+
+Compares all memory, all that is printed and all errors; prints "N programs, M differences" and ends with 1
+where there is one. Programs run in many processes, each with a context of its own, left after a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import cases
+import driver
+import generator
+from driver import Way
+
+BATCH = 40
+"""Programs of one process; starting one takes about as long as compiling five."""
+
+STOCK = Way("stock", plugin=False, execute=True)
+PLUGIN = Way("plugin", plugin=True, execute=True)
+# Where stock links with LTO and the plugin does not, arithmetic may be rounded elsewhere.
+WITHOUT_LTO = replace(STOCK, name="stock_without_lto", without_lto=True)
+
+
+def execute(way: Way, programs: list[Path], folder: Path, workers: int) -> dict[str, Any]:
+    """Return what became of each program in *way*, run by several processes at a time."""
+    batches = [programs[start : start + BATCH] for start in range(0, len(programs), BATCH)]
+
+    def run(number: int) -> dict[str, Any]:
+        return driver.run(replace(way, name=f"{way.name}_{number}"), batches[number], folder, timeout=300)
+
+    results: dict[str, Any] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        for done in pool.map(run, range(len(batches))):
+            results.update(done)
+    return results
+
+
+def shown(program: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return what of an execution has to be the same: memory, lines printed and errors."""
+    return [
+        (
+            launch.get("memory"),
+            # Threads print in no order.
+            sorted(launch.get("printed", "").splitlines()),
+            launch.get("error", [""])[0],
+            # Which of several threads tells its error is chance.
+            re.sub(r"tid=\[.*?\] ctaid=\[.*?\]", "", launch.get("message", "")),
+        )
+        for launch in program["launches"]
+    ]
+
+
+def differing(stock: dict[str, Any], plugin: dict[str, Any]) -> list[str]:
+    """Return the programs whose executions differ."""
+    return sorted(name for name in stock if shown(stock[name]) != shown(plugin[name]))
+
+
+def main() -> int:
+    """Compare as many programs as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=1000, help="how many random programs")
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2, help="processes at a time")
+    parser.add_argument("--folder", type=Path, help="keep programs and results here")
+    arguments = parser.parse_args()
+    from cuda.core import Device
+
+    Device(0).set_current()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.folder or Path(scratch)
+        (folder / "programs").mkdir(parents=True, exist_ok=True)
+        programs = [
+            *cases.write(folder / "programs"),
+            *generator.write(
+                folder / "programs", range(arguments.first, arguments.first + arguments.programs)
+            ),
+        ]
+        start = time.monotonic()
+        half = max(1, arguments.workers // 2)
+        with ThreadPoolExecutor(2) as both:
+            stock, plugin = both.map(lambda way: execute(way, programs, folder, half), (STOCK, PLUGIN))
+        found = differing(stock, plugin)
+        again = [path for path in programs if path.stem in found]
+        without = execute(WITHOUT_LTO, again, folder, arguments.workers)
+        unexplained = differing(without, {name: plugin[name] for name in without})
+        for name in unexplained:
+            print(f"{name}: stock {shown(stock[name])}, plugin {shown(plugin[name])}")
+        launches = [launch for done in stock.values() for launch in done["launches"]]
+        errors = Counter(launch["error"][0] for launch in launches if "error" in launch)
+        print(
+            f"{len(programs)} programs, {len(unexplained)} differences; {len(found) - len(unexplained)} are "
+            f"as stock without LTO; {len(launches)} launches, of which stock fails {dict(errors)}; "
+            f"{time.monotonic() - start:.0f} s"
+        )
+        if sum(errors.values()) > len(launches) / 4 or {True} != {each["active"] for each in plugin.values()}:
+            print("most of this did not run, or the plugin was not active: nothing was shown")
+            return 1
+    return int(bool(unexplained))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Environments with packages of others and this checkout, made once and kept in a folder of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+VARIABLE = "NUMBA_PTXLINK_THIRDPARTY_DIR"
+TOOLKIT = "13.5.37"
+
+COMMON = (
+    "cffi==2.1.1",
+    "cuda-bindings==13.5.0",
+    "cuda-core==1.2.2",
+    "cuda-pathfinder==1.9.0",
+    "numba-cuda==0.30.4",
+    "numpy==2.4.6; python_version >= '3.11'",
+    "numpy==2.2.6; python_version < '3.11'",
+    "nvidia-cuda-cccl==13.3.5.0.6",
+    f"nvidia-cuda-nvrtc=={TOOLKIT}",
+    f"nvidia-cuda-runtime=={TOOLKIT}",
+    f"nvidia-nvfatbin=={TOOLKIT}",
+    f"nvidia-nvjitlink=={TOOLKIT}",
+    f"nvidia-nvvm=={TOOLKIT}",
+    "packaging==26.3",
+    "pycparser==3.12",
+    "typing_extensions==4.16.0",
+)
+
+# Everything is named, since their own requirements ask for gigabytes that need a device.
+PACKAGES = {
+    # cuda-cccl 1.1.1 is the last on numba-cuda, and wants numba < 0.66.
+    "cccl": (
+        *COMMON,
+        "cuda-cccl==1.1.1",
+        "llvmlite==0.47.0",
+        "numba==0.65.1",
+        f"nvidia-cuda-crt=={TOOLKIT}",
+        f"nvidia-cuda-nvcc=={TOOLKIT}",
+    ),
+    "nvmath": (
+        *COMMON,
+        "llvmlite==0.47.0",
+        "numba==0.65.1",
+        "nvidia-curand==10.4.5.25",
+        "nvidia-libmathdx-cu13==0.3.2.6",
+        "nvmath-python==1.0.0",
+    ),
+    "compilers": (
+        *COMMON,
+        "cudf-cu13==26.10.2",
+        "llvmlite==0.50.0",
+        "numba==0.68.1",
+        "triton==3.8.0",
+        "warp-lang==1.19.0",
+    ),
+}
+
+
+class Unavailable(Exception):  # noqa: N818 - it is a reason to skip
+    """An environment that cannot be made here; the message says why."""
+
+
+def base() -> Path:
+    """Return the folder that the environments are kept in."""
+    kept = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(VARIABLE) or Path(kept) / "numba-ptxlink-thirdparty")
+
+
+def digest(*parts: bytes | str) -> str:
+    """Return a short name that depends on all *parts*."""
+    made = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        made.update(f"{len(content)}:".encode() + content)
+    return made.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Hold what *name* stands for in the folder against other test processes."""
+    base().mkdir(parents=True, exist_ok=True)
+    with (base() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield base() / name
+
+
+def pip(python: Path, *arguments: str) -> None:
+    """Run pip in the environment of *python*."""
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise Unavailable([*done.stderr.strip().splitlines(), f"pip ended with {done.returncode}"][0])
+
+
+def wheel() -> Path:
+    """Return the wheel of this checkout, built where its sources are new."""
+    tracked = [
+        path
+        for place in ("numba_ptxlink", "hook", "cmake")
+        for path in sorted((ROOT / place).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
+    ]
+    sources = [*tracked, ROOT / "CMakeLists.txt", ROOT / "pyproject.toml"]
+    name = digest(sys.version, *[text for path in sources for text in (str(path), path.read_bytes())])
+    with locked(f"wheel-{name}") as folder:
+        if not list(folder.glob("*.whl")):
+            pip(Path(sys.executable), "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+        (made,) = folder.glob("*.whl")
+    return made
+
+
+def python_of(name: str) -> Path:
+    """
+    Return the interpreter of the environment *name*, with its packages and this checkout in it.
+
+    Raises:
+        Unavailable: Where a package cannot be had: no index, or no wheel for this interpreter or machine.
+    """
+    built = wheel()
+    with locked(f"{name}-{digest(sys.version, *PACKAGES[name])}") as folder:
+        python, done = folder / "bin" / "python", folder / "packages"
+        if not done.exists():
+            venv.create(folder, clear=True, with_pip=True)
+            pip(python, "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES[name])
+            done.touch()
+        installed = folder / "wheel"
+        if not installed.exists() or installed.read_text() != str(built):
+            pip(python, "install", "--quiet", "--no-deps", "--force-reinstall", str(built))
+            installed.write_text(str(built))
+    return python
+
+
+def driver() -> Path:
+    """Return the stand-in of the driver's library, compiled where its source is new."""
+    source = Path(__file__).with_name("driver.c")
+    with locked(f"driver-{digest(source.read_bytes())}") as folder:
+        folder.mkdir(exist_ok=True)
+        library = folder / "libcuda.so.1"
+        if not library.exists():
+            compiler = os.environ.get("CC", "cc")
+            command = [
+                compiler,
+                "-shared",
+                "-fPIC",
+                "-Wl,-soname,libcuda.so.1",
+                str(source),
+                "-o",
+                str(library),
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+    return library

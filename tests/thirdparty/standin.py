@@ -1,0 +1,175 @@
+"""
+Compile and link the cases of a module of programs for a stand-in device, in the environment that runs this.
+
+    python standin.py prepare FOLDER programs/NAME.py
+    python standin.py run FOLDER programs/NAME.py [CASE ...]
+    python standin.py relink FOLDER
+
+FOLDER gets the cubins and `outcomes.json`. A module of programs has `CASES`, functions by name that return
+a `Kernel`, a `Ptx` or a finished cubin, and may have `prepare(folder)`, which makes what all runs share.
+`relink` links by this project what `run` handed to Numba's own linker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+CC = (8, 0)
+ARCH = "sm_80"
+
+
+class Kernel(NamedTuple):
+    """A kernel and the types of its arguments."""
+
+    dispatcher: Any
+    signature: tuple[Any, ...]
+    options: dict[str, Any] = {}  # noqa: RUF012 - the default of a tuple, which nobody changes
+
+
+class Ptx(NamedTuple):
+    """A PTX file with kernels, and what to assemble it for."""
+
+    path: Path
+    arch: str
+
+
+def stand_in() -> None:
+    """Give numba-cuda a device that loads nothing, and libraries a driver where the environment names one."""
+    # Programs ask for these classes by this module's name, which runs as a script.
+    sys.modules["standin"] = sys.modules[__name__]
+    sys.path.insert(0, str(HERE.parent))
+    import fakedevice
+    from numba import cuda
+
+    # Numba looks for a driver of its own first, and must find none.
+    if path := os.environ.get("STANDIN_DRIVER"):
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    fakedevice.install(SimpleNamespace(setattr=setattr), CC)
+    device = SimpleNamespace(compute_capability=CC, id=0)
+    cuda.get_current_device = lambda: device
+
+
+def load(path: Path) -> Any:
+    """Import the module of programs at *path*."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def library_of(case: Kernel, **options: Any) -> Any:
+    """Return the code library of a kernel."""
+    from numba.cuda.dispatcher import _Kernel
+
+    chosen = {**case.dispatcher.targetoptions, "extensions": case.dispatcher.extensions}
+    kernel = _Kernel(case.dispatcher.py_func, case.signature, **{**chosen, **case.options, **options})
+    return kernel._codelibrary
+
+
+def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> tuple[bytes, float, int]:
+    """Return the cubin of a kernel, the seconds that its link took, and how many files were linked."""
+    library = library_of(case)
+    files = [file for file in library._linking_files if isinstance(file, str)]
+    begin = time.perf_counter()
+    cubin = bytes(library.get_cubin().code)
+    seconds = time.perf_counter() - begin
+    if not plugin:
+        if not library._linking_files:
+            # Where nothing is linked the plugin compiles without LTO; this is what to compare with.
+            alone = library_of(case, lto=False).get_cubin()
+            (folder / f"{stem}.without_lto.cubin").write_bytes(bytes(alone.code))
+        elif library._lto and len(files) == len(library._linking_files):
+            inputs = folder / f"{stem}.inputs"
+            inputs.mkdir(exist_ok=True)
+            (inputs / "kernel.ltoir").write_bytes(library.get_ltoir())
+            for number, file in enumerate(files):
+                shutil.copy(file, inputs / f"{number}{Path(file).suffix}")
+    return cubin, seconds, len(library._linking_files)
+
+
+def relink(folder: Path) -> None:
+    """Link by this project what Numba's own linker was given, in the same order."""
+    import numba_ptxlink
+
+    for inputs in sorted(folder.glob("*.inputs")):
+        paths = sorted(inputs.iterdir(), key=lambda path: (path.stem != "kernel", path.stem))
+        made = numba_ptxlink.link(*paths, arch=ARCH, lto=True)
+        inputs.with_suffix(".relinked").write_bytes(made.cubin)
+
+
+def link_ptx(case: Ptx, *, plugin: bool) -> tuple[bytes, float, int]:
+    """Return the cubin of a PTX file by this project, or by nvJitLink, which is what Numba links with."""
+    begin = time.perf_counter()
+    if plugin:
+        import numba_ptxlink
+
+        return numba_ptxlink.link(case.path, arch=case.arch).cubin, time.perf_counter() - begin, 0
+    from cuda.bindings import nvjitlink
+
+    text, options = case.path.read_bytes(), [f"-arch={case.arch}"]
+    handle = nvjitlink.create(len(options), options)
+    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), case.path.name)
+    nvjitlink.complete(handle)
+    cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+    nvjitlink.get_linked_cubin(handle, cubin)
+    nvjitlink.destroy(handle)
+    return bytes(cubin), time.perf_counter() - begin, 0
+
+
+def run(case: Any, folder: Path, stem: str, *, plugin: bool) -> dict[str, Any]:
+    """Return the outcome of one case; its cubins lie in *folder* as *stem*."""
+    stage = "build"
+    try:
+        made = case()
+        stage = "link"
+        if isinstance(made, Ptx):
+            cubin, seconds, files = link_ptx(made, plugin=plugin)
+        elif isinstance(made, Kernel):
+            cubin, seconds, files = link_kernel(made, folder, stem, plugin=plugin)
+        else:
+            cubin, seconds, files = made, 0.0, 0
+    except Exception as error:  # noqa: BLE001 - any exception is an outcome
+        return {"outcome": f"{type(error).__name__}: {error}", "stage": stage}
+    (folder / f"{stem}.cubin").write_bytes(cubin)
+    outcome = {"outcome": "linked", "stem": stem, "seconds": seconds, "files": files}
+    if isinstance(made, Ptx):
+        outcome |= {"ptx": str(made.path), "arch": made.arch}
+    return outcome
+
+
+def main() -> None:
+    """Take what to do, the folder and the module from the command line."""
+    step, folder, *rest = sys.argv[1:]
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    stand_in()
+    if step == "relink":
+        relink(target)
+        return
+    programs = load(Path(rest[0]))
+    if step == "prepare":
+        programs.prepare(target)
+        return
+    from numba.cuda.cudadrv import driver
+
+    linker = driver._Linker.__name__
+    cases = {
+        name: run(programs.CASES[name], target, f"{number:03}", plugin=linker == "PtxLinker")
+        for number, name in enumerate(rest[1:] or programs.CASES)
+    }
+    (target / "outcomes.json").write_text(json.dumps({"linker": linker, "cases": cases}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
