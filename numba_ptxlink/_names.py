@@ -219,13 +219,13 @@ def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Rename
         kept: Symbols that keep their names, None for all. What the others are called does not depend on them.
     """
     symbols = dict.fromkeys(name for module in modules for name in module.temporary if kept is not None)
-    blank = {name: _new_name(name, "", place) for place, name in enumerate(symbols)}
+    blank = _new_names(symbols, "")
     whole = hashlib.sha256()
     for module in modules if symbols else ():
         whole.update(module.meaning(blank).encode() + b"\0")
     digest = whole.hexdigest()[:_DIGITS]
     stay = set(kept or ())
-    names = {name: _new_name(name, digest, place) for place, name in enumerate(symbols) if name not in stay}
+    names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}
     return Renamed(tuple(module.renamed(names, digest) for module in modules), names)
 
 
@@ -235,6 +235,20 @@ def restore(text: str, names: Mapping[str, str]) -> str:
         # Nothing else holds the digest in it.
         text = text.replace(new, old)
     return text
+
+
+def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
+    """Return the new name of each symbol, by the old one: one that begins with another's still does."""
+    made = {name: _new_name(name, digest, place) for place, name in enumerate(symbols)}
+    stems: list[str] = []
+    for name in sorted(filter(_tag, made)):
+        while stems and not name.startswith(stems[-1]):
+            stems.pop()
+        if stems:
+            # numba-cuda looks for a kernel's error code under the kernel's name and more.
+            made[name] = made[stems[-1]] + name[len(stems[-1]) :]
+        stems.append(name)
+    return made
 
 
 def _new_name(name: str, digest: str, place: int) -> str:

@@ -152,3 +152,15 @@ def test_an_entry_name_is_in_the_code(monkeypatch):
     assert f'@"{kernel.entry_name}"(' in library.get_llvm_str()
     assert f".entry {kernel.entry_name}(" in library.get_asm_str(cc=(8, 0))
     assert kernel.entry_name.encode() in library.get_cubin().code
+
+
+def test_error_codes_are_found_by_the_entry_name(monkeypatch):
+    """What numba-cuda looks up under a debugged kernel's name and more is in the cubin."""
+    fakedevice.install(monkeypatch)
+
+    def kernel(lines):
+        assert lines[0] > 0
+
+    library, cubin = fakedevice.compile_kernel(kernel, (LINES,), debug=True, opt=False)
+    for suffix in ("__errcode__", "__tidx__", "__ctaidz__"):
+        assert f"{library._entry_name}{suffix}\0".encode() in cubin.code
