@@ -11,16 +11,11 @@ HOOKED = frozenset(
         "numba.cuda.cudadrv.driver",
         "numba.cuda.codegen",
         "numba.cuda.compiler",
-        "numba.cuda.core.base",
         "numba.cuda.core.callconv",
-        "numba.cuda.core.ir",
-        "numba.cuda.core.postproc",
-        "numba.cuda.core.targetconfig",
         "numba.cuda.debuginfo",
         "numba.cuda.decorators",
         "numba.cuda.dispatcher",
-        "numba.cuda.np.numpy_support",
-        "numba.cuda.typing.context",
+        "numba.cuda.target",
     }
 )
 

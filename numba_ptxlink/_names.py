@@ -64,7 +64,8 @@ class Module:
 
     def __init__(self, text: str) -> None:
         self._pieces = text.split('"')
-        self._for_debugger = "!DILocalVariable" in text
+        # With less than this, line numbers are all that is kept.
+        self._for_debugger = "emissionKind: FullDebug" in text
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
         # Only llvmlite's own text is known to name a symbol in one way.
@@ -150,6 +151,8 @@ def _number(pieces: list[str]) -> None:
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
         if before.endswith("%") or (before.endswith("\n") and pieces[at + 2].startswith(":")):
+            pieces[at + 1] = number(pieces[at + 1])
+        elif before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]:
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 

@@ -237,11 +237,17 @@ def test_names_of_values_and_labels_mean_nothing():
 
 
 def test_names_of_values_count_for_the_debugger():
-    """Where variables are told to the debugger, names of values are part of what a text means."""
-    text = VALUES.format("x", "y", "B1", "z", "B1", 2)
-    told = text + '!1 = !DILocalVariable(name: "y")\n'
-    assert told == _names.Module(told).meaning({})
-    assert text != _names.Module(text).meaning({})
+    """Where variables are told to the debugger, names of values are part of what a text means; else not."""
+    unit = '!2 = !DICompileUnit(emissionKind: {})\n!1 = !DILocalVariable(arg: 1, name: "f_v{}_y")\n'
+    full, lines = (
+        [
+            VALUES.format("x", f"f_v{counter}_y", "B1", "z", "B1", 2) + unit.format(kind, counter)
+            for counter in (3, 77)
+        ]
+        for kind in ("FullDebug", "DebugDirectivesOnly")
+    )
+    assert full == [_names.Module(each).meaning({}) for each in full]
+    assert 1 == len({_names.Module(each).meaning({}) for each in lines})
 
 
 def test_old_names_come_back():

@@ -72,6 +72,16 @@ def test_importing_numba_cuda_activates():
     ]
 
 
+def test_the_hook_waits_for_all_that_is_replaced():
+    """The hook's list, which stands there since it imports nothing, is that of the plugin's replacements."""
+    import _numba_ptxlink_hook
+
+    from numba_ptxlink import _numba, _plugin
+
+    replaced = {each.module for each in _plugin._substitutions()}
+    assert {_numba.DRIVER, *replaced} == _numba_ptxlink_hook.HOOKED == _numba.HOOKED
+
+
 def test_the_hook_imports_nothing_of_this_package():
     """An interpreter that never imports numba.cuda never imports this package."""
     done = subprocess.run(
