@@ -187,16 +187,17 @@ def _compare_code(
         if rule.applies(stock, plugin):
             made.allowed[rule.name] += 1
             return
-    without = stock["without_lto"] and not (plugin["lto"] and plugin["files"])
-    reference = stock["without_lto" if without else "code"]
-    cubins = [
-        folders[0] / f"{where}{'.without_lto' if without else ''}.cubin",
-        folders[1] / f"{where}.cubin",
-    ]
-    for name, applies in DISASSEMBLED.items():
-        if applies(reference, plugin["code"], *cubins):
-            made.allowed[name] += 1
-            return
+    # With fastmath or without optimisation the plugin keeps LTO, too.
+    references = [("code", f"{where}.cubin")]
+    if stock["without_lto"] and not (plugin["lto"] and plugin["files"]):
+        references.append(("without_lto", f"{where}.without_lto.cubin"))
+    for key, file in references:
+        for name, applies in DISASSEMBLED.items():
+            if applies(stock[key], plugin["code"], folders[0] / file, folders[1] / f"{where}.cubin"):
+                made.allowed[name] += 1
+                return
+    key, file = references[-1]
+    reference, cubins = stock[key], (folders[0] / file, folders[1] / f"{where}.cubin")
     parts = sorted(reference.keys() | plugin["code"].keys())
     differing = [part for part in parts if reference.get(part) != plugin["code"].get(part)]
     made.differ("code", where, f"{', '.join(differing)} ({cubins[0]} {cubins[1]})")
