@@ -150,9 +150,9 @@ def _number(pieces: list[str]) -> None:
         before = pieces[at]
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
-        if before.endswith("%") or (before.endswith("\n") and pieces[at + 2].startswith(":")):
-            pieces[at + 1] = number(pieces[at + 1])
-        elif before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]:
+        label = before.endswith("\n") and pieces[at + 2].startswith(":")
+        variable = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
+        if label or variable or before.endswith("%"):
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
