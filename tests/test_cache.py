@@ -44,7 +44,7 @@ def fill(cache: Cache, *names: str) -> None:
 
 def files_of(path: Path) -> list[Path]:
     """Return the files of the entries in the cache directory *path*."""
-    return [file for file in (path / "entries").rglob("*") if file.is_file()]
+    return [file for file in (path / "v2").glob("*") if file.is_file() and not file.name.startswith("new-")]
 
 
 def run(command: str, *arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -256,7 +256,7 @@ def test_a_new_directory_is_private(directory):
     assert (0o700, 0o600) == (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777)
 
 
-@pytest.mark.parametrize("inner", ["", "entries"])
+@pytest.mark.parametrize("inner", ["", "v2"])
 @pytest.mark.parametrize("mode", [0o777, 0o775])
 def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, caplog):
     """A directory that group or world can write, or with such doors inside, is refused with the reason."""
@@ -311,13 +311,11 @@ def test_a_read_only_home_costs_a_warning(directory, monkeypatch, caplog):
     """A directory that turns read-only is read still, and writing to it warns once."""
     cache = open_cache(directory)
     fill(cache, "a")
-    store = cache.tiers()[1]
 
-    class ReadOnly(dict):
-        def __setitem__(self, *_):
-            raise OSError(errno.EROFS, "Read-only file system")
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(store, "_files_for", lambda _: ReadOnly())
+    monkeypatch.setattr(cache.tiers()[1], "_new_file", refuse)
     fill(cache, "b", "c")
     assert 1 == caplog.text.count("Read-only file system")
     assert cache.get(key("a")) is not None
@@ -466,10 +464,11 @@ def test_a_survivor_takes_over(directory, tmp_path):
 def test_waiting_has_a_bound(tmp_path):
     """Who has waited long enough goes on without the lock."""
     address = key("a").digest
-    holder = _flight.Processes(tmp_path / "locks")
+    holder = _flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
     program = (
-        "import sys; from pathlib import Path; from numba_ptxlink._flight import Processes\n"
-        "with Processes(Path(sys.argv[1])).lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
+        "import os, sys; from numba_ptxlink._flight import Processes\n"
+        "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
+        "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
         "    print(waited)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "locks"), address.hex()]
@@ -547,14 +546,14 @@ def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):
     cache = open_cache(directory)
     fill(cache, "a")
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", fail)
+        broken.setattr(os, "replace", fail)
         fill(cache, "b")
     assert "Input/output error" in caplog.text
-    assert [] == list((directory / "tmp").iterdir())
+    assert 1 == len(list((directory / "v2").iterdir()))
     fill(cache, "c")
     assert [True, False, True] == [cache.get(key(name)) is not None for name in "abc"]
 
@@ -563,7 +562,8 @@ def test_a_directory_that_was_emptied_is_filled_again(directory):
     """Whoever deletes the files of a cache by hand need not end the processes that use it."""
     cache = open_cache(directory)
     fill(cache, "a")
-    for folder in ("entries", "tmp"):
-        shutil.rmtree(directory / folder)
-    fill(cache, "b")
-    assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
+    for folder in (directory / "v2", directory):
+        shutil.rmtree(folder)
+        fill(cache, "b")
+        assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
+    assert 1 == len(files_of(directory))

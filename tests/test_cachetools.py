@@ -50,14 +50,15 @@ def test_an_export_can_be_imported(filled, tmp_path):
     archive = tmp_path / "entries.tar"
     assert 2 == _cachetools.export(filled, archive)
     other = open_cache(tmp_path / "other")
-    assert (2, 0) == _cachetools.import_(other, archive)
+    assert _cachetools.Imported(taken=2) == _cachetools.import_(other, archive)
     found = other.get(key("a"))
     assert found is not None
     assert code("a") == found.code
     content = bytearray(archive.read_bytes())
     content[2000] ^= 1
     archive.write_bytes(content)
-    assert (1, 1) == _cachetools.import_(open_cache(tmp_path / "third"), archive)
+    found = _cachetools.import_(open_cache(tmp_path / "third"), archive)
+    assert _cachetools.Imported(taken=1, refused=1) == found
 
 
 def test_a_wrong_archive_is_an_error(filled, tmp_path):
@@ -101,5 +102,5 @@ def test_the_commands_carry_entries(filled, tmp_path, capsys):
     assert 0 == cli.main(["cache", "export", archive])
     assert 0 == cli.main(["cache", "clear"])
     assert 0 == cli.main(["cache", "import", archive])
-    assert "2 entries taken, 0 refused" in capsys.readouterr().out
+    assert "2 entries taken, 0 already there, 0 refused" in capsys.readouterr().out
     assert 1 == cli.main(["cache", "import", "/nowhere.tar"])
