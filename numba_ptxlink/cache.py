@@ -101,7 +101,7 @@ class Cache:
 
     def __post_init__(self) -> None:
         if self.settings.cache and self.settings.cache_url:
-            self._server = Server(self.settings.cache_url)
+            self._server = Server(self.settings.cache_url, lifetime=self.settings.cache_ttl)
 
     @property
     def counters(self) -> Counters:

@@ -95,6 +95,31 @@ def while_another_thread_works(directory: str) -> None:
     thread.join()
 
 
+def server_in_use(directory: str, url: str) -> None:
+    """Fork while another thread holds every lock of the client of a Redis server."""
+    found = Cache(Config(cache_dirs=(directory,), cache_url=url))
+    found.put(key("parent"), Entry({}, code("parent")))
+    pool = found._server._client.connection_pool
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pool._lock, pool._fork_lock:
+            holding.set()
+            done.wait()
+
+    threading.Thread(target=hold, daemon=True).start()
+    holding.wait()
+
+    def ask() -> None:
+        assert found._server.put(key("child").digest, b"x")
+        assert found._server.get(key("parent").digest) is not None
+
+    status = child(ask)
+    done.set()
+    both = all(found._server.get(key(name).digest) is not None for name in ("parent", "child"))
+    sys.stdout.write(f"child ended with {status}, parent has {'both' if both else 'not both'}\n")
+
+
 def within_work(directory: str) -> None:
     """Fork in the middle of making a result, in the thread that makes it."""
     found = Cache(Config(cache_dirs=(directory,)))
@@ -126,7 +151,7 @@ def locked(directory: str, address: bytes) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+WORK = (every_lock_held, while_another_thread_works, within_work, server_in_use)
+
 if __name__ == "__main__":
-    {each.__name__: each for each in (every_lock_held, while_another_thread_works, within_work)}[sys.argv[1]](
-        *sys.argv[2:]
-    )
+    {each.__name__: each for each in WORK}[sys.argv[1]](*sys.argv[2:])

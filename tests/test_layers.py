@@ -17,7 +17,7 @@ LAYERS = (
     ("errors", "_locks", "_describe"),
     ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_llvm", "_inputs", "_elf", "_ltoir", "_merge", "_isa", "_containers"),
-    ("_keys", "_names", "_seal", "_flight", "_redis", "_eviction", "_store"),
+    ("_keys", "_names", "_seal", "_flight", "_deadline", "_redis", "_eviction", "_store"),
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),
