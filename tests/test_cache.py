@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cache_worker import code, key
 
 from numba_ptxlink import _flight, _store
 from numba_ptxlink._config import Config
-from numba_ptxlink._seal import Damaged, WrongSeal, seal, unseal
+from numba_ptxlink._seal import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
 from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.errors import CacheError, ConfigError
 
@@ -205,6 +206,22 @@ def test_an_entry_that_describes_itself_wrongly_is_missed(directory):
     file.write_bytes(seal(key("a").digest, Entry([], b"code"), None))  # type: ignore[arg-type]
     assert cache.get(key("a")) is None
     assert [] == list(cache.entries())
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"0" + b"}" * 100_000]
+)
+def test_a_deeply_nested_description_is_damage(directory, text):
+    """A whole entry whose description is nested deeper than anybody can read is dropped, and made again."""
+    address = key("a").digest
+    body = len(text).to_bytes(4, "little") + text
+    head = MAGIC + address + _digest(address, body) + bytes(32) + len(body).to_bytes(4, "little")
+    with pytest.raises(Damaged):
+        unseal(head + body, address, None)
+    cache = open_cache(directory)
+    cache.tiers()[1].put(address, head + body)
+    assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert code("a") == cache.get(key("a")).code
 
 
 def test_an_unreadable_entry_is_missed_and_kept(directory):
@@ -521,6 +538,42 @@ def test_a_thread_whose_leader_fails_works_itself():
     results.append(flights.join(b"a", lambda: 7))
     leader.join()
     assert [(7, False)] == results
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_interrupt_stays_in_its_thread(error):
+    """What ends the thread that works ends none of those that wait for it: they work themselves."""
+    flights: _flight.Threads[int] = _flight.Threads()
+    entered, interrupted, results = threading.Event(), threading.Event(), []
+
+    def work() -> int:
+        entered.set()
+        interrupted.wait()
+        raise error
+
+    def lead() -> None:
+        with pytest.raises(error):
+            flights.join(b"a", work)
+
+    leader = threading.Thread(target=lead)
+    leader.start()
+    entered.wait()
+    flight, waiting = flights._flying[b"a"], []
+    ended = flight.ended
+    flight.ended = SimpleNamespace(
+        open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
+    )
+    waiters = [
+        threading.Thread(target=lambda: results.append(flights.join(b"a", lambda: 7))) for _ in range(3)
+    ]
+    for thread in waiters:
+        thread.start()
+    while len(waiting) < 3:
+        time.sleep(0.01)
+    interrupted.set()
+    for thread in (leader, *waiters):
+        thread.join()
+    assert [7] * 3 == [result for result, _ in results]
 
 
 def test_a_miss_is_explained(directory, caplog):

@@ -44,7 +44,8 @@ class Slotted:
 DIFFERENT = (
     None, True, False, 0, 1, -1, 1.0, -0.0, 0.0, 1j, -1j, float("inf"), "", "1", "None", b"", b"1",
     [], (), {}, set(), frozenset(), [1], (1,), {1}, frozenset((1,)), [[1], 2], [[1, 2]], [1, [2]],
-    {1: 2}, {1: [2]}, {2: 1}, {"1": 2}, ["a, b"], ["a", "b"], ["1:a"], ("a", ("b",)), (("a",), "b"), {("a", 1)}, {"a", 1},
+    {1: 2}, {1: [2]}, {2: 1}, {"1": 2}, ["a, b"], ["a", "b"], ["1:a"], ("a", ("b",)), (("a",), "b"),
+    {("a", 1)}, {"a", 1},
     Colour.RED, Colour.BLUE, Number.ONE, Flags.A, Flags.A | Flags.B,
     np.int64(1), np.int32(1), np.uint32(1), np.int64(256), np.float32(1), np.float64(1), np.bool_(True),
     np.datetime64("2020-01-01"), np.datetime64("2020-01-01", "s"), np.str_("1"), np.bytes_(b"1"),
