@@ -349,7 +349,7 @@ def flood():
 
 def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
     """A server whose every byte comes in time, and whose answer never ends, is given up as a whole."""
-    monkeypatch.setattr(_redis, "OPERATION_SECONDS", 0.2)
+    monkeypatch.setattr(_redis, "OPERATION_SECONDS", 1.0)
     with FakeServer(drip) as server:
         cache = open_cache(tmp_path / "a", server.url)
         found = cache.through(key("a"), lambda: Entry({}, b"1"))
@@ -359,8 +359,10 @@ def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
     assert 1 == caplog.text.count("doing without it")
 
 
-def test_an_endless_answer_is_not_kept_in_memory(tmp_path, caplog):
+def test_an_endless_answer_is_not_kept_in_memory(tmp_path, monkeypatch, caplog):
     """A server that announces 8 GiB and sends them is given up where no entry can be that large."""
+    for bound in ("OPERATION_SECONDS", "TIMEOUT_SECONDS"):
+        monkeypatch.setattr(_redis, bound, 60.0)
     with FakeServer(flood) as server:
         cache = open_cache(tmp_path / "a", server.url)
         found = cache.through(key("a"), lambda: Entry({}, b"1"))
