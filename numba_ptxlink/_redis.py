@@ -17,7 +17,9 @@ TIMEOUT_SECONDS = 0.5
 """The longest that a connection, or one read or write of a socket, may take."""
 
 OPERATION_SECONDS = 2.0
-"""The longest that a question may take: connecting, its answer and a second try together."""
+"""The longest that a question may take: connecting, its answer and a second try together.
+
+Only the resolver, which is asked for the address of a name, has no bound but its own."""
 
 PAUSE_SECONDS = 30.0
 """How long a server that failed is left alone."""
