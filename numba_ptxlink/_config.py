@@ -19,9 +19,10 @@ _MODES = ("1", "0", "auto")
 BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)")
 # A URL holds the character that separates directories, so it comes last.
-_URL = re.compile(rf"(?:^|(?<={re.escape(os.pathsep)}))rediss?://.*$", re.IGNORECASE)
+_URL = re.compile(rf"(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$", re.IGNORECASE)
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -39,6 +40,7 @@ class Config:
             means the user's own.
         cache_url: The Redis server that NUMBA_PTXLINK_CACHE names, None without one.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft cap of the directory that is written, in bytes.
+        cache_ttl: NUMBA_PTXLINK_CACHE_TTL, after how many seconds a server may drop an entry, None for never.
         cache_secret: NUMBA_PTXLINK_CACHE_SECRET, which seals entries, None where the variable is unset.
     """
 
@@ -49,6 +51,7 @@ class Config:
     cache_dirs: tuple[str, ...] = ()
     cache_url: str | None = field(default=None, repr=False)
     cache_size: int = 2 << 30
+    cache_ttl: int | None = None
     cache_secret: bytes | None = field(default=None, repr=False)
 
     @classmethod
@@ -68,7 +71,8 @@ class Config:
             cache=cache,
             cache_dirs=dirs,
             cache_url=url,
-            cache_size=_size(environ, "NUMBA_PTXLINK_CACHE_SIZE", 2 << 30),
+            cache_size=_quantity(environ, "NUMBA_PTXLINK_CACHE_SIZE", _UNITS, "500MiB") or 2 << 30,
+            cache_ttl=_quantity(environ, "NUMBA_PTXLINK_CACHE_TTL", _PERIODS, "30d"),
             cache_secret=environ.get("NUMBA_PTXLINK_CACHE_SECRET", "").encode() or None,
         )
 
@@ -96,24 +100,29 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
     for path in dirs:
         # A relative one would be another directory after every chdir.
         if not path.startswith("~") and not Path(path).is_absolute():
+            # Whoever mistypes a URL has typed a password too.
+            shown = re.sub(".*@", "***@", path)
             raise ConfigError(
-                f"NUMBA_PTXLINK_CACHE={value!r} is unknown; set it to 1, 0, absolute directories separated "
-                f"by {os.pathsep!r}, or a URL that begins with redis:// or rediss:// and comes last."
+                f"NUMBA_PTXLINK_CACHE is unknown from {shown!r} on; set it to 1, 0, absolute directories "
+                f"separated by {os.pathsep!r}, or a URL that begins with redis://, rediss:// or unix:// and "
+                f"comes last."
             )
     return True, dirs, url
 
 
-def _size(environ: Mapping[str, str], variable: str, default: int) -> int:
+def _quantity(
+    environ: Mapping[str, str], variable: str, units: Mapping[str, int], example: str
+) -> int | None:
     value = environ.get(variable, "").strip()
     if not value:
-        return default
-    match = _SIZE.fullmatch(value.lower())
-    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
-    if size <= 0:
+        return None
+    match = _QUANTITY.fullmatch(value.lower())
+    number = int(float(match[1]) * units[match[2]]) if match and match[2] in units else 0
+    if number <= 0:
         raise ConfigError(
-            f"{variable}={value!r} is unknown; set it to a number above 0 with a unit, such as 500MiB."
+            f"{variable}={value!r} is unknown; set it to a number above 0 with a unit, such as {example}."
         )
-    return size
+    return number
 
 
 @functools.cache

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import threading
 import time
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ._locks import Latch, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 try:
     import fcntl
@@ -31,22 +28,28 @@ _LONGEST_PAUSE = 0.05
 _OFFSETS = 1 << 60
 
 
+class _Flight(Generic[T]):
+    """One piece of work: its results, of which there is one in the end, and what opens when it has ended."""
+
+    def __init__(self) -> None:
+        self.ended = Latch()
+        self.results: list[T] = []
+
+
 class Threads(Generic[T]):
     """The keys that threads of this process work on."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flying: dict[bytes, Future[T]] = {}
-        # A fork leaves the child with the parent's threads' keys, and without the threads.
-        os.register_at_fork(after_in_child=self._forget)
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._flying = {}
+        self._flying: dict[bytes, _Flight[T]] = {}
+        # A fork leaves the child with the keys of the parent's threads, and without the threads.
+        self._lock = Lock(forget=self._flying.clear)
 
     def join(self, address: bytes, work: Callable[[], T], wait: float = WAIT_SECONDS) -> tuple[T, bool]:
         """
         Do *work*, or wait for the thread that does it already.
+
+        What the other thread's work raises stays there: a faulty input is met again here, and an interrupt
+        was meant for that thread alone.
 
         Args:
             address: What the work is for.
@@ -56,30 +59,23 @@ class Threads(Generic[T]):
         Returns:
             The result, and whether it is another thread's.
         """
-        with self._lock:
+        with self._lock.held:
             flight = self._flying.get(address)
             mine = flight is None
             if flight is None:
-                flight = self._flying[address] = Future()
+                flight = self._flying[address] = _Flight()
         if not mine:
-            try:
-                return flight.result(wait), True
-            except (Exception, FutureTimeout):  # noqa: BLE001 - whatever it was, it is met again below
-                return work(), False
+            if flight.ended.wait(wait) and flight.results:
+                return flight.results[0], True
+            return work(), False
         try:
-            result = work()
-        except BaseException as error:
-            flight.set_exception(error)
-            # Nobody may be waiting, and then nobody reads it.
-            flight.exception()
-            raise
-        else:
-            flight.set_result(result)
-            return result, False
+            flight.results.append(work())
+            return flight.results[0], False
         finally:
-            with self._lock:
+            with self._lock.held:
                 if self._flying.get(address) is flight:
                     del self._flying[address]
+            flight.ended.open()
 
 
 class Processes:
@@ -88,15 +84,18 @@ class Processes:
 
     The kernel drops a process's locks when it dies, however it dies. Network file systems carry them too.
 
+    A forked child has none of its parent's locks, and drops none of them.
+
     Args:
-        path: The file. Made where it is missing.
+        open_file: Opens the file for writing and returns its descriptor, which is never closed: closing any
+            descriptor of a file drops all locks that the process has on it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, open_file: Callable[[], int]) -> None:
+        self._open_file = open_file
         self._file: int | None = None
         self._usable = fcntl is not None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @contextlib.contextmanager
     def lead(self, address: bytes, landed: Callable[[], bool], wait: float = WAIT_SECONDS) -> Iterator[bool]:
@@ -132,10 +131,9 @@ class Processes:
         if not self._usable:
             return False
         try:
-            with self._lock:
+            with self._lock.held:
                 if self._file is None:
-                    # Never closed: closing any descriptor of it would drop all locks of this process.
-                    self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                    self._file = self._open_file()
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):

@@ -12,11 +12,12 @@ import functools
 import hashlib
 import os
 import re
-import threading
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ._locks import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ class _Scan:
 
 
 _scans: dict[tuple[str, int, int, int], _Scan] = {}
-_scans_lock = threading.Lock()
+_scans_lock = Lock()
 
 
 def manifest(
@@ -134,11 +135,11 @@ def _scan_file(path: str) -> _Scan | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - likewise
         key = (path, status.st_size, status.st_mtime_ns, status.st_ino)
-        with _scans_lock:
+        with _scans_lock.held:
             known = _scans.get(key)
         if known is None:
             known = scan(Path(path).read_bytes())
-            with _scans_lock:
+            with _scans_lock.held:
                 _scans[key] = known
     except OSError:
         return None

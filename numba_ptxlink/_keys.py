@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -79,7 +80,26 @@ def _show(part: bytes | str | Sequence[bytes | str], digest: str) -> str:
 
 @functools.cache
 def package_version() -> str:
-    """Return this package's version, which is part of every key: it decides flags and checks."""
+    """
+    Return this package's version and a digest of its source, which are part of every key.
+
+    They decide flags and checks. Between two versions it is the source alone that tells builds apart; it is
+    taken by content, so that machines with the same one share entries.
+    """
     from . import __version__
 
-    return __version__
+    return f"{__version__} {source_digest(Path(__file__).parent) or 'of unknown source'}"
+
+
+def source_digest(package: Path) -> str:
+    """Return the start of a digest of all Python files of the folder *package*, "" where there are none."""
+    whole = hashlib.sha256()
+    found = False
+    for file in sorted(package.rglob("*.py")):
+        try:
+            content = file.read_bytes()
+        except OSError:
+            return ""
+        found = True
+        _feed(whole, file.relative_to(package).as_posix().encode(), content)
+    return whole.hexdigest()[:32] if found else ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _build_id, _includes, _keys, assembler
 from ._config import config
+from ._describe import IndescribableError, describe, describe_stateless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +77,8 @@ def wrap_save_overload(original: Callable[..., None]) -> Callable[..., None]:
         if before is not None:
             now = _digest(self._ptxlink_options, self._ptxlink_link)
             if now != before or now == _UNKNOWN:
-                log.info("cache: %s is not kept: its link files changed or cannot be read", self._name)
+                if now != _UNKNOWN:
+                    log.info("cache: %s is not kept: its link files changed meanwhile", self._name)
                 return
             _mark_given(kernel, self._ptxlink_link)
         original(self, sig, kernel)
@@ -153,10 +155,10 @@ def file_digest(path: str) -> str:
 
 
 def _with_includes(digest: str, content: bytes) -> str:
-    from ._numba_linker import _include_dirs
+    from ._numba_linker import source_options
 
     # NVRTC is told the file's name, not where it is.
-    included = _includes.manifest(content, Path(), _include_dirs(), {})
+    included = _includes.manifest(content, Path(), source_options().search_path(), {})
     return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
 
 
@@ -177,26 +179,37 @@ def _mark_given(kernel: Any, link: Sequence[Any]) -> None:
 
 
 def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
+    try:
+        return _key(options, link).digest.hex()
+    except IndescribableError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - the cache never fails a build
+        reason = f"{type(error).__name__}: {error}"
+    log.info("cache: a kernel is not kept: %s", reason)
+    return _UNKNOWN
+
+
+def _key(options: dict[str, Any], link: Sequence[Any]) -> _keys.Key:
     files = [_code_digest(each) for each in link]
     if any(_UNKNOWN in each.split() for each in files):
-        return _UNKNOWN
+        raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
     asked = dataclasses.asdict(config())
-    key = _keys.Key.of(
+    tools = ["nvvm", "nvJitLink", *(["nvrtc"] if link else ())]
+    return _keys.Key.of(
         "jit",
         {
             "package": _keys.package_version(),
             "config": [f"{name}={asked[name]!r}" for name in asked if not name.startswith(("cache", "log"))],
-            "tools": [*assembler.identity(), *(_build_id.loaded(name) for name in ("nvvm", "nvJitLink"))],
-            "options": [f"{name}={_describe(options[name])}" for name in sorted(options)],
+            "tools": [*assembler.identity(), *map(_build_id.loaded, tools)],
+            "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
             "files": files,
         },
     )
-    return key.digest.hex()
 
 
-def _describe(option: Any) -> str:
-    if isinstance(option, (list, tuple)):
-        return f"[{', '.join(map(_describe, option))}]"
-    if option is None or isinstance(option, (bool, int, float, str)):
-        return repr(option)
-    return f"{type(option).__module__}.{type(option).__qualname__}"
+def _option(name: str, value: Any) -> str:
+    try:
+        # Extensions convert arguments at a launch; the kernel is the same, but brings them back with it.
+        return describe_stateless(value or ()) if name == "extensions" else describe(value)
+    except IndescribableError as error:
+        raise IndescribableError(f"its option {name} holds {error}") from None

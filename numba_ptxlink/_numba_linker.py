@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,13 @@ from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
 from . import _externs, _llvm, _nvrtc, _ptx, linker
 from ._inputs import EXTENSIONS, Input, content_of
+from ._locks import Lock
 from ._sources import SourceOptions, compile_once
 from ._target import Arch
 from .errors import AssembleError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
 
@@ -44,17 +44,17 @@ class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 _served = {"assembled": 0, "linked": 0}
-_served_lock = threading.Lock()
+_served_lock = Lock()
 
 
 def served() -> dict[str, int]:
     """Return how many links were completed in this process: "assembled" and "linked"."""
-    with _served_lock:
+    with _served_lock.held:
         return dict(_served)
 
 
 def _count(backend: str) -> None:
-    with _served_lock:
+    with _served_lock.held:
         _served["assembled" if backend == "nvptxcompiler" else "linked"] += 1
 
 
@@ -187,12 +187,7 @@ class PtxLinker:
                 Input("cu", str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
-                SourceOptions(
-                    flags=linker.source_flags(self._options()),
-                    include_dirs=_extra_include_dirs(),
-                    toolkit_dirs=_include_dirs(),
-                    toolkit_first=True,
-                ),
+                source_options(linker.source_flags(self._options())),
             )
         except LinkError as error:
             raise _as(NumbaSourceError, error) from error
@@ -367,6 +362,16 @@ def _include_dirs() -> tuple[str, ...]:
         *((str(toolkit),) if toolkit else ()),
         *(str(path) for path in _nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
         str(home / "memory_management"),
+    )
+
+
+def source_options(flags: Sequence[str] = ()) -> SourceOptions:
+    """Return how CUDA C++ is compiled that kernels link: with *flags* and numba-cuda's search path."""
+    return SourceOptions(
+        flags=tuple(flags),
+        include_dirs=_extra_include_dirs(),
+        toolkit_dirs=_include_dirs(),
+        toolkit_first=True,
     )
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _door, _numba, cache
 from ._config import config
+from ._locks import Lock
 from .errors import ActivationError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _State:
 
 
 _state = _State()
-_lock = threading.RLock()
+_lock = Lock()
 
 
 def init() -> None:
@@ -82,7 +82,7 @@ def init() -> None:
 
 def imported(module: ModuleType) -> None:
     """Serve the import hook: *module*, one of `_numba.HOOKED`, has just been imported."""
-    with _lock:
+    with _lock.held:
         if module.__name__ == _numba.DRIVER:
             _decide("import hook")
         elif _state.active:
@@ -96,7 +96,7 @@ def enable() -> Status:
     Raises:
         ActivationError: The numba-cuda in use cannot be served. Names the cure.
     """
-    with _lock:
+    with _lock.held:
         reason = _numba.unsupported_reason()
         if reason is not None:
             raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
@@ -107,7 +107,7 @@ def enable() -> Status:
 
 def disable() -> Status:
     """Restore exactly what numba-cuda had, and stay out of its way until `enable` is called."""
-    with _lock:
+    with _lock.held:
         _state.wanted = False
         _deactivate()
         _settle("disable()", "disable() was called")
@@ -121,7 +121,7 @@ def status() -> Status:
     if linker is not None:
         counts = linker.served()
     kept = cache.counters()
-    with _lock:
+    with _lock.held:
         return Status(
             active=_state.active,
             reason=_state.reason,
@@ -139,7 +139,7 @@ def status() -> Status:
 
 
 def _decide(trigger: str) -> None:
-    with _lock:
+    with _lock.held:
         _set_up_logging()
         if _state.active:
             return

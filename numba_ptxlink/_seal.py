@@ -124,7 +124,7 @@ def _meta(text: bytes) -> dict[str, Any]:
     # A digest says that it is what was written, not that one of us wrote it.
     try:
         meta = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Damaged("its description is damaged") from error
     if not isinstance(meta, dict):
         raise Damaged("its description is damaged")

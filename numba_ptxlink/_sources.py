@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import _includes, _nvrtc
+from ._locks import Lock
 
 if TYPE_CHECKING:
     from ._inputs import Input
@@ -66,12 +66,12 @@ class SourceOptions:
 
 @dataclass
 class _Slot:
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
     compiled: Compiled | None = None
 
 
 _slots: OrderedDict[tuple[object, ...], _Slot] = OrderedDict()
-_slots_lock = threading.Lock()
+_slots_lock = Lock()
 
 
 def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
@@ -88,12 +88,12 @@ def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions)
     if included is None:
         return _compile(source, arch, output, options)
     key = (source.code, source.name, arch, output, options, included)
-    with _slots_lock:
+    with _slots_lock.held:
         slot = _slots.setdefault(key, _Slot())
         _slots.move_to_end(key)
         while len(_slots) > _REMEMBERED:
             _slots.popitem(last=False)
-    with slot.lock:
+    with slot.lock.held:
         if slot.compiled is None:
             slot.compiled = _compile(source, arch, output, options)
         return slot.compiled

@@ -1,17 +1,20 @@
-"""One directory of sealed entries: who may own it, and what becomes of its errors."""
+"""One directory of sealed entries: held by its descriptor, read with suspicion, written atomically."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import secrets
 import stat
-import tempfile
-import threading
 import time
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from . import _eviction
+from ._locks import Lock
 from .errors import CacheError
 
 if TYPE_CHECKING:
@@ -19,10 +22,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("numba_ptxlink")
 
+LAYOUT = "v2"
+"""The folder of the entries. Another name for another layout, so that nobody takes one for the other."""
+
+LARGEST = 1 << 30
+"""The largest entry that is read, in bytes."""
+
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_CHECK_SECONDS = 600
-_STAMP = "checked"
+_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
+_OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Opening a FIFO that somebody put there must not wait for its writer.
+_OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# The second is what a file system of another machine says.
+_GONE = (errno.ENOENT, errno.ESTALE)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def default_directory() -> Path:
@@ -50,6 +64,9 @@ class Directory:
     """
     A directory of entries, shared by processes and threads. Reading needs no right to write.
 
+    It is looked up by its path once. What the path leads to later makes no difference, unless the directory
+    itself was deleted: then it is made again, and checked again.
+
     Args:
         path: Where it is. Made, for this user alone, where it is missing and *create* is set.
         size: The soft cap in bytes.
@@ -62,96 +79,146 @@ class Directory:
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
         self.path = path
         self.size = size
+        self._create = create
         self._written = 0
-        self._lock = threading.Lock()
-        self._warned = False
-        if create and not path.exists():
-            _make(path)
-        self.refuse_if_unsafe()
-        self.writable = os.access(path, os.R_OK | os.W_OK | os.X_OK)
-        self._files = self._open(None)
+        self._next_look = 0.0
+        self._lock = Lock()
+        self._warned: set[str] = set()
+        self._top = self._open()
+        self.writable = os.access(
+            ".",
+            os.R_OK | os.W_OK | os.X_OK,
+            dir_fd=self._top,
+            effective_ids=os.access in os.supports_effective_ids,
+        )
 
-    def _open(self, size: int | None) -> Any:
-        from cuda.core.utils import FileStreamProgramCache
-
+    def _open(self) -> int:
+        """Open the directory, check it, and return its descriptor, which lives as long as this object."""
+        if self._create:
+            _make(self.path)
         try:
-            return FileStreamProgramCache(self.path, max_size_bytes=size)
+            top = os.open(self.path, _OPEN_DIRECTORY)
         except OSError as error:
             raise CacheError(f"{self.path} cannot be used: {error.strerror}") from error
+        weakref.finalize(self, os.close, top).atexit = False
+        status = os.fstat(top)
+        _refuse_foreign(self.path, status)
+        with contextlib.suppress(FileNotFoundError):
+            _refuse_foreign(self.path / LAYOUT, os.stat(LAYOUT, dir_fd=top, follow_symlinks=False))
+        # Whoever lets others read the directory means what is in it.
+        self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
+        return top
 
-    def refuse_if_unsafe(self) -> None:
-        """
-        Check that nobody but this user and root can write here.
-
-        Raises:
-            CacheError: Somebody can, or the directory is not there.
-        """
-        top = _look(self.path)
-        _refuse_foreign(self.path, top)
-        if not top.st_mode & _OTHERS:
-            return
-        # Others can enter, so the doors inside count too.
-        for inner in (self.path / "entries", self.path / "tmp", *_children(self.path / "entries")):
-            if inner.is_dir():
-                _refuse_foreign(inner, _look(inner))
+    def path_of(self, address: bytes) -> Path:
+        """Return where the entry of *address* is, for people to read."""
+        return self.path / LAYOUT / address.hex()
 
     def get(self, address: bytes) -> bytes | None:
-        """Return what is kept under *address*, None where nothing is or it cannot be read."""
+        """Return what is kept under *address*, None where nothing is or it cannot be taken. Is a use."""
         try:
-            return bytes(self._files[address.hex()])
-        except KeyError:
+            return self.read(address, used=self.writable)
+        except FileNotFoundError:
             return None
+        except CacheError as error:
+            self._warn("foreign", "cache: ignored an entry: %s", error)
         except Exception as error:  # noqa: BLE001 - the cache never fails a build
             # It may be all right the next time, and is not deleted.
             log.debug("cache: %s could not be read: %s", self.path, error)
-            return None
+        return None
+
+    def read(self, address: bytes, *, most: int = LARGEST, used: bool = False) -> bytes:
+        """
+        Return what is kept under *address*.
+
+        Args:
+            address: The 32 bytes it is kept under.
+            most: How many bytes of it to read at most.
+            used: Whether this is a use, which puts its eviction off.
+
+        Raises:
+            CacheError: Its code would be another user's, or it is no file.
+            OSError: It is not there, or cannot be read.
+        """
+        file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._top)
+        try:
+            status = os.fstat(file)
+            _refuse_foreign(self.path_of(address), status)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                raise CacheError(f"{self.path_of(address)} is no entry; delete it")
+            if used:
+                # By the clock of the file system, which is one for all machines that share it.
+                os.utime(file)
+            return _read(file, min(most, status.st_size))
+        finally:
+            os.close(file)
 
     def put(self, address: bytes, sealed: bytes) -> bool:
         """Keep *sealed* under *address*, atomically; return whether that worked. The first failure warns."""
         if not self.writable:
             return False
         try:
-            files = self._files_for(len(sealed))
-            if files is self._files:
-                self._write(address.hex(), sealed)
-            else:
-                files[address.hex()] = sealed
+            self._write(address.hex(), sealed)
+            self._count(len(sealed))
         except Exception as error:  # noqa: BLE001 - likewise
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
-                    "or set NUMBA_PTXLINK_CACHE.",
-                    self.path,
-                    getattr(error, "strerror", None) or error,
-                )
+            self._warn(
+                "write",
+                "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
+                "or set NUMBA_PTXLINK_CACHE.",
+                self.path,
+                getattr(error, "strerror", None) or error,
+            )
             return False
         return True
 
-    def _write(self, key: str, sealed: bytes) -> None:
+    def _write(self, name: str, sealed: bytes) -> None:
         """
-        Put *sealed* where cuda.core's store looks for *key*, without its wait for the disk.
+        Put *sealed* in its place, without a wait for the disk.
 
         That wait can take longer than a link, and gains nothing here: what a crash of the machine leaves half
         written is damaged, and a miss.
         """
-        target = self._files._path_for_key(key)  # noqa: SLF001 - it has no public name
-        # Somebody may have deleted them since they were made.
-        for folder in (target.parent, self.path / "tmp"):
-            folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix="entry-", dir=self.path / "tmp")
+        temporary = f"{LAYOUT}/{_eviction.TEMPORARY}{secrets.token_hex(8)}"
+        file = self._new_file(temporary)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(sealed)
-            Path(temporary).replace(target)
+            try:
+                # The process's umask is about files that people make.
+                os.fchmod(file, 0o600 | self._mode & _OTHERS_READ)
+                rest = memoryview(sealed)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+            finally:
+                os.close(file)
+            os.replace(temporary, f"{LAYOUT}/{name}", src_dir_fd=self._top, dst_dir_fd=self._top)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self._top)
             raise
+
+    def _new_file(self, name: str) -> int:
+        """Make the file *name*, and whatever of the directory somebody has deleted since it was opened."""
+        try:
+            return os.open(name, _CREATE, 0o600, dir_fd=self._top)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            with self._lock.held:
+                if self._is_gone():
+                    self._top = self._open()
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(LAYOUT, 0o700, dir_fd=self._top)
+                    os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._top)
+            return os.open(name, _CREATE, 0o600, dir_fd=self._top)
+
+    def _is_gone(self) -> bool:
+        try:
+            return os.fstat(self._top).st_nlink == 0
+        except OSError:
+            return True
 
     def discard(self, address: bytes) -> None:
         """Delete what is kept under *address*, if it can be deleted."""
-        with contextlib.suppress(Exception):
-            del self._files[address.hex()]
+        with contextlib.suppress(OSError):
+            os.unlink(f"{LAYOUT}/{address.hex()}", dir_fd=self._top)
 
     def clear(self) -> None:
         """
@@ -161,54 +228,89 @@ class Directory:
             CacheError: An entry could not be deleted.
         """
         try:
-            self._files.clear()
+            with self._folder() as folder:
+                for name in _eviction.names(folder):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise CacheError(
                 f"{self.path} could not be cleared: {error.strerror}; mend its permissions."
             ) from error
 
-    def files(self) -> Iterator[Path]:
-        """Yield the file of every entry, and whatever else lies among them."""
-        for folder in sorted(_children(self.path / "entries")):
-            yield from (path for path in sorted(_children(folder)) if path.is_file())
+    def addresses(self) -> list[bytes]:
+        """Return what entries are kept under, in order."""
+        with contextlib.suppress(OSError), self._folder() as folder:
+            return sorted(map(bytes.fromhex, filter(_eviction.is_entry, _eviction.names(folder))))
+        return []
 
-    def _files_for(self, length: int) -> Any:
-        """
-        Return the files to write to, with the cap enforced only now and then.
+    def size_of(self, address: bytes) -> int:
+        """Return the size of an entry's file in bytes, 0 where there is none."""
+        with contextlib.suppress(OSError):
+            return os.stat(f"{LAYOUT}/{address.hex()}", dir_fd=self._top, follow_symlinks=False).st_size
+        return 0
 
-        A capped store counts every entry when it is opened, which among 100,000 takes longer than a compile.
+    def open_locks(self) -> int:
         """
-        with self._lock:
+        Open the file whose locks tell what processes work on.
+
+        Raises:
+            OSError: It cannot be made or written.
+        """
+        return os.open(
+            "locks", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._top
+        )
+
+    def _count(self, length: int) -> None:
+        """Enforce the cap now and then: looking at 100,000 entries takes longer than a compile."""
+        with self._lock.held:
             self._written += length
-            stamp = self.path / _STAMP
-            try:
-                # A clock that was set back must not put the next check off for ever.
-                due = abs(time.time() - stamp.stat().st_mtime) > _CHECK_SECONDS
-            except FileNotFoundError:
-                due = True
-            if not due and self._written <= self.size // 16:
-                return self._files
+            # The clock of another machine may be so far off that its mark is always an old one.
+            waiting = time.monotonic() < self._next_look or not _eviction.is_due(self._top)
+            if self._written <= self.size // 16 and waiting:
+                return
             self._written = 0
-        stamp.touch(mode=0o600)
-        return self._open(self.size)
+            self._next_look = time.monotonic() + _eviction.CHECK_SECONDS
+        now = _eviction.stamp(self._top)
+        with self._folder() as folder:
+            _eviction.enforce(folder, self.size, now)
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[int]:
+        # A descriptor of its own: whoever lists a directory moves the position of its descriptor.
+        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _warn(self, about: str, message: str, *arguments: object) -> None:
+        log.log(logging.DEBUG if about in self._warned else logging.WARNING, message, *arguments)
+        self._warned.add(about)
+
+
+def _read(file: int, size: int) -> bytes:
+    first = os.read(file, size)
+    if len(first) == size:
+        return first
+    parts = [first]
+    while first and (missing := size - sum(map(len, parts))):
+        first = os.read(file, missing)
+        parts.append(first)
+    return b"".join(parts)
 
 
 def _make(path: Path) -> None:
+    """Make the directory *path*, and what is missing above it, for this user alone."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            return
+        if not path.parent.exists():
+            _make(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise CacheError(f"{path} cannot be made: {error.strerror}") from error
-
-
-def _look(path: Path) -> os.stat_result:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise CacheError(f"{path} cannot be used: {error.strerror}") from error
-    if not stat.S_ISDIR(status.st_mode):
-        raise CacheError(f"{path} is no directory")
-    return status
 
 
 def _refuse_foreign(path: Path, status: os.stat_result) -> None:
@@ -221,10 +323,3 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
         raise CacheError(
             f"{path} can be written by other users, whose code would be run; run chmod go-w on it"
         )
-
-
-def _children(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:
-        return []

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import _elf, _llvm, _nvjitlink, _ptx
+from ._locks import Lock
 from ._ptx import Param, Prototype
 from .errors import LinkError
 
@@ -150,18 +150,18 @@ def prototype(name: str, signature: str) -> Prototype:
 
 
 _known: OrderedDict[tuple[str, str, str], tuple[Symbol, ...] | None] = OrderedDict()
-_known_lock = threading.Lock()
+_known_lock = Lock()
 
 
 def _unpacked(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
     key = (source.kind, arch.sm, _digest(source.code))
-    with _known_lock:
+    with _known_lock.held:
         if key in _known:
             _known.move_to_end(key)
             return _known[key]
     code = unpack(source, arch)
     found = None if code is None else of_image(_elf.read(code, source.name))
-    with _known_lock:
+    with _known_lock.held:
         _known[key] = found
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)

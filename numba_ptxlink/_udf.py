@@ -61,8 +61,13 @@ class Udf:
     def __repr__(self) -> str:
         return f"<{self._decorator} {self.name}: {self.signature}>"
 
-    @functools.cached_property
+    @property
     def _dispatcher(self) -> Any:
+        # Not a cached_property: before Python 3.12 that is a lock, which a forked child would inherit.
+        known = self.__dict__.get("_made")
+        return known or self.__dict__.setdefault("_made", self._make_dispatcher())
+
+    def _make_dispatcher(self) -> Any:
         from numba import cuda
 
         return cuda.jit(device=True)(self.function)
@@ -114,8 +119,7 @@ class Kernel(Udf):
         """Return the kernel configured for a launch by Numba."""
         return self._dispatcher[configuration]
 
-    @functools.cached_property
-    def _dispatcher(self) -> Any:
+    def _make_dispatcher(self) -> Any:
         from numba import cuda
 
         return cuda.jit(launch_bounds=self.launch_bounds)(self.function)

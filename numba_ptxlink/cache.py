@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ._config import Config, config
 from ._flight import Processes, Threads
 from ._keys import Key
+from ._locks import Lock
 from ._redis import Server
 from ._seal import PEEK, Damaged, Entry, WrongSeal, described, peek, seal, unseal
 from ._store import Directory, default_directory
@@ -93,19 +94,19 @@ class Cache:
 
     settings: Config
     _counters: Counters = field(default_factory=Counters, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
     _threads: Threads[Entry] = field(default_factory=Threads, init=False, repr=False)
     _opened: _Tiers | None = field(default=None, init=False, repr=False)
     _server: Server | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.settings.cache and self.settings.cache_url:
-            self._server = Server(self.settings.cache_url)
+            self._server = Server(self.settings.cache_url, lifetime=self.settings.cache_ttl)
 
     @property
     def counters(self) -> Counters:
         """What this cache did so far."""
-        with self._lock:
+        with self._lock.held:
             return self._counters
 
     def tiers(self) -> tuple[tuple[Directory, ...], Directory | None, tuple[str, ...]]:
@@ -129,7 +130,7 @@ class Cache:
         if self._server is not None:
             kept |= self._server.put(address, sealed)
         if kept:
-            with self._lock:
+            with self._lock.held:
                 written = self._counters.bytes_written + len(entry.code)
                 self._counters = replace(self._counters, bytes_written=written)
 
@@ -215,7 +216,7 @@ class Cache:
         return entry
 
     def _count(self, found: Entry | None, *, hit: bool) -> None:
-        with self._lock:
+        with self._lock.held:
             now = self._counters
             self._counters = replace(
                 now,
@@ -251,19 +252,19 @@ class Cache:
             most: How many files to look into at most.
         """
         for directory in self._open().directories:
-            for path in directory.files():
+            for address in directory.addresses():
                 if most is not None:
                     most -= 1
                     if most < 0:
                         return
-                with contextlib.suppress(OSError, Damaged), path.open("rb") as file:
-                    meta, size = peek(file.read(PEEK))
-                    yield Described(path, directory.path, *described(meta), size)
+                with contextlib.suppress(OSError, CacheError, Damaged):
+                    meta, size = peek(directory.read(address, most=PEEK))
+                    yield Described(directory.path_of(address), directory.path, *described(meta), size)
 
     def _open(self) -> _Tiers:
         if self._opened is not None:
             return self._opened
-        with self._lock:
+        with self._lock.held:
             if self._opened is None:
                 started = time.perf_counter()
                 self._opened = _open(self.settings)
@@ -276,23 +277,20 @@ def _open(settings: Config) -> _Tiers:
         return _Tiers()
     directories: list[Directory] = []
     refused: list[str] = []
+    worth_a_word: list[str] = []
     writer: Directory | None = None
-    try:
-        paths = [Path(path).expanduser() for path in settings.cache_dirs] or [default_directory()]
-    except CacheError as error:
-        paths = []
-        refused.append(str(error))
-    for path in paths:
+    for path in settings.cache_dirs or (None,):
         try:
-            directory = Directory(path, settings.cache_size, create=writer is None)
-        except (CacheError, OSError) as error:
-            refused.append(str(error))
-            # A missing directory of a search path is nothing to talk about, a refused one is.
-            log.log(
-                logging.WARNING if os.path.lexists(path) or writer is None else logging.DEBUG,
-                "cache: %s",
-                error,
+            place = default_directory() if path is None else Path(path).expanduser()
+            directory = Directory(place, settings.cache_size, create=writer is None)
+        except Exception as error:  # noqa: BLE001 - the cache never fails a build
+            reason = (
+                str(error) if isinstance(error, CacheError) else f"{path}: {type(error).__name__}: {error}"
             )
+            refused.append(reason)
+            # A missing directory of a search path is nothing to talk about, a refused one is.
+            if writer is None or os.path.lexists(path or ""):
+                worth_a_word.append(reason)
             continue
         directories.append(directory)
         if writer is None and directory.writable:
@@ -300,7 +298,10 @@ def _open(settings: Config) -> _Tiers:
     if writer is None:
         reasons = "; ".join(refused) or ", ".join(f"{each.path} is read-only" for each in directories)
         log.warning("cache: nothing is kept: %s", reasons)
-    processes = Processes(writer.path / "locks") if writer else None
+    else:
+        for reason in worth_a_word:
+            log.warning("cache: %s", reason)
+    processes = Processes(writer.open_locks) if writer else None
     return _Tiers(tuple(directories), writer, processes, tuple(refused))
 
 

@@ -245,7 +245,7 @@ def _cache_list(_: argparse.Namespace) -> None:
     from . import cache
 
     for each in cache.default().entries():
-        print(f"{each.path.parent.name}{each.path.name[:10]}  {each.kind:<8}  {each.size:>9} bytes")
+        print(f"{each.path.name[:12]}  {each.kind:<8}  {each.size:>9} bytes")
         for label, part in each.parts.items():
             print(f"    {label}: {part}")
 
@@ -280,8 +280,8 @@ def _cache_export(arguments: argparse.Namespace) -> None:
 def _cache_import(arguments: argparse.Namespace) -> None:
     from . import _cachetools, cache
 
-    taken, refused = _cachetools.import_(cache.default(), arguments.archive)
-    print(f"{taken} entries taken, {refused} refused")
+    found = _cachetools.import_(cache.default(), arguments.archive)
+    print(f"{found.taken} entries taken, {found.present} already there, {found.refused} refused")
 
 
 def _read(path: Path) -> bytes:

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cache_worker import code, key
 
 from numba_ptxlink import _flight, _store
 from numba_ptxlink._config import Config
-from numba_ptxlink._seal import Damaged, WrongSeal, seal, unseal
+from numba_ptxlink._seal import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
 from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.errors import CacheError, ConfigError
 
@@ -44,7 +45,7 @@ def fill(cache: Cache, *names: str) -> None:
 
 def files_of(path: Path) -> list[Path]:
     """Return the files of the entries in the cache directory *path*."""
-    return [file for file in (path / "entries").rglob("*") if file.is_file()]
+    return [file for file in (path / "v2").glob("*") if file.is_file() and not file.name.startswith("new-")]
 
 
 def run(command: str, *arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -207,6 +208,22 @@ def test_an_entry_that_describes_itself_wrongly_is_missed(directory):
     assert [] == list(cache.entries())
 
 
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"0" + b"}" * 100_000]
+)
+def test_a_deeply_nested_description_is_damage(directory, text):
+    """A whole entry whose description is nested deeper than anybody can read is dropped, and made again."""
+    address = key("a").digest
+    body = len(text).to_bytes(4, "little") + text
+    head = MAGIC + address + _digest(address, body) + bytes(32) + len(body).to_bytes(4, "little")
+    with pytest.raises(Damaged):
+        unseal(head + body, address, None)
+    cache = open_cache(directory)
+    cache.tiers()[1].put(address, head + body)
+    assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert code("a") == cache.get(key("a")).code
+
+
 def test_an_unreadable_entry_is_missed_and_kept(directory):
     """An I/O error is a miss, and deletes nothing."""
     cache = open_cache(directory)
@@ -256,7 +273,7 @@ def test_a_new_directory_is_private(directory):
     assert (0o700, 0o600) == (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777)
 
 
-@pytest.mark.parametrize("inner", ["", "entries"])
+@pytest.mark.parametrize("inner", ["", "v2"])
 @pytest.mark.parametrize("mode", [0o777, 0o775])
 def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, caplog):
     """A directory that group or world can write, or with such doors inside, is refused with the reason."""
@@ -311,13 +328,11 @@ def test_a_read_only_home_costs_a_warning(directory, monkeypatch, caplog):
     """A directory that turns read-only is read still, and writing to it warns once."""
     cache = open_cache(directory)
     fill(cache, "a")
-    store = cache.tiers()[1]
 
-    class ReadOnly(dict):
-        def __setitem__(self, *_):
-            raise OSError(errno.EROFS, "Read-only file system")
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(store, "_files_for", lambda _: ReadOnly())
+    monkeypatch.setattr(cache.tiers()[1], "_new_file", refuse)
     fill(cache, "b", "c")
     assert 1 == caplog.text.count("Read-only file system")
     assert cache.get(key("a")) is not None
@@ -466,10 +481,11 @@ def test_a_survivor_takes_over(directory, tmp_path):
 def test_waiting_has_a_bound(tmp_path):
     """Who has waited long enough goes on without the lock."""
     address = key("a").digest
-    holder = _flight.Processes(tmp_path / "locks")
+    holder = _flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
     program = (
-        "import sys; from pathlib import Path; from numba_ptxlink._flight import Processes\n"
-        "with Processes(Path(sys.argv[1])).lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
+        "import os, sys; from numba_ptxlink._flight import Processes\n"
+        "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
+        "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
         "    print(waited)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "locks"), address.hex()]
@@ -524,6 +540,42 @@ def test_a_thread_whose_leader_fails_works_itself():
     assert [(7, False)] == results
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_interrupt_stays_in_its_thread(error):
+    """What ends the thread that works ends none of those that wait for it: they work themselves."""
+    flights: _flight.Threads[int] = _flight.Threads()
+    entered, interrupted, results = threading.Event(), threading.Event(), []
+
+    def work() -> int:
+        entered.set()
+        interrupted.wait()
+        raise error
+
+    def lead() -> None:
+        with pytest.raises(error):
+            flights.join(b"a", work)
+
+    leader = threading.Thread(target=lead)
+    leader.start()
+    entered.wait()
+    flight, waiting = flights._flying[b"a"], []
+    ended = flight.ended
+    flight.ended = SimpleNamespace(
+        open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
+    )
+    waiters = [
+        threading.Thread(target=lambda: results.append(flights.join(b"a", lambda: 7))) for _ in range(3)
+    ]
+    for thread in waiters:
+        thread.start()
+    while len(waiting) < 3:
+        time.sleep(0.01)
+    interrupted.set()
+    for thread in (leader, *waiters):
+        thread.join()
+    assert [7] * 3 == [result for result, _ in results]
+
+
 def test_a_miss_is_explained(directory, caplog):
     """At debug level a miss names the parts in which the nearest entry differs."""
     from numba_ptxlink.cache import Key
@@ -547,14 +599,14 @@ def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):
     cache = open_cache(directory)
     fill(cache, "a")
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", fail)
+        broken.setattr(os, "replace", fail)
         fill(cache, "b")
     assert "Input/output error" in caplog.text
-    assert [] == list((directory / "tmp").iterdir())
+    assert 1 == len(list((directory / "v2").iterdir()))
     fill(cache, "c")
     assert [True, False, True] == [cache.get(key(name)) is not None for name in "abc"]
 
@@ -563,7 +615,8 @@ def test_a_directory_that_was_emptied_is_filled_again(directory):
     """Whoever deletes the files of a cache by hand need not end the processes that use it."""
     cache = open_cache(directory)
     fill(cache, "a")
-    for folder in ("entries", "tmp"):
-        shutil.rmtree(directory / folder)
-    fill(cache, "b")
-    assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
+    for folder in (directory / "v2", directory):
+        shutil.rmtree(folder)
+        fill(cache, "b")
+        assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
+    assert 1 == len(files_of(directory))

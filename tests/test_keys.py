@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 
-from numba_ptxlink import _build_id, _nvjitlink, _nvrtc, assembler
+from numba_ptxlink import _build_id, _keys, _nvjitlink, _nvrtc, assembler, cache
 from numba_ptxlink._config import Config
 from numba_ptxlink._keys import Key
 from numba_ptxlink._target import Arch
@@ -41,6 +42,53 @@ def test_other_parts_give_another_key(other):
 def test_the_kind_is_part_of_the_key():
     """What one tool made is not taken for what another did."""
     assert Key.of("link", PARTS).digest != Key.of("nvvm", PARTS).digest
+
+
+def test_the_source_is_part_of_every_key(tmp_path):
+    """What tells two builds of one version apart is the content of the package's files, and nothing else."""
+    one, same, other, renamed = (tmp_path / name for name in ("one", "same", "other", "renamed"))
+    contents = {
+        one: ("a.py", "x = 1"),
+        same: ("a.py", "x = 1"),
+        other: ("a.py", "x = 2"),
+        renamed: ("b.py", "x = 1"),
+    }
+    for folder, (name, content) in contents.items():
+        (folder / "inner").mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+        (folder / "inner" / name).write_text(content)
+    os.utime(same / "inner" / "a.py", (0, 0))
+    (same / "inner" / "a.cpython-311.pyc").write_bytes(b"compiled")
+    digests = [_keys.source_digest(folder) for folder in contents]
+    assert digests[0] == digests[1]
+    assert 3 == len(set(digests))
+
+
+def test_a_package_without_source_has_its_version(tmp_path):
+    """Where the source cannot be read, as in an archive, the version alone counts."""
+    assert "" == _keys.source_digest(tmp_path / "package.zip" / "numba_ptxlink")
+
+
+def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
+    """Another build of this package finds no entry of this one."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink") and _nvjitlink
+    asked = {"options": (), "output": "ptx", "headers": {}, "include_dirs": []}
+
+    def digests() -> list[bytes]:
+        seen: list[bytes] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(cache, "cached", lambda key, make: seen.append(key.digest) or make())
+            assembler.assemble(kernel, "sm_90")
+        return [
+            *seen,
+            nvjitlink.key([("ptx", "a", b"1")], ["-arch=sm_90"]).digest,
+            _nvrtc._key(b"", "f.cu", **asked).digest,
+        ]
+
+    before = digests()
+    monkeypatch.setattr(_keys, "package_version", lambda: "0.1.0 another build")
+    assert all(one != other for one, other in zip(before, digests(), strict=True))
 
 
 def test_differences_name_labels():

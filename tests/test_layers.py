@@ -14,10 +14,10 @@ import numba_ptxlink as pl
 PACKAGE = Path(pl.__file__).parent
 # From the bottom up; a module imports from layers below its own, or from its own where the order says so.
 LAYERS = (
-    ("errors",),
+    ("errors", "_locks", "_describe"),
     ("_config", "_target", "_cnames", "_build_id", "_includes"),
     ("_native", "_options", "_ptx", "_llvm", "_inputs", "_elf", "_ltoir", "_merge", "_isa", "_containers"),
-    ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
+    ("_keys", "_names", "_seal", "_flight", "_deadline", "_redis", "_eviction", "_store"),
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
     ("_symbols", "_checks", "_backends", "_sources"),

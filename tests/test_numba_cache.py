@@ -17,12 +17,36 @@ SOURCE = (
 )
 
 
+CONVERTERS = '''"""Extensions of a kernel, with a state and without."""
+
+
+class Plain:
+    """Leaves arguments as they are."""
+
+    def prepare_args(self, ty, val, stream, retr):
+        """Return the argument."""
+        return ty, val
+
+
+class Registers(int):
+    """A number, and perhaps more."""
+
+
+class Scaling(Plain):
+    """Does something that depends on its state."""
+
+    def __init__(self, factor):
+        self.factor = factor
+'''
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder with a kernel's module, its link file and a header."""
     pytest.importorskip("numba.cuda")
     shutil.copy(MODULE, tmp_path / "module.py")
     (tmp_path / "part.h").write_text("#define FACTOR 2\n")
+    (tmp_path / "converters.py").write_text(CONVERTERS)
     (tmp_path / "twice.cu").write_text(SOURCE)
     return tmp_path
 
@@ -33,15 +57,17 @@ def run(folder: Path) -> dict[str, object]:
     return counted
 
 
-def run_all(folder: Path, options: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Compile the kernel of *folder* with each of *options*, in a process of its own."""
+def run_all(folder: Path, options: object, **environ: str) -> list[dict[str, object]]:
+    """Compile the kernel of *folder* with each of *options*, a list or its text, in a process of its own."""
     environ = {
         **os.environ,
+        "PYTHONPATH": str(folder),
+        **environ,
         "NUMBA_PTXLINK": "1",
         "NUMBA_PTXLINK_CACHE": str(folder / "cache"),
         "NUMBA_CACHE_DIR": str(folder / "index"),
     }
-    command = [sys.executable, "module.py", str(folder / "twice.cu"), json.dumps(options)]
+    command = [sys.executable, "module.py", str(folder / "twice.cu"), str(options)]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
     return json.loads(done.stdout)
@@ -83,3 +109,69 @@ def test_a_touched_source_file_costs_no_compile(folder):
     module.write_text(module.read_text() + "\n# edited\n")
     again = run(folder)
     assert (1, 0) == (again["misses"], again["made"])
+
+
+KINDS = {
+    "numbers of NumPy": "[{'launch_bounds': (np.int64(256), 2)}, {'launch_bounds': (np.int64(128), 2)}]",
+    "lists": "[{'launch_bounds': [256, 2]}, {'launch_bounds': [128, 2]}]",
+    "sets": "[{'fastmath': {'fast'}}, {'fastmath': {'nnan'}}, {'fastmath': frozenset(('fast',))}]",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_of_every_kind_count(folder, kind):
+    """Options that differ in a value within are different kernels, and each is found in another process."""
+    made, found = (run_all(folder, KINDS[kind], PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    assert [1] * len(made) == [each["misses"] for each in made]
+    assert [FOUND] * len(made) == found
+
+
+def test_extensions_without_a_state_are_kept(folder):
+    """A kernel whose extension is all in its class is found."""
+    options = "[{'extensions': [converters.Plain()]}]"
+    assert [1] == [each["misses"] for each in run_all(folder, options)]
+    assert [FOUND] == run_all(folder, options)
+
+
+@pytest.mark.parametrize(
+    "option", ["'extensions': [converters.Scaling(2)]", "'max_registers': converters.Registers(32)"]
+)
+def test_what_cannot_be_described_is_not_kept(folder, option):
+    """A kernel with an option that holds anything at all is compiled in every process, and that is said."""
+    for _ in range(2):
+        (counted,) = run_all(folder, f"[{{{option}}}]")
+        assert (0, 1) == (counted["hits"], counted["misses"])
+    assert [] == list((folder / "index").rglob("*.nbc"))
+
+
+def test_headers_on_the_extra_search_path_count(folder):
+    """A header that NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS leads to is a part of the kernel, in its order."""
+    first, second = folder / "first", folder / "second"
+    for each in (first, second):
+        each.mkdir()
+    (folder / "part.h").rename(second / "part.h")
+    environ = {"NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS": f"{first}:{second}"}
+
+    def misses() -> int:
+        (counted,) = run_all(folder, [{}], **environ)
+        return counted["misses"]
+
+    assert [1, 0] == [misses(), misses()]
+    (second / "part.h").write_text("#define FACTOR 3\n")
+    assert [1, 0] == [misses(), misses()]
+    (first / "part.h").write_text("#define FACTOR 4\n")
+    assert [1, 0] == [misses(), misses()]
+
+
+def test_tools_that_cannot_be_told_cost_a_compile(monkeypatch, caplog):
+    """Where the key cannot be made the kernel is not kept, and the build goes on."""
+    pytest.importorskip("numba.cuda")
+    from numba_ptxlink import _build_id, _numba_cache
+
+    def fail(name: str) -> str:
+        raise RuntimeError(f"there is no {name}")
+
+    monkeypatch.setattr(_build_id, "loaded", fail)
+    with caplog.at_level("INFO", "numba_ptxlink"):
+        assert _numba_cache._UNKNOWN == _numba_cache._digest({}, ())
+    assert "there is no nvvm" in caplog.text

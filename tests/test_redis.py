@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,11 +18,13 @@ from pathlib import Path
 import pytest
 from cache_worker import code, key
 from test_cache import start, worker
+from test_locks import fork
 
 from numba_ptxlink import _redis
 from numba_ptxlink._config import Config
 from numba_ptxlink._seal import seal
 from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.errors import ConfigError
 
 redis = pytest.importorskip("redis", reason="redis-py is not installed")
 
@@ -287,3 +290,173 @@ def test_a_process_finds_what_the_server_holds(server, tmp_path):
     process = start("make_slowly", "a", tmp_path / "log", 0, **environ)
     assert 0 == process.wait()
     assert 1 == server.client.dbsize()
+
+
+class FakeServer:
+    """What takes connections like a Redis server, and answers each question after GET as a test wants it."""
+
+    def __init__(self, answer) -> None:
+        self._answer = answer
+        self.sent = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connection = self._listener
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0?protocol=2"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._connection, _ = self._listener.accept()
+                with self._connection, contextlib.suppress(OSError):
+                    self._talk(self._connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        while question := connection.recv(65536):
+            if b"\r\nGET\r\n" not in question:
+                connection.sendall(b"+OK\r\n" * question.count(b"*"))
+                continue
+            for piece in self._answer():
+                connection.sendall(piece)
+                self.sent += len(piece)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What is only closed goes on while a thread waits for it.
+        for each in (self._listener, self._connection):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(60)
+
+
+def drip(*, until: int = 10_000):
+    """Yield an answer so slowly that it takes minutes, and so steadily that no single wait is long."""
+    yield b"$%d\r\n" % until
+    for _ in range(until):
+        time.sleep(0.02)
+        yield b"x"
+
+
+def flood():
+    """Yield as much of an answer of 8 GiB as tells whether anybody stops it."""
+    yield b"$%d\r\n" % (8 << 30)
+    for _ in range(128):
+        yield bytes(1 << 20)
+
+
+def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
+    """A server whose every byte comes in time, and whose answer never ends, is given up as a whole."""
+    monkeypatch.setattr(_redis, "OPERATION_SECONDS", 1.0)
+    with FakeServer(drip) as server:
+        cache = open_cache(tmp_path / "a", server.url)
+        found = cache.through(key("a"), lambda: Entry({}, b"1"))
+        sent = server.sent
+    assert b"1" == found.code
+    assert 0 < sent < 1000
+    assert 1 == caplog.text.count("doing without it")
+
+
+def test_an_endless_answer_is_not_kept_in_memory(tmp_path, monkeypatch, caplog):
+    """A server that announces 8 GiB and sends them is given up where no entry can be that large."""
+    for bound in ("OPERATION_SECONDS", "TIMEOUT_SECONDS"):
+        monkeypatch.setattr(_redis, bound, 60.0)
+    with FakeServer(flood) as server:
+        cache = open_cache(tmp_path / "a", server.url)
+        found = cache.through(key("a"), lambda: Entry({}, b"1"))
+    assert b"1" == found.code
+    assert _redis.LARGEST < server.sent < 3 * _redis.LARGEST
+    assert "larger than any entry" in caplog.text
+
+
+@needs_server
+def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch, caplog):
+    """An entry that nobody would take from the server stays in the directory, and the server in use."""
+    monkeypatch.setattr(_redis, "LARGEST", 10_000)
+    cache = open_cache(tmp_path / "a", server.url)
+    cache.put(key("large"), Entry({}, code("large")))
+    cache.put(key("small"), Entry({}, code("small", 5000)))
+    assert 1 == server.client.dbsize()
+    assert cache.get(key("large")) is not None
+    assert "" == caplog.text
+
+
+@needs_server
+@pytest.mark.parametrize(("value", "expected"), [("", -1), ("90min", 5400), ("30d", 2_592_000)])
+def test_entries_live_as_long_as_is_asked(server, tmp_path, value, expected):
+    """NUMBA_PTXLINK_CACHE_TTL is how long the server keeps an entry; without it, for ever."""
+    environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path}:{server.url}", "NUMBA_PTXLINK_CACHE_TTL": value}
+    tmp_path.chmod(0o700)
+    Cache(Config.from_environ(environ)).put(key("a"), Entry({}, code("a")))
+    (name,) = server.client.keys()
+    assert abs(expected - server.client.ttl(name)) < 60
+
+
+WRONG = (
+    "redis://:qxzvwk@host:port/0",
+    "redis://:qxzvwk@host:99999/0",
+    "redis://:qxz/vwk@127.0.0.1:1/0",
+    "redis://:12?qxzvwk@127.0.0.1:1/0",
+    "redis://:12#qxzvwk@127.0.0.1:1/0",
+    "redis://:qxz[vwk@127.0.0.1:1/0",
+    "redis://user:qxzvwk",
+    "redis://:qxzvwk@127.0.0.1:1/0?unknown=qxzvwk",
+    "redis://:qxzvwk@127.0.0.1:1/0?socket_timeout=qxzvwk",
+    "REDIS://:qxzvwk@127.0.0.1:1/0",
+)
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_a_wrong_url_costs_one_warning(tmp_path, caplog, url):
+    """A URL that is wrong fails no build, is told once, and never with the pasqxz or a part of it."""
+    cache = Cache(Config.from_environ({"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:{url}"}))
+    for name in ("a", "b"):
+        assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == len(caplog.records)
+    assert "its URL is wrong" in caplog.text
+    shown = f"{caplog.text} {cache!r} {cache._server!r}"
+    assert [] == [part for part in ("qxz", "vwk", ":12") if part in shown]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["redis//:qxzvwk@host", "/a:qxzvwk@host", "a:redis://:qxzvwk@b", "qxzvwk@b:redis://c"],
+)
+def test_a_mistyped_variable_does_not_show_the_password(value):
+    """The error about a value that is neither directories nor a URL quotes no password."""
+    with pytest.raises(ConfigError) as caught:
+        Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
+    assert "swordfish" not in str(caught.value)
+
+
+def test_a_password_in_a_servers_words_is_not_shown(tmp_path, caplog):
+    """What a server says is told without the password, should it repeat it."""
+    with FakeServer(lambda: [b"-ERR what is sword/fish or sword%2Ffish?\r\n"]) as server:
+        url = server.url.replace("127", ":sword%2Ffish@127")
+        cache = open_cache(tmp_path / "a", url)
+        assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert "what is *** or ***?" in caplog.text
+    assert "fish" not in caplog.text
+
+
+@needs_server
+def test_a_socket_of_this_machine(tmp_path):
+    """unix:// reaches a server by a path."""
+    server = RedisServer(tmp_path)
+    place = Path(tempfile.mkdtemp()) / "redis.sock"
+    server.start("--unixsocket", str(place))
+    try:
+        environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:unix://{place}"}
+        Cache(Config.from_environ(environ)).put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+    finally:
+        server.kill()
+        shutil.rmtree(place.parent)
+
+
+@needs_server
+def test_a_child_has_a_connection_of_its_own(server, tmp_path):
+    """A forked child asks the server whatever its parent's threads were doing with it."""
+    assert "child ended with 0, parent has both\n" == fork("server_in_use", tmp_path / "cache", server.url)
