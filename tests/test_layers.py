@@ -32,7 +32,7 @@ LAYERS = (
     ("_keys", "_names", "_seal", "_flight", "_redis", "_store"),
     ("cache", "_cachetools"),
     ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
-    ("_symbols", "_checks", "_backends", "_sources"),
+    ("_symbol_tables", "_symbols", "_checks", "_explain", "_backends", "_sources"),
     ("_nvvm", "_numba_cache", "_numba_fixes", "_numba_speed"),
     ("_cmodel", "abi", "_header", "_numba", "_convert", "_flat", "_wrapper"),
     ("_udf", "_externs", "_build"),
