@@ -5,7 +5,8 @@ Each measurement is a process of its own, and the two linkers take turns. A proc
 from Python to code that is ready to launch; the first one is reported apart, since it also loads the tools.
 Of the others it also says what comes after Numba's front end, which is the same Python with both linkers.
 The caches, which are the driver's and with the plugin this package's too, are off; on and empty; or full of
-the same kernels. The last part links the same PTX in one thread and in two.
+the same kernels. Then comes the first link of a large library in a process, with every cache empty. The last
+part links the same PTX in one thread and in two.
 
 Needs a device, or --no-device, which puts a stand-in in its place and leaves out the loading.
 """
@@ -31,6 +32,22 @@ CASES = ("no link files", "one .cu", "one LTO library")
 CACHES = ("off", "empty", "full")
 ROUNDS = 3
 PARTS = ("first", "next", "its back end")
+LIBRARIES = ("fat binary", "fat binary, PTX alone", "LTO-IR")
+FUNCTIONS = 300
+FUNCTION = """\
+extern "C" __device__ float f{number}(float a, int n) {{
+  float r = a;
+  for (int i = 0; i < n; ++i) {{
+    r = r * a + sinf(r + {number});
+    if (r > 100.f) r = sqrtf(r) - expf(-a * {number});
+  }}
+  return r;
+}}
+"""
+CALLER = """\
+extern "C" __device__ float f7(float, int);
+extern "C" __global__ void kernel(float* x) { *x = f7(x[1], 3); }
+"""
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
   float r = a;
@@ -62,7 +79,7 @@ def main() -> None:
     if options.child:
         child(json.loads(options.child))
         return
-    results = {"kernels": kernels(options), "threads": threads(options)}
+    results = {"kernels": kernels(options), "libraries": libraries(options), "threads": threads(options)}
     if options.json:
         print(json.dumps(results, indent=2))
     else:
@@ -101,6 +118,72 @@ def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def libraries(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return one row for each kind of a large library: its first link, with every cache empty."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in LIBRARIES:
+            times: dict[str, list[float]] = {each: [] for each in LINKERS}
+            made = Path(scratch, case)
+            run({"linker": "plugin", "make": case, "to": str(made), "no_device": options.no_device}, None)
+            for turn in range(options.processes):
+                for linker in LINKERS:
+                    task = {
+                        "linker": linker,
+                        "library": case,
+                        "from": str(made),
+                        "no_device": options.no_device,
+                    }
+                    folder = Path(scratch, f"{case} {linker} {turn}")
+                    times[linker] += run(task, folder, driver_cache=False)["times"]
+            stock, plugin = (1e3 * statistics.median(times[each]) for each in LINKERS)
+            size = Path(made, "library").stat().st_size
+            rows.append(
+                {
+                    "library": case,
+                    "bytes": size,
+                    "stock_ms": stock,
+                    "plugin_ms": plugin,
+                    "ratio": plugin / stock,
+                }
+            )
+    return rows
+
+
+def make_library(case: str, folder: Path) -> dict[str, list[float]]:
+    """Write a kernel and a library of several hundred functions to *folder*."""
+    from numba import cuda
+
+    from numba_ptxlink import Arch, _fatbin, _nvrtc
+
+    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
+    functions = "".join(FUNCTION.format(number=number) for number in range(FUNCTIONS))
+    kinds = {"LTO-IR": ("ltoir",), "fat binary": ("cubin", "ptx"), "fat binary, PTX alone": ("ptx",)}[case]
+    codes = [_nvrtc.compile_source(functions, "f.cu", arch, output=kind).code for kind in kinds]
+    caller = "ltoir" if case == "LTO-IR" else "ptx"
+    packed = [(kind, arch, "f", code) for kind, code in zip(kinds, codes, strict=True)]
+    folder.mkdir()
+    Path(folder, "library").write_bytes(codes[0] if case == "LTO-IR" else _fatbin.pack(packed))
+    Path(folder, "kernel").write_bytes(_nvrtc.compile_source(CALLER, "k.cu", arch, output=caller).code)
+    return {"times": []}
+
+
+def link_library(case: str, folder: Path) -> dict[str, list[float]]:
+    """Return the seconds of the first link of the library in *folder*."""
+    from numba import cuda
+    from numba.cuda.cudadrv import driver
+
+    kernel, library = (Path(folder, each).read_bytes() for each in ("kernel", "library"))
+    cc = tuple(cuda.get_current_device().compute_capability)
+    started = time.perf_counter()
+    lto = case == "LTO-IR"
+    linker = driver._Linker(cc=cc, lto=lto)  # noqa: SLF001 - the class that the plugin replaces
+    (linker.add_ltoir if lto else linker.add_ptx)(kernel)
+    (linker.add_ltoir if lto else linker.add_fatbin)(library)
+    linker.complete()
+    return {"times": [time.perf_counter() - started]}
+
+
 def threads(options: argparse.Namespace) -> list[dict[str, object]]:
     """Return, for each linker, the time of the same links in one thread and in two."""
     rows = []
@@ -123,13 +206,13 @@ def threads(options: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
-def run(task: dict[str, object], folder: Path | None) -> dict[str, list[float]]:
+def run(task: dict[str, object], folder: Path | None, *, driver_cache: bool = True) -> dict[str, list[float]]:
     """Run one process of this script with its caches in *folder*, None for no caches; return its figures."""
     environ = {
         **os.environ,
         "NUMBA_PTXLINK": "1" if task["linker"] == "plugin" else "0",
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink") if folder else "0",
-        "CUDA_CACHE_DISABLE": "0" if folder else "1",
+        "CUDA_CACHE_DISABLE": "0" if folder and driver_cache else "1",
     }
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +240,12 @@ def child(task: dict[str, object]) -> None:
         stand_in()
     else:
         cuda.current_context()
-    measured = links(task) if "threads" in task else compilations(task)
+    if "make" in task:
+        measured = make_library(str(task["make"]), Path(str(task["to"])))
+    elif "library" in task:
+        measured = link_library(str(task["library"]), Path(str(task["from"])))
+    else:
+        measured = links(task) if "threads" in task else compilations(task)
     if pl.status().active is not (task["linker"] == "plugin"):
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
     print(json.dumps(measured))
@@ -278,6 +366,12 @@ def show(results: dict[str, list[dict[str, Any]]]) -> None:
                 f"{row['case']:16} {row['caches']:7} {part:12} {times['stock_ms']:7.1f} ms "
                 f"{times['plugin_ms']:7.1f} ms {times['ratio']:6.2f}"
             )
+    print(f"\n{'first link of a':24} {'bytes':>8} {'stock':>10} {'plugin':>10} {'ratio':>6}")
+    for row in results["libraries"]:
+        print(
+            f"{row['library']:24} {row['bytes']:8} {row['stock_ms']:7.1f} ms {row['plugin_ms']:7.1f} ms "
+            f"{row['ratio']:6.2f}"
+        )
     print(f"\n{'links of':18} {'linker':8} {'1 thread':>11} {'2 threads':>11} {'speedup':>8}")
     for row in results["threads"]:
         print(

@@ -7,35 +7,32 @@ comes out computes wrong results or stops the process. So the inputs' symbols ar
 
 from __future__ import annotations
 
-import difflib
 import logging
-import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from . import _containers, _elf, _ltoir, _merge, _ptx, _symbols
-from ._isa import newest_isa
-from ._target import Arch
-from .errors import ConfigError, LinkError
+from . import _containers, _elf, _merge, _ptx, _symbols
+from ._isa import sure_isa
+from .errors import LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._inputs import Input
     from ._ptx import Param, Prototype
-    from ._symbols import Symbol, Table
+    from ._symbol_tables import Symbol
+    from ._symbols import Table
+    from ._target import Arch
 
 log = logging.getLogger("numba_ptxlink")
 
-# The newest LTO-IR container of nvJitLink releases, as measured.
-_CONTAINER_OF_RELEASE = {(13, 0): (1, 0x41), (13, 4): (1, 0x43), (13, 5): (1, 0x43)}
-_UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
+# Bytes of LTO-IR that are compiled for its symbols by default, of all inputs together: 15 to 50 ms, once for
+# a content, beside a link of 25 to 90. 14 kB take as long as their link, 97 kB over four times as long.
+SMALL = 8 << 10
 # Seen to pass structs of 184 bytes and more wrongly, which 13.1 to 13.5 pass right.
 LOSES_STRUCTS = (13, 0)
 _LARGE = 128
-_STRUCTS_LOST = "Alignment of argument does not match formal parameter"
-_MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MOST = 5
 
 
@@ -55,32 +52,42 @@ class Findings:
     merged: tuple[str, ...]
 
 
-def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package: str) -> Findings:
+def check(
+    inputs: Sequence[Input],
+    arch: Arch,
+    linker: tuple[int, int],
+    package: str,
+    *,
+    lto: bool = False,
+    checks: str = "cheap",
+) -> Findings:
     """
-    Compare *inputs* with the link's architecture, with the linker, and with one another.
+    Refuse what the linker crashes or loses its senses on, and compare *inputs* with one another.
+
+    What it refuses soundly is left to it, and explained by `_explain.cure`: whether LTO-IR is too new, or PTX
+    and LTO-IR are for another architecture, is the linker's to say.
 
     Args:
         inputs: What is to be linked, none of it CUDA C++.
         arch: The architecture of the link.
         linker: nvJitLink's version.
         package: The package to upgrade where nvJitLink is too old.
+        lto: Whether the link optimises.
+        checks: "all"; "cheap", which compiles nothing large for its symbols; or "none", which compares
+            nothing.
 
     Raises:
         LinkError: The link cannot be right. Names symbols, inputs and the cure.
     """
-    distinct = _once(inputs)
+    distinct = tuple(inputs) if checks == "none" else _once(inputs)
     for each in distinct:
-        _containers.check_whole(each.kind, each.code, each.name)
+        _containers.check_whole(each.kind, each.code, each.name, arch)
         _check_version(each, linker, package)
-        _check_target(each, arch)
-    if len(distinct) == 1:
+        _check_machine(each, arch)
+    if len(distinct) == 1 or checks == "none":
         return Findings(distinct, (), ())
-    tables = tuple(_symbols.table(each, arch, deep=not _is_runtime(each)) for each in distinct)
-    occurrences: dict[str, list[tuple[int, Symbol]]] = defaultdict(list)
-    for number, table in enumerate(tables):
-        for symbol in table.symbols or ():
-            occurrences[symbol.name].append((number, symbol))
-    several = {name: found for name, found in occurrences.items() if len(found) > 1}
+    tables = _tables(distinct, arch, lto=lto, checks=checks)
+    several = _several(tables)
     _check_prototypes(several, tables)
     _warn_of_large_structs(several, tables, linker, package)
     merged = _check_definitions(several, tables, distinct)
@@ -92,57 +99,60 @@ def check(inputs: Sequence[Input], arch: Arch, linker: tuple[int, int], package:
     return Findings(distinct, tables, tuple(sorted(merged)))
 
 
-def explain(log: str, tables: Sequence[Table]) -> str:
-    """Return what helps against what the linker's *log* complains of, "" where that is not known."""
-    if _STRUCTS_LOST in log:
-        return (
-            "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. "
-            "Upgrade it with `pip install --upgrade nvidia-nvjitlink`, or link the PTX of one of them."
-        )
-    return _explain_undefined(log, tables)
+def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> tuple[Table, ...]:
+    tables = [
+        _symbols.Table(each.name, each.kind, None)
+        if _is_runtime(each)
+        else _symbols.table(each, arch, lto=lto, deep=False)
+        for each in inputs
+    ]
+    left = _left_out(inputs, checks)
+    rest = [
+        number
+        for number, table in enumerate(tables)
+        if table.symbols is None and number not in left and not _is_runtime(inputs[number])
+    ]
+    # One alone has nothing to be compared with.
+    if len(rest) + sum(table.symbols is not None for table in tables) > 1:
+        for number in rest:
+            tables[number] = _symbols.table(inputs[number], arch, lto=lto)
+    return tuple(tables)
 
 
-def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
-    names = list(dict.fromkeys(_UNDEFINED.findall(log)))
-    defined = {
-        symbol.name: table.name for table in tables for symbol in table.symbols or () if symbol.defined
-    }
-    lines = []
-    for name in names[:_MOST]:
-        users = [
-            table.name
-            for table in tables
-            if any(symbol.name == name and not symbol.defined for symbol in table.symbols or ())
-        ]
-        line = f"{name} is asked for{' by ' + ', '.join(users) if users else ''} and defined in no input"
-        near = _near(name, defined)
-        if near:
-            line += "; there is " + ", ".join(f"{each} in {defined[each]}" for each in near)
-            line += (
-                ': one of the two lacks extern "C".'
-                if any(_plain(each) == _plain(name) for each in near)
-                else ": is that one meant?"
-            )
-        lines.append(line if near else f"{line}.")
-    if not names:
-        return ""
-    if len(names) > _MOST:
-        lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
-    return "\n".join((*lines, "Add the input that defines it, or correct the name."))
+def unread(inputs: Sequence[Input], checks: str) -> tuple[str, ...]:
+    """Return which of *inputs*, counted from 1, the checks may leave out: what they find depends on it."""
+    if len(_once(inputs)) == 1:
+        return ()
+    if checks == "none":
+        return ("all",)
+    return tuple(str(number + 1) for number in sorted(_left_out(inputs, checks)))
 
 
-def _near(name: str, defined: dict[str, str]) -> list[str]:
-    same = [each for each in defined if _plain(each) == _plain(name)]
-    close = difflib.get_close_matches(name, defined, n=3, cutoff=0.6)
-    plain = difflib.get_close_matches(_plain(name), map(_plain, defined), n=3, cutoff=0.75)
-    close += [each for each in defined if _plain(each) in plain]
-    return list(dict.fromkeys((*same, *close)))[:3]
+def _left_out(inputs: Sequence[Input], checks: str) -> set[int]:
+    """Return the numbers of the inputs that are not compiled, where nothing else may tell their symbols."""
+    needing = [
+        (len(each.code), number)
+        for number, each in enumerate(inputs)
+        if each.kind not in ("ptx", "cubin") and not each.witness and not _is_runtime(each)
+    ]
+    if checks == "all":
+        return set()
+    left, total = set(), 0
+    for size, number in sorted(needing):
+        total += size
+        if total > SMALL:
+            left.add(number)
+    return left
 
 
-def _plain(name: str) -> str:
-    """Return the name that a mangled symbol was made of, where it stands in the open."""
-    match = _MANGLED.match(name)
-    return match[2][: int(match[1])] if match else name
+def _several(tables: Sequence[Table]) -> dict[str, list[tuple[int, Symbol]]]:
+    """Return the symbols that more than one table has, each with the number of its table."""
+    occurrences: dict[str, list[tuple[int, Symbol]]] = defaultdict(list)
+    for number, table in enumerate(tables):
+        # The members of a library too: nvJitLink links all of them, asked for or not.
+        for symbol in table.symbols or ():
+            occurrences[symbol.name].append((number, symbol))
+    return {name: found for name, found in occurrences.items() if len(found) > 1}
 
 
 def _once(inputs: Sequence[Input]) -> tuple[Input, ...]:
@@ -159,67 +169,40 @@ def _is_runtime(source: Input) -> bool:
 
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:
-    upgrade = (
-        f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit"
-    )
-    if source.kind == "ptx":
-        declared = _ptx.version(source.code.decode(errors="replace"))
-        newest = newest_isa(linker)
-        if declared is not None and newest is not None and declared > newest:
-            raise LinkError(
-                f"{source.name} is PTX {declared}, and nvJitLink {_dotted(linker)} reads {newest} at most; "
-                f"{upgrade}.",
-                inputs=(source.name,),
-            )
-    header = _ltoir.read(source.code) if source.kind == "ltoir" else None
-    newest_container = _CONTAINER_OF_RELEASE.get(linker)
-    if header is not None and newest_container is not None and header.container > newest_container:
+    """Refuse PTX that is too new: once nvJitLink has, it links undefined references from then on."""
+    declared = _ptx.version(source.code.decode(errors="replace")) if source.kind == "ptx" else None
+    newest = sure_isa(linker)
+    if declared is not None and newest is not None and declared > newest:
         raise LinkError(
-            f"{source.name} is LTO-IR of container version {_dotted(header.container)}, and nvJitLink "
-            f"{_dotted(linker)} reads {_dotted(newest_container)} at most; {upgrade}.",
+            f"{source.name} is PTX {declared}, and nvJitLink {dotted(linker)} reads {newest} at most; "
+            f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older "
+            "toolkit.",
             inputs=(source.name,),
         )
 
 
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
-def _check_target(source: Input, arch: Arch) -> None:
-    if source.kind == "ptx":
-        target = _ptx.target(source.code.decode(errors="replace"))
-        try:
-            needs = Arch.of(target[0]) if target else None
-        except ConfigError:
-            return  # nvJitLink names what is wrong with it
-        if needs is None or _runs_on(needs, arch):
-            return
-        holds = f"PTX for {needs.sm}"
-    elif source.kind == "cubin":
+def _check_machine(source: Input, arch: Arch) -> None:
+    """Refuse machine code for other GPUs: once nvJitLink has, every other thread waits for ever in it."""
+    if source.kind != "cubin":
+        return
+    try:
         sm = _elf.read(source.code, source.name).sm
-        major, minor = divmod(sm, 10)
-        if major == arch.major and minor <= arch.minor:
-            return
-        holds = f"machine code for sm_{sm}"
-    else:
-        header = _ltoir.read(source.code) if source.kind == "ltoir" else None
-        if header is None or header.sm <= arch.number:
-            return
-        holds = f"LTO-IR for sm_{header.sm}"
-    older = "" if source.kind == "cubin" else " or an older one"
+    except _elf.UnfamiliarError:
+        return
+    major, minor = divmod(sm, 10)
+    # Machine code runs on its own generation's GPUs from its own on; sm_101 is an older name of sm_110.
+    if (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}:
+        return
     raise LinkError(
-        f"{source.name} holds {holds}, which does not run on {arch.sm}, the architecture of this link; "
-        f"generate it for {arch.sm}{older}, or link for its own.",
+        f"{source.name} holds machine code for sm_{sm}, which does not run on {arch.sm}, the architecture of "
+        f"this link; generate it for {arch.sm}, or link for its own.",
         inputs=(source.name,),
     )
 
 
-def _runs_on(needs: Arch, arch: Arch) -> bool:
-    if needs.variant == "a":
-        return needs == arch
-    if needs.variant == "f":
-        return needs.major == arch.major and needs.number <= arch.number and arch.variant in ("a", "f")
-    return needs.number <= arch.number
+def dotted(version: tuple[int, int]) -> str:
+    """Return a release as text, such as "13.5"."""
+    return f"{version[0]}.{version[1]}"
 
 
 def _check_prototypes(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table]) -> None:
@@ -268,7 +251,7 @@ def _warn_of_large_structs(
                 "upgrade it with `pip install --upgrade %s`, link LTO-IR, or pass a pointer",
                 name,
                 max(sizes),
-                _dotted(linker),
+                dotted(linker),
                 _LARGE,
                 package,
             )

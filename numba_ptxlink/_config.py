@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODES = ("1", "0", "auto")
 BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
+CHECKS = ("all", "cheap", "none")
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -34,6 +35,7 @@ class Config:
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
         backend: NUMBA_PTXLINK_BACKEND: the tool that makes cubins, "auto" for what the inputs need.
+        checks: NUMBA_PTXLINK_CHECKS: how much of a link's inputs is compared before the link.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None where the variable is unset.
         cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
         cache_dirs: The directories that NUMBA_PTXLINK_CACHE lists, in order; none where it names none, which
@@ -46,6 +48,7 @@ class Config:
 
     mode: str = "1"
     backend: str = "auto"
+    checks: str = "cheap"
     log_level: int | None = None
     cache: bool = True
     cache_dirs: tuple[str, ...] = ()
@@ -67,6 +70,7 @@ class Config:
         return cls(
             mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1") or "1",
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
+            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "cheap") or "cheap",
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
             cache=cache,
             cache_dirs=dirs,

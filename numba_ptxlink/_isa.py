@@ -28,6 +28,8 @@ _ISA_OF_RELEASE = {
     (12, 9): (8, 8),
 }
 
+_NEWEST_KNOWN = (13, 5)
+
 
 def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     """
@@ -36,7 +38,12 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     Args:
         release: (major, minor) of a toolkit, or the CUDA version of a driver.
     """
-    if release[0] == 13:
+    if release[0] == _NEWEST_KNOWN[0]:
         return PtxVersion(9, release[1])
     known = _ISA_OF_RELEASE.get(release)
     return PtxVersion(*known) if known else None
+
+
+def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
+    """Return the same for a release that was tried, None for one of which it can only be expected."""
+    return newest_isa(release) if release <= _NEWEST_KNOWN else None

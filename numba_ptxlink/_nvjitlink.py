@@ -61,8 +61,18 @@ def key(
     output: str = "",
     *,
     tool: tuple[str, ...] | None = None,
+    unread: tuple[str, ...] = (),
 ) -> cache.Key:
-    """Return everything that the result of `link` depends on; *tool* is another binding's `identity`."""
+    """
+    Return everything that the result of `link` depends on.
+
+    Args:
+        inputs: What to link.
+        flags: The linker's arguments.
+        output: As for `link`.
+        tool: Another binding's `identity`.
+        unread: Which inputs were not compared with the others before.
+    """
     # Debug information may name its sources; code does not.
     named = any(flag in ("-g", "-lineinfo") for flag in flags)
     return cache.Key.of(
@@ -73,6 +83,7 @@ def key(
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),
+            **({"unread": unread} if unread else {}),
             **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
         },
     )

@@ -36,14 +36,16 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def key(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> cache.Key:
+def key(
+    inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
+) -> cache.Key:
     """Return everything that the result of `link` depends on."""
     release = "{}.{}".format(*version())
     try:
         build = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
         build = ""  # a build of its own, without an installation
-    return _nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release))
+    return _nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:

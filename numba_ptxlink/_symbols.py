@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import re
@@ -9,9 +10,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import _elf, _llvm, _nvjitlink, _ptx
+from . import _containers, _elf, _llvm, _nvjitlink, _ptx, _symbol_tables, cache
+from ._config import config
+from ._keys import package_version
 from ._locks import Lock
 from ._ptx import Param, Prototype
+from ._symbol_tables import Symbol
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -27,28 +31,8 @@ _PARAM_NOTE = re.compile(r"b(\d+)|([a-z])")
 # What the tools themselves put into every relocatable image.
 _OWN = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
 _REMEMBERED = 256
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """
-    One symbol that other inputs can see.
-
-    Args:
-        name: The symbol.
-        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the input defines it, rather than asking for it.
-        weak: Whether another definition may stand in for this one.
-        prototype: A function's interface, None where the input does not tell.
-        line: 1-based line of the text, 0 for a binary.
-    """
-
-    name: str
-    kind: str
-    defined: bool
-    weak: bool = False
-    prototype: Prototype | None = None
-    line: int = 0
+# Bytes of a binary from which its symbols are kept in the cache, rather than read each time.
+_WORTH_KEEPING = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -67,22 +51,21 @@ class Table:
     symbols: tuple[Symbol, ...] | None
 
 
-def table(source: Input, arch: Arch, *, deep: bool = True) -> Table:
+def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) -> Table:
     """
     Read the symbols of *source*. Thread-safe; remembers the last few hundred binaries by their content.
 
     Args:
         source: An input of any kind but CUDA C++.
         arch: The architecture of the link; a fat binary gives the code for it.
-        deep: Whether to let nvJitLink unpack what only it can read.
+        lto: Whether the link optimises, for which a fat binary gives other code.
+        deep: Whether to let nvJitLink compile what nothing else tells, which is LTO-IR.
     """
     if source.kind == "ptx":
         return Table(source.name, source.kind, _of_ptx(source.code.decode(errors="replace")))
     if source.witness:
         return Table(source.name, source.kind, _of_llvm(source.witness, arch))
-    if source.kind == "cubin":
-        return Table(source.name, source.kind, of_image(_elf.read(source.code, source.name)))
-    return Table(source.name, source.kind, _unpacked(source, arch) if deep else None)
+    return Table(source.name, source.kind, _of_binary(source, arch, lto=lto, deep=deep))
 
 
 def _of_ptx(text: str) -> tuple[Symbol, ...]:
@@ -137,7 +120,12 @@ def of_image(image: _elf.Image) -> tuple[Symbol, ...]:
 
 def prototype(name: str, signature: str) -> Prototype:
     """Return what the compiler's note *signature* about the function *name* says, such as "#ii"."""
-    notes = signature.lstrip("#").partition("|")[0]
+    return Prototype(name, *_interface(signature.lstrip("#").partition("|")[0]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _interface(notes: str) -> tuple[Param | None, tuple[Param, ...]]:
+    """Return result and parameters."""
     params = [
         Param(size=int(match[1]))
         if match[1]
@@ -145,40 +133,112 @@ def prototype(name: str, signature: str) -> Prototype:
         for match in _PARAM_NOTE.finditer(notes.removeprefix("v"))
     ]
     if notes.startswith("v"):
-        return Prototype(name, None, tuple(params))
-    return Prototype(name, params[0] if params else None, tuple(params[1:]))
+        return None, tuple(params)
+    return (params[0] if params else None), tuple(params[1:])
 
 
-_known: OrderedDict[tuple[str, str, str], tuple[Symbol, ...] | None] = OrderedDict()
+_known: OrderedDict[tuple[str, str, bool, str], tuple[Symbol, ...]] = OrderedDict()
 _known_lock = Lock()
 
 
-def _unpacked(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
-    key = (source.kind, arch.sm, _digest(source.code))
+def _of_binary(source: Input, arch: Arch, *, lto: bool, deep: bool) -> tuple[Symbol, ...] | None:
+    small = len(source.code) < _WORTH_KEEPING
+    if source.kind == "cubin" and small:
+        return _read(source, arch, lto=lto)
+    known = (source.kind, arch.sm, lto, hashlib.sha256(source.code).hexdigest())
     with _known_lock.held:
-        if key in _known:
-            _known.move_to_end(key)
-            return _known[key]
-    code = unpack(source, arch)
-    found = None if code is None else of_image(_elf.read(code, source.name))
-    with _known_lock.held:
-        _known[key] = found
-        while len(_known) > _REMEMBERED:
-            _known.popitem(last=False)
+        if known in _known:
+            _known.move_to_end(known)
+            return _known[known]
+    key = _key(source, arch, lto=lto)
+    # What is read in less time than an entry of the cache is not kept there.
+    found = _kept(key) if source.kind == "ltoir" or not small else None
+    if found is None:
+        found = _read(source, arch, lto=lto)
+        compiled = found is None and deep
+        if compiled:
+            found = _kept(key) or _compiled(source, arch)
+        if found is not None and (compiled or not small) and config().cache:
+            cache.default().put(key, cache.Entry({}, _symbol_tables.write(found)))
+    if found is not None:
+        with _known_lock.held:
+            _known[known] = found
+            while len(_known) > _REMEMBERED:
+                _known.popitem(last=False)
     return found
 
 
-def unpack(source: Input, arch: Arch) -> bytes | None:
+def _key(source: Input, arch: Arch, *, lto: bool) -> cache.Key:
+    parts: dict[str, bytes | str] = {
+        "package": package_version(),
+        "arch": arch.sm,
+        "lto": str(lto),
+        source.kind: source.code,
+    }
+    return cache.Key.of("symbols", parts)
+
+
+def _kept(key: cache.Key) -> tuple[Symbol, ...] | None:
+    entry = cache.default().get(key) if config().cache else None
+    return None if entry is None else _symbol_tables.read(entry.code)
+
+
+def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
+    """Return what can be read without a tool; None where it is not all of it."""
+    try:
+        if source.kind == "cubin":
+            return of_image(_elf.read(source.code, source.name))
+        if source.kind == "ltoir":
+            return None
+        lists = _containers.fatbins(source.code, source.kind, source.name)
+        parts = [_of_entry(entries, arch, lto=lto, name=source.name) for entries in lists]
+    except _elf.UnfamiliarError as error:
+        log.debug("the symbols of %s are not read: %s", source.name, error)
+        return None
+    found: dict[str, Symbol] = {}
+    for symbols in parts:
+        if symbols is None:
+            log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
+            return None
+        for each in symbols:
+            if each.name not in found or (each.defined and not found[each.name].defined):
+                found[each.name] = each
+    return tuple(found.values()) if lists else None
+
+
+def _of_entry(
+    entries: tuple[_containers.FatbinEntry, ...], arch: Arch, *, lto: bool, name: str
+) -> tuple[Symbol, ...] | None:
+    entry = _containers.chosen(entries, arch, lto=lto)
+    if entry is not None and entry.kind == "ltoir":
+        # Machine code and PTX for the same architecture beside it have the same source.
+        beside = tuple(each for each in entries if each.arch == entry.arch and each.kind != "ltoir")
+        entry = _containers.chosen(beside, arch, lto=False)
+    content = None if entry is None else entry.content()
+    if entry is None or content is None:
+        return None
+    if entry.kind == "ptx":
+        return _of_ptx(content.rstrip(b"\0").decode(errors="replace"))
+    return of_image(_elf.read(content, name))
+
+
+def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
+    # Symbols are the same without optimisation, which takes most of the time.
+    code = unpack(source, arch, "-O0") or unpack(source, arch)
+    try:
+        return None if code is None else of_image(_elf.read(code, source.name))
+    except _elf.UnfamiliarError as error:
+        log.debug("the symbols of %s are not read: %s", source.name, error)
+        return None
+
+
+def unpack(source: Input, arch: Arch, *flags: str) -> bytes | None:
     """Return *source* as one relocatable image made by nvJitLink, None where it has no code for *arch*."""
-    plain, lto = (f"-arch={arch.sm}", "-r"), (f"-arch={arch.sm}", "-lto", "-r")
-    for flags in (lto,) if source.kind == "ltoir" else (plain, lto):
+    plain, lto = (f"-arch={arch.sm}", "-r", *flags), (f"-arch={arch.sm}", "-lto", "-r", *flags)
+    for arguments in (lto,) if source.kind == "ltoir" else (plain, lto):
         try:
-            return _nvjitlink.link([(source.kind, source.name, source.code)], flags).code
+            return _nvjitlink.link([(source.kind, source.name, source.code)], arguments).code
         except LinkError as error:
             reason = error
     log.debug("the symbols of %s cannot be read: %s", source.name, reason)
     return None
-
-
-def _digest(code: bytes) -> str:
-    return hashlib.sha256(code).hexdigest()

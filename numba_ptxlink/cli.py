@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import __version__
-from ._config import BACKENDS
+from ._config import BACKENDS, CHECKS
 from .errors import PtxlinkError
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
         help='a C++ name whose symbol is wanted, such as "scale<float>"; repeat for more',
     )
     link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
+    link.add_argument(
+        "--checks",
+        metavar="HOW",
+        help=f"what is compared before: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
+    )
     _add_code_options(link)
     link.set_defaults(run=_link)
 
@@ -190,6 +195,7 @@ def _link(arguments: argparse.Namespace) -> None:
         cxx_standard=arguments.cxx_standard,
         name_expressions=arguments.name_expressions,
         backend=arguments.backend,
+        checks=arguments.checks,
     )
     _write(arguments.output, linked.cubin)
     print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}")

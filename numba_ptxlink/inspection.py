@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ._inputs import Input
-    from ._symbols import Symbol
+    from ._symbol_tables import Symbol
     from ._target import ArchLike
 
 __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "find_tool", "inspect"]
@@ -96,7 +96,8 @@ class Inspection:
         """Return it as what JSON can hold."""
         found = asdict(self)
         for entry in found["entries"]:
-            del entry["payload"]
+            for internal in ("payload", "flags", "packed_size", "unpacked_size"):
+                del entry[internal]
         return found
 
 

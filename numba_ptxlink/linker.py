@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _backends, _checks, _inputs, _nvrtc, _symbols, assembler, cache
-from ._config import config
+from . import _backends, _checks, _explain, _inputs, _nvrtc, _symbols, assembler, cache
+from ._config import CHECKS, config
 from ._inputs import Input
 from ._sources import SourceOptions, compile_once
 from ._target import Arch, ArchLike
-from .errors import AssembleError, LinkError, PtxlinkError
+from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,6 +85,7 @@ class LinkOptions:
         max_registers: Cap on registers per thread, None for none.
         extra_flags: Further arguments for the tool that links.
         backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
+        checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
     """
 
     lto: bool | None = None
@@ -93,6 +94,7 @@ class LinkOptions:
     max_registers: int | None = None
     extra_flags: tuple[str, ...] = ()
     backend: str | None = None
+    checks: str | None = None
 
 
 def link(
@@ -110,6 +112,7 @@ def link(
     nvrtc_flags: Sequence[str] = (),
     extra_flags: Sequence[str] = (),
     backend: str | None = None,
+    checks: str | None = None,
 ) -> Linked:
     """
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
@@ -135,17 +138,24 @@ def link(
         extra_flags: Further arguments for the tool that links.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never exchanged for another.
+        checks: How much is compared before the link: "all", "cheap" or "none"; NUMBA_PTXLINK_CHECKS's by
+            default, or "cheap". "cheap" reads all symbols but those of LTO-IR of more than 8 KiB together,
+            which only a compilation tells; "all" compiles that as well. "none" compares nothing, and refuses
+            only what NVIDIA's libraries crash on or are spoilt by: damaged containers, PTX that is too new,
+            and cubins for another architecture.
 
     Raises:
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A lone PTX could not be assembled.
-        ConfigError: *arch* is no GPU architecture.
+        ConfigError: *arch* is no GPU architecture, or *backend* or *checks* is none of its choices.
     """
     target = Arch.of(arch)
+    if checks is not None and checks not in CHECKS:
+        raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend)
+    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend, checks)
     source_options = SourceOptions(
         include_dirs=(*map(str, include_dirs), str(INCLUDE_DIR)),
         headers=tuple((headers or {}).items()),
@@ -190,7 +200,7 @@ def link(
 
 def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:
     """Return the device runtime where a link without it failed for want of it; nvcc adds it unasked."""
-    if not _RUNTIME_CALL.search(error.log) or any(_RUNTIME in each.name for each in inputs):
+    if not _wants_runtime(error, inputs):
         return None
     from cuda import pathfinder
 
@@ -206,6 +216,10 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
         return None
     log.info("%s is linked too: the device runtime is called", path.name)
     return Input("archive", path.name, path.read_bytes())
+
+
+def _wants_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> bool:
+    return bool(_RUNTIME_CALL.search(error.log)) and not any(_RUNTIME in each.name for each in inputs)
 
 
 def _is_udf(source: Any) -> bool:
@@ -250,14 +264,14 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
                 extra_flags=options.extra_flags,
             )
         except AssembleError as error:
-            cure = _checks.explain(error.log, [_symbols.table(ptx, arch)])
+            cure = _explain.explain(error.log, [_symbols.table(ptx, arch)])
             message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
             raise AssembleError(message, flags=error.flags, inputs=names, log=error.log) from error
         if cubin.info_log:
             log.info("%s: %s", ptx.name, cubin.info_log.strip())
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    made = _run_nvjitlink(inputs, arch, flags, backend)
+    made = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
     if made.log:
         log.info("%s: %s", ", ".join(names), made.log.strip())
     return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
@@ -275,29 +289,40 @@ def link_to_ptx(
     # Optimised or not, PTX out of a link is nothing that nvPTXCompiler makes.
     backend, _ = _backends.choose(inputs, lto=True, asked=options.backend or config().backend)
     flags = nvjitlink_flags(arch, options, lto=lto, ptx=lto)
-    return _run_nvjitlink(inputs, arch, flags, backend), flags
+    return _run_nvjitlink(inputs, arch, flags, backend, options.checks), flags
 
 
-def _run_nvjitlink(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str) -> cache.Entry:
+def _run_nvjitlink(
+    inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str, asked: str | None
+) -> cache.Entry:
     tool = _backends.linker(backend)
+    checks = config().checks if asked is None else asked
     plain = [(each.kind, each.name, each.code) for each in inputs]
-    # What is kept has passed the checks.
-    return cache.cached(tool.key(plain, flags), lambda: _check_and_link(inputs, arch, flags, tool))
+    # What is kept has passed the checks; what they would have left out is part of the key.
+    key = tool.key(plain, flags, unread=_checks.unread(inputs, checks))
+    return cache.cached(key, lambda: _check_and_link(inputs, arch, flags, tool, checks))
 
 
-def _check_and_link(inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any) -> cache.Entry:
-    findings = _checks.check(inputs, arch, tool.version(), tool.PACKAGE)
+def _check_and_link(
+    inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any, checks: str
+) -> cache.Entry:
+    lto = "-lto" in flags
+    findings = _checks.check(inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=checks)
     if findings.merged:
         log.info("equal definitions merged: %s", ", ".join(findings.merged))
     names = tuple(each.name for each in findings.inputs)
     try:
         product = tool.link([(each.kind, each.name, each.code) for each in findings.inputs], flags)
     except LinkError as error:
-        cure = _checks.explain(error.log, findings.tables)
+        # The link is tried again with the device runtime, so nothing is compiled to explain this.
+        explained = "none" if _wants_runtime(error, inputs) else checks
+        cure = _explain.cure(
+            error.log, findings.inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=explained
+        )
         if not cure:
             raise
         raise LinkError(f"{error}\n{cure}", flags=error.flags, inputs=error.inputs, log=error.log) from error
-    if any(line.startswith("error") for line in product.error_log.splitlines()):
+    if checks != "none" and any(line.startswith("error") for line in product.error_log.splitlines()):
         # nvJitLink calls this a success.
         raise LinkError(
             f"nvJitLink linked {', '.join(names)} wrongly:\n{product.error_log.strip()}\n"

@@ -12,7 +12,7 @@ import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _checks, _elf, _inputs, _isa, _ltoir, _merge, _ptx, _symbols, linker
+from numba_ptxlink import _checks, _elf, _explain, _inputs, _isa, _ltoir, _merge, _ptx, _symbols, linker
 
 ARCH = pl.Arch.of("sm_80")
 
@@ -149,7 +149,7 @@ def test_a_missing_extern_c_is_recognised(symbol):
         _symbols.Table("k.ptx", "ptx", (_symbols.Symbol(symbol, "func", False),)),
         _symbols.Table("a.ptx", "ptx", (_symbols.Symbol(other, "func", True),)),
     ]
-    said = _checks.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
+    said = _explain.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
     assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
 
 
@@ -173,9 +173,9 @@ def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, war
 
 def test_lost_types_are_explained():
     """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
-    said = _checks.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
+    said = _explain.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
     assert "pip install --upgrade nvidia-nvjitlink" in said
-    assert _checks.explain("error   : something else", []) == ""
+    assert _explain.explain("error   : something else", []) == ""
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin"])
