@@ -121,25 +121,26 @@ def wheel() -> Path:
     return made
 
 
-def python_of(name: str) -> Path:
+@contextlib.contextmanager
+def environment(name: str) -> Iterator[Path]:
     """
-    Return the interpreter of the environment *name*, with its packages and this checkout in it.
+    Hold the environment *name*, with its packages and this checkout in it, and give its interpreter.
 
     Raises:
         Unavailable: Where a package cannot be had: no index, or no wheel for this interpreter or machine.
     """
     built = wheel()
     with locked(f"{name}-{digest(sys.version, *PACKAGES[name])}") as folder:
-        python, done = folder / "bin" / "python", folder / "packages"
+        python, done, installed = folder / "bin" / "python", folder / "packages", folder / "wheel"
         if not done.exists():
             venv.create(folder, clear=True, with_pip=True)
             pip(python, "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES[name])
             done.touch()
-        installed = folder / "wheel"
         if not installed.exists() or installed.read_text() != str(built):
+            installed.unlink(missing_ok=True)
             pip(python, "install", "--quiet", "--no-deps", "--force-reinstall", str(built))
             installed.write_text(str(built))
-    return python
+        yield python
 
 
 def driver() -> Path:
