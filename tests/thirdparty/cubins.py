@@ -54,17 +54,20 @@ def code(cubin: bytes) -> dict[str, list[tuple[int, bytes]]]:
     return {kind: sorted(parts) for kind, parts in found.items()}
 
 
-def initialised(cubin: bytes) -> Counter[bytes]:
-    """Return how often each value occurs among the initialised variables."""
+def initialised(cubin: bytes) -> Counter[tuple[str, bytes]]:
+    """Return the initialised variables with their values; a linker numbers those of one name, `name$5`."""
     found = sections(cubin)
-    values: Counter[bytes] = Counter()
+    variables: Counter[tuple[str, bytes]] = Counter()
     for table in found:
         if table.kind != _SYMTAB:
             continue
-        for _, _, _, home, at, size in struct.iter_unpack("<IBBHQQ", table.content):
+        names = found[table.link].content
+        for at, _, _, home, start, size in struct.iter_unpack("<IBBHQQ", table.content):
             if home < len(found) and found[home].name.startswith(".nv.global.init") and size:
-                values[found[home].content[at : at + size]] += 1
-    return values
+                name = names[at : names.index(b"\0", at)].decode()
+                value = found[home].content[start : start + size]
+                variables[re.sub(r"\$\d+$", "", name), value] += 1
+    return variables
 
 
 def explain(stock: Path, plugin: Path) -> str:
