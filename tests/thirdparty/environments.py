@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -100,8 +101,10 @@ def pip(python: Path, *arguments: str) -> None:
     """Run pip in the environment of *python*."""
     command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise Unavailable([*done.stderr.strip().splitlines(), f"pip ended with {done.returncode}"][0])
+    missing = [line for line in done.stderr.splitlines() if "No matching distribution" in line]
+    if missing:
+        raise Unavailable(missing[0].strip())
+    assert not done.returncode, done.stderr[-4000:]
 
 
 def wheel() -> Path:
@@ -150,15 +153,9 @@ def driver() -> Path:
         folder.mkdir(exist_ok=True)
         library = folder / "libcuda.so.1"
         if not library.exists():
-            compiler = os.environ.get("CC", "cc")
-            command = [
-                compiler,
-                "-shared",
-                "-fPIC",
-                "-Wl,-soname,libcuda.so.1",
-                str(source),
-                "-o",
-                str(library),
-            ]
-            subprocess.run(command, check=True, capture_output=True)
+            compiler = shutil.which(os.environ.get("CC", "cc"))
+            if compiler is None:
+                raise Unavailable("there is no C compiler for the stand-in of the driver")
+            command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(source)]
+            subprocess.run([*command, "-o", str(library)], check=True, capture_output=True)
     return library

@@ -96,6 +96,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     stock, plugin, shared = folder / "stock", folder / "plugin", folder / "shared"
     with contextlib.ExitStack() as stack:
         try:
+            environments.driver()
             python = stack.enter_context(environments.environment(suite.environment))
         except environments.Unavailable as reason:
             pytest.skip(f"no environment for {name}: {reason}")
