@@ -116,7 +116,9 @@ def wheel() -> Path:
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     ]
     sources = [*tracked, ROOT / "CMakeLists.txt", ROOT / "pyproject.toml"]
-    name = digest(sys.version, *[text for path in sources for text in (str(path), path.read_bytes())])
+    name = digest(
+        sys.version, *[part for path in sources for part in (str(path.relative_to(ROOT)), path.read_bytes())]
+    )
     with locked(f"wheel-{name}") as folder:
         if not list(folder.glob("*.whl")):
             pip(Path(sys.executable), "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
