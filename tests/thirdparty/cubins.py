@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 _NO_BYTES = (8, 0x70000007, 0x7000000A)
 _CODE = re.compile(r"\.(text|nv\.constant\d+|nv\.global\.init|nv\.global|nv\.shared)(?=\.|$)")
 _SYMTAB = 2
-_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?);")
-_SYMBOL = re.compile(r"`\(.*?\)|\$?_Z\w+|\.L_\w+")
-_REGISTER = re.compile(r"\b(U?R|U?P)\d+\b")
 
 
 class Section(NamedTuple):
@@ -57,42 +54,20 @@ def code(cubin: bytes) -> dict[str, list[tuple[int, bytes]]]:
     return {kind: sorted(parts) for kind, parts in found.items()}
 
 
-def initialised(cubin: bytes) -> Counter[bytes]:
-    """Return how often each value occurs among the initialised variables."""
+def initialised(cubin: bytes) -> Counter[tuple[str, bytes]]:
+    """Return the initialised variables with their values; a linker numbers those of one name, `name$5`."""
     found = sections(cubin)
-    values: Counter[bytes] = Counter()
+    variables: Counter[tuple[str, bytes]] = Counter()
     for table in found:
         if table.kind != _SYMTAB:
             continue
-        for _, _, _, home, at, size in struct.iter_unpack("<IBBHQQ", table.content):
+        names = found[table.link].content
+        for at, _, _, home, start, size in struct.iter_unpack("<IBBHQQ", table.content):
             if home < len(found) and found[home].name.startswith(".nv.global.init") and size:
-                values[found[home].content[at : at + size]] += 1
-    return values
-
-
-def instructions(cubin: Path) -> list[list[str]]:
-    """Return the instructions of each function as nvdisasm writes them, without symbols and labels."""
-    from cuda import pathfinder
-
-    tool = pathfinder.find_nvidia_binary_utility("nvdisasm")
-    listing = subprocess.run([tool, "-c", str(cubin)], check=True, capture_output=True, text=True).stdout
-    functions: list[list[str]] = []
-    for line in listing.splitlines():
-        if re.match(r"\s*\.type\s.*@function", line):
-            functions.append([])
-        elif (match := _INSTRUCTION.match(line)) and match[1] != "NOP":
-            functions[-1].append(_SYMBOL.sub("LABEL", match[1]))
-    return sorted(functions, key=len)
-
-
-def renamed(one: list[str], other: list[str]) -> bool:
-    """Return whether the same instructions stand in the same order, but for the numbers of registers."""
-    return [_REGISTER.sub(r"\1", each) for each in one] == [_REGISTER.sub(r"\1", each) for each in other]
-
-
-def opcodes(function: list[str]) -> Counter[str]:
-    """Return how often each opcode occurs, with its modifiers."""
-    return Counter(re.sub(r"^@!?U?P\w+\s+", "", each).split()[0] for each in function)
+                name = names[at : names.index(b"\0", at)].decode()
+                value = found[home].content[start : start + size]
+                variables[re.sub(r"\$\d+$", "", name), value] += 1
+    return variables
 
 
 def explain(stock: Path, plugin: Path) -> str:
@@ -102,34 +77,18 @@ def explain(stock: Path, plugin: Path) -> str:
     - "equal": the same bytes, the names of symbols left out.
     - "order of variables": equal but for where initialised variables lie. nvJitLink lays them out in the
       order of its inputs, and stock hands over its link files in the order of a set.
-    - "registers": the same instructions in the same order in other registers; ptxas breaks ties by the
-      functions' names, which are not stock's.
-    - "order of instructions": the same opcodes as often in each function, for the same reason.
     """
     cubins = stock.read_bytes(), plugin.read_bytes()
     one, other = (code(each) for each in cubins)
     if one == other:
         return "equal"
     variables = "nv.global.init"
-    if _without(one, variables) == _without(other, variables) and len({*map(_values, cubins)}) == 1:
-        return "order of variables"
-    if [size for size, _ in one.get("nv.shared", [])] != [size for size, _ in other.get("nv.shared", [])]:
-        return ""
-    listings = [instructions(path) for path in (stock, plugin)]
-    if len(listings[0]) != len(listings[1]):
-        return ""
-    pairs = list(zip(*listings, strict=True))
-    if all(renamed(*pair) for pair in pairs):
-        return "registers"
-    return "order of instructions" if all(opcodes(a) == opcodes(b) for a, b in pairs) else ""
+    same = _without(one, variables) == _without(other, variables)
+    return "order of variables" if same and initialised(cubins[0]) == initialised(cubins[1]) else ""
 
 
 def _without(found: dict[str, list[tuple[int, bytes]]], kind: str) -> dict[str, list[tuple[int, bytes]]]:
     return {name: parts for name, parts in found.items() if name != kind}
-
-
-def _values(cubin: bytes) -> frozenset[tuple[bytes, int]]:
-    return frozenset(initialised(cubin).items())
 
 
 def assembled(ptx: Path, arch: str, beside: Path) -> Path:

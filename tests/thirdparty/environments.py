@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -100,8 +101,10 @@ def pip(python: Path, *arguments: str) -> None:
     """Run pip in the environment of *python*."""
     command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise Unavailable([*done.stderr.strip().splitlines(), f"pip ended with {done.returncode}"][0])
+    missing = [line for line in done.stderr.splitlines() if "No matching distribution" in line]
+    if missing:
+        raise Unavailable(missing[0].strip())
+    assert not done.returncode, done.stderr[-4000:]
 
 
 def wheel() -> Path:
@@ -113,7 +116,9 @@ def wheel() -> Path:
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     ]
     sources = [*tracked, ROOT / "CMakeLists.txt", ROOT / "pyproject.toml"]
-    name = digest(sys.version, *[text for path in sources for text in (str(path), path.read_bytes())])
+    name = digest(
+        sys.version, *[part for path in sources for part in (str(path.relative_to(ROOT)), path.read_bytes())]
+    )
     with locked(f"wheel-{name}") as folder:
         if not list(folder.glob("*.whl")):
             pip(Path(sys.executable), "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
@@ -121,25 +126,26 @@ def wheel() -> Path:
     return made
 
 
-def python_of(name: str) -> Path:
+@contextlib.contextmanager
+def environment(name: str) -> Iterator[Path]:
     """
-    Return the interpreter of the environment *name*, with its packages and this checkout in it.
+    Hold the environment *name*, with its packages and this checkout in it, and give its interpreter.
 
     Raises:
         Unavailable: Where a package cannot be had: no index, or no wheel for this interpreter or machine.
     """
     built = wheel()
     with locked(f"{name}-{digest(sys.version, *PACKAGES[name])}") as folder:
-        python, done = folder / "bin" / "python", folder / "packages"
+        python, done, installed = folder / "bin" / "python", folder / "packages", folder / "wheel"
         if not done.exists():
             venv.create(folder, clear=True, with_pip=True)
             pip(python, "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES[name])
             done.touch()
-        installed = folder / "wheel"
         if not installed.exists() or installed.read_text() != str(built):
+            installed.unlink(missing_ok=True)
             pip(python, "install", "--quiet", "--no-deps", "--force-reinstall", str(built))
             installed.write_text(str(built))
-    return python
+        yield python
 
 
 def driver() -> Path:
@@ -149,15 +155,9 @@ def driver() -> Path:
         folder.mkdir(exist_ok=True)
         library = folder / "libcuda.so.1"
         if not library.exists():
-            compiler = os.environ.get("CC", "cc")
-            command = [
-                compiler,
-                "-shared",
-                "-fPIC",
-                "-Wl,-soname,libcuda.so.1",
-                str(source),
-                "-o",
-                str(library),
-            ]
-            subprocess.run(command, check=True, capture_output=True)
+            compiler = shutil.which(os.environ.get("CC", "cc"))
+            if compiler is None:
+                raise Unavailable("there is no C compiler for the stand-in of the driver")
+            command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(source)]
+            subprocess.run([*command, "-o", str(library)], check=True, capture_output=True)
     return library

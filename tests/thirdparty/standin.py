@@ -3,11 +3,11 @@ Compile and link the cases of a module of programs for a stand-in device, in the
 
     python standin.py prepare FOLDER programs/NAME.py
     python standin.py run FOLDER programs/NAME.py [CASE ...]
-    python standin.py relink FOLDER
+    python standin.py relink STOCK PLUGIN
 
 FOLDER gets the cubins and `outcomes.json`. A module of programs has `CASES`, functions by name that return
 a `Kernel`, a `Ptx` or a finished cubin, and may have `prepare(folder)`, which makes what all runs share.
-`relink` links by this project what `run` handed to Numba's own linker.
+`relink` links kernels of one such folder with the files that those of another were linked with.
 """
 
 from __future__ import annotations
@@ -84,28 +84,29 @@ def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> tuple
     begin = time.perf_counter()
     cubin = bytes(library.get_cubin().code)
     seconds = time.perf_counter() - begin
-    if not plugin:
-        if not library._linking_files:
-            # Where nothing is linked the plugin compiles without LTO; this is what to compare with.
-            alone = library_of(case, lto=False).get_cubin()
-            (folder / f"{stem}.without_lto.cubin").write_bytes(bytes(alone.code))
-        elif library._lto and len(files) == len(library._linking_files):
-            inputs = folder / f"{stem}.inputs"
-            inputs.mkdir(exist_ok=True)
-            (inputs / "kernel.ltoir").write_bytes(library.get_ltoir())
-            for number, file in enumerate(files):
-                shutil.copy(file, inputs / f"{number}{Path(file).suffix}")
+    if not library._linking_files and not plugin:
+        # Where nothing is linked the plugin compiles without LTO; this is what to compare with.
+        alone = library_of(case, lto=False).get_cubin()
+        (folder / f"{stem}.without_lto.cubin").write_bytes(bytes(alone.code))
+    if files and library._lto and len(files) == len(library._linking_files):
+        inputs = folder / f"{stem}.inputs"
+        inputs.mkdir(exist_ok=True)
+        (inputs / "kernel.ltoir").write_bytes(library.get_ltoir())
+        for number, file in enumerate(files):
+            shutil.copy(file, inputs / f"{number}{Path(file).suffix}")
     return cubin, seconds, len(library._linking_files)
 
 
-def relink(folder: Path) -> None:
-    """Link by this project what Numba's own linker was given, in the same order."""
+def relink(stock: Path, plugin: Path) -> None:
+    """Link by this project the plugin's kernels with the files that stock linked, in stock's order."""
     import numba_ptxlink
 
-    for inputs in sorted(folder.glob("*.inputs")):
-        paths = sorted(inputs.iterdir(), key=lambda path: (path.stem != "kernel", path.stem))
-        made = numba_ptxlink.link(*paths, arch=ARCH, lto=True)
-        inputs.with_suffix(".relinked").write_bytes(made.cubin)
+    for inputs in sorted(stock.glob("*.inputs")):
+        kernel = plugin / inputs.name / "kernel.ltoir"
+        if kernel.exists():
+            files = sorted(path for path in inputs.iterdir() if path.stem != "kernel")
+            made = numba_ptxlink.link(kernel, *files, arch=ARCH, lto=True)
+            inputs.with_suffix(".relinked").write_bytes(made.cubin)
 
 
 def link_ptx(case: Ptx, *, plugin: bool) -> tuple[bytes, float, int]:
@@ -155,7 +156,7 @@ def main() -> None:
     target.mkdir(parents=True, exist_ok=True)
     stand_in()
     if step == "relink":
-        relink(target)
+        relink(target, Path(rest[0]))
         return
     programs = load(Path(rest[0]))
     if step == "prepare":

@@ -8,6 +8,7 @@ NUMBA_PTXLINK_THIRDPARTY_DIR names.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -90,19 +91,21 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Return what became of a suite's programs in both runs."""
     name, suite = request.param, SUITES[request.param]
-    try:
-        python = environments.python_of(suite.environment)
-    except environments.Unavailable as reason:
-        pytest.skip(f"no environment for {name}: {reason}")
     programs = str(HERE / "programs" / f"{name}.py")
     folder = tmp_path_factory.mktemp(name)
     stock, plugin, shared = folder / "stock", folder / "plugin", folder / "shared"
-    if suite.shared:
-        execute(python, shared, "0", "prepare", str(shared), programs)
-    execute(python, shared, "0", "run", str(stock), programs)
-    execute(python, shared, "1", "run", str(plugin), programs)
-    if list(stock.glob("*.inputs")):
-        execute(python, shared, "1", "relink", str(stock))
+    with contextlib.ExitStack() as stack:
+        try:
+            environments.driver()
+            python = stack.enter_context(environments.environment(suite.environment))
+        except environments.Unavailable as reason:
+            pytest.skip(f"no environment for {name}: {reason}")
+        if suite.shared:
+            execute(python, shared, "0", "prepare", str(shared), programs)
+        execute(python, shared, "0", "run", str(stock), programs)
+        execute(python, shared, "1", "run", str(plugin), programs)
+        if list(stock.glob("*.inputs")):
+            execute(python, shared, "1", "relink", str(stock), str(plugin))
     outcomes = [json.loads((each / "outcomes.json").read_text()) for each in (stock, plugin)]
     return Runs(
         (stock, plugin),
@@ -141,8 +144,8 @@ def explain(runs: Runs, name: str) -> str:
 
     - "without LTO": nothing is linked, so the plugin compiles without LTO; stock without LTO is the same.
     - "whole program": a PTX that is alone is assembled as `ptxas` does it, not as one of several inputs.
-    - "operators of its own": a Python operator is compiled with the C ABI by the plugin's wrapper; of stock's
-      operator the plugin's linker makes stock's code.
+    - "operators of its own": a file to link was made of a Python operator, which the plugin compiles with a
+      wrapper of its own for the C ABI; linked with stock's files, its kernel has stock's code.
     """
     case = runs.stock[name]
     stock, plugin = (folder / f"{case['stem']}.cubin" for folder in runs.folders)
