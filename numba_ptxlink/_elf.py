@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import struct
 from dataclasses import dataclass, field
@@ -116,10 +115,17 @@ class Image:
     code: bytes = field(repr=False)
     headers: tuple[tuple[int, ...], ...] = field(repr=False)
     names: bytes = field(repr=False)
+    _read: list[tuple[Section, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    @functools.cached_property
+    @property
     def sections(self) -> tuple[Section, ...]:
         """Its sections, in order."""
+        # Python's cached_property holds a lock before 3.12, which a forked child would find held.
+        if not self._read:
+            self._read.append(self._sections())
+        return self._read[0]
+
+    def _sections(self) -> tuple[Section, ...]:
         return tuple(
             Section(
                 _string(self.names, each[0]) if self.names else "",
