@@ -12,6 +12,7 @@ HOOKED = frozenset(
         "numba.cuda.codegen",
         "numba.cuda.compiler",
         "numba.cuda.core.callconv",
+        "numba.cuda.core.inline_closurecall",
         "numba.cuda.debuginfo",
         "numba.cuda.decorators",
         "numba.cuda.dispatcher",

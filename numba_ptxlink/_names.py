@@ -109,15 +109,14 @@ class Module:
         """
         Return the text with other names of symbols, and with numbers for values, labels and types.
 
-        Numba names values after functions that were inlined, and labels by a counter. Nothing that is
-        compiled tells these names, unless it is for the debugger. Equal texts mean the same.
+        Numba names values after functions that were inlined, and labels by a counter, and nothing that is
+        compiled tells these names. The debugger is told variables, which count. Equal texts mean the same.
 
         Args:
             names: The new names of symbols by the old ones.
         """
         pieces = self._renamed(names, "")
-        if not self._for_debugger:
-            _number(pieces)
+        _number(pieces, variables=not self._for_debugger)
         return '"'.join(pieces)
 
     def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
@@ -139,8 +138,14 @@ class Module:
         return pieces
 
 
-def _number(pieces: list[str]) -> None:
-    """Put numbers, in the order they are met, for the names of values, labels and types."""
+def _number(pieces: list[str], *, variables: bool) -> None:
+    """
+    Put numbers, in the order they are met, for the names of values, labels and types.
+
+    Args:
+        pieces: The text, split at its quotes.
+        variables: Whether to do so in debug information.
+    """
     numbers: dict[str, str] = {}
 
     def number(name: str) -> str:
@@ -151,8 +156,8 @@ def _number(pieces: list[str]) -> None:
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
         label = before.endswith("\n") and pieces[at + 2].startswith(":")
-        variable = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
-        if label or variable or before.endswith("%"):
+        told = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
+        if label or (told and variables) or before.endswith("%"):
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 

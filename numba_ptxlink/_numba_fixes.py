@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 
@@ -118,11 +119,47 @@ def _copy_fields(source: Any, target: Any) -> None:
             _copy_fields(source[name], target[name])
 
 
+class _Inlined(threading.local):
+    """The place of each inlined function in the compilation that is under way, by its counter."""
+
+    places: dict[str, int] | None = None
+
+
+_inlined = _Inlined()
+
+
+def _wrap_compile_extra(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile_extra(*args: Any, **kwargs: Any) -> Any:
+        outer, _inlined.places = _inlined.places, {}
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _inlined.places = outer
+
+    return compile_extra
+
+
+def _wrap_inlined_name(original: Any) -> Any:
+    @functools.wraps(original)
+    def _created_inlined_var_name(function_name: str, var_name: str) -> Any:
+        # The debugger is told the name, which else had a counter of the process in it.
+        function, mark, counter = function_name.rpartition("$")
+        places = _inlined.places
+        if mark and places is not None:
+            function_name = f"{function}${places.setdefault(counter, len(places))}"
+        return original(function_name, var_name)
+
+    return _created_inlined_var_name
+
+
 FIXES = (
     ("numba.cuda.compiler", "CreateLibrary.run_pass", _wrap_create_library),
+    ("numba.cuda.compiler", "compile_extra", _wrap_compile_extra),
     ("numba.cuda.core.callconv", "CUDACABICallConv.get_function_type", _wrap_c_function_type),
     ("numba.cuda.core.callconv", "CUDACABICallConv.call_function", _wrap_c_call_function),
     ("numba.cuda.core.callconv", "CUDACABICallConv.return_value", _wrap_c_return_value),
+    ("numba.cuda.core.inline_closurecall", "_created_inlined_var_name", _wrap_inlined_name),
     ("numba.cuda.debuginfo", "DIBuilder._set_module_flags", _wrap_set_module_flags),
     ("numba.cuda.decorators", "jit", _wrap_jit, True),
     ("numba.cuda.target", "CUDATargetContext.make_constant_array", _wrap_make_constant_array),

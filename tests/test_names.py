@@ -237,7 +237,7 @@ def test_names_of_values_and_labels_mean_nothing():
 
 
 def test_names_of_values_count_for_the_debugger():
-    """Where variables are told to the debugger, names of values are part of what a text means; else not."""
+    """Where variables are told to the debugger, their names are part of what a text means; else not."""
     unit = '!2 = !DICompileUnit(emissionKind: {})\n!1 = !DILocalVariable(arg: 1, name: "f_v{}_y")\n'
     full, lines = (
         [
@@ -246,7 +246,7 @@ def test_names_of_values_count_for_the_debugger():
         ]
         for kind in ("FullDebug", "DebugDirectivesOnly")
     )
-    assert full == [_names.Module(each).meaning({}) for each in full]
+    assert 2 == len({_names.Module(each).meaning({}) for each in full})
     assert 1 == len({_names.Module(each).meaning({}) for each in lines})
 
 

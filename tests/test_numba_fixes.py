@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fakedevice
 import numpy as np
 import pytest
 
-from numba_ptxlink import _numba_fixes
+from numba_ptxlink import _names, _numba_fixes
+
+cuda = pytest.importorskip("numba.cuda")
 
 INNER = np.dtype([("x", np.int8), ("y", np.float64)], align=True)
 PADDED = np.dtype([("a", np.int8), ("b", np.float64), ("n", INNER, (2,)), ("c", np.int16)], align=True)
@@ -32,3 +35,37 @@ def test_what_lies_between_fields_is_blank(view):
     assert records(0xAA).tobytes() != records(0x55).tobytes()
     assert (one == blank[0]).all()
     assert np.asarray(one).flags.f_contiguous == blank[0].flags.f_contiguous or not one.flags.c_contiguous
+
+
+@cuda.jit(device=True, inline="always")
+def doubled(x):
+    """Return twice the value, by way of a variable."""
+    double = x + x
+    return double  # noqa: RET504 - the variable is what counts
+
+
+@cuda.jit(device=True, inline="always")
+def chosen(x):
+    """Call another inlined function, on one of two ways."""
+    if x > 0:
+        return doubled(x)
+    return -doubled(x - 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True, "opt": False}])
+def test_inlined_functions_are_the_same_whatever_was_compiled_before(monkeypatch, options):
+    """Nested inlined functions compile, and mean the same under other counters, for the debugger too."""
+    fakedevice.install(monkeypatch)
+
+    def kernel(lines):
+        lines[0] = chosen(lines[0]) + chosen(lines[1]) + doubled(lines[2])
+
+    def other(lines):
+        lines[0] = doubled(lines[0])
+
+    meanings = []
+    for _ in range(2):
+        library, _ = fakedevice.compile_kernel(kernel, (cuda.float32[::1],), **options)
+        meanings.append([_names.Module(text).meaning({}) for text in library.llvm_strs])
+        fakedevice.compile_kernel(other, (cuda.float32[::1],), **options)
+    assert meanings[0] == meanings[1]

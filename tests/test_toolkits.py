@@ -117,6 +117,7 @@ def unpack(minor: str, scratch: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("minor", MINORS)
 def test_every_release(minor, scratch, tmp_path):
     """What the tools of a release write is read and linked, and they make all that they are known to make."""

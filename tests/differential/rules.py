@@ -261,3 +261,19 @@ DISASSEMBLED = {
     "shared arrays and constants change places": arrays_change_places,
 }
 """Rules about machine code that look into the cubins."""
+
+
+def first_askers(folder: Path) -> set[str]:
+    """
+    Return the programs whose LLVM IR has debug information in other functions in another order of programs.
+
+    Numba compiles a function of its own once, with the options of the first that asks, and stock's code too
+    depends on who that was.
+    """
+    found = set()
+    for cold in (folder / "cold").glob("*.ll"):
+        warm = folder / "warm" / cold.name
+        units = [path.read_text().count("!DICompileUnit") for path in (cold, warm) if path.exists()]
+        if len(set(units)) > 1:
+            found.add(cold.stem.rpartition("_")[0])
+    return found

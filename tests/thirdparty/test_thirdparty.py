@@ -24,7 +24,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 HERE = Path(__file__).resolve().parent
 
