@@ -32,6 +32,10 @@ class Rule:
     applies: Callable[[Outcome, Outcome], bool]
 
 
+_OFFSET = re.compile(r"\b0x[0-9a-f]+")
+_ALIGNED = 64
+
+
 def unpadded(code: dict[str, str]) -> dict[str, str]:
     """Return the digests of machine code without those of constant arrays, of which only the sizes stay."""
     return {
@@ -215,50 +219,51 @@ def _functions(cubin: Path) -> list[list[str]]:
             found.append([])
         match = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?);", line)
         if match and match[1] != "NOP":
-            plain = re.sub(r"`\(.*?\)|\$?_Z\w+|\.L_\w+", "LABEL", match[1])
+            plain = re.sub(r"`\(.*?\)|\$?_Z\w+|_\$_[\w$]+|\.L_\w+", "LABEL", match[1])
             plain = re.sub(r"\[RZ\]", "[0x0]", plain)
             found[-1].append(re.sub(r"\[([A-Z][\w.]*)\]", r"[\1+0x0]", plain))
     return found
 
 
-def _sizes(code: dict[str, str]) -> dict[str, str]:
-    return {part: re.sub(":[0-9a-f]+", "", digest) for part, digest in code.items()}
+def _lengths(code: dict[str, str]) -> dict[str, int]:
+    """Return how long each section is, but for what aligning data in another order can take."""
+    sizes = {part: sum(int(each.partition(":")[0]) for each in found.split()) for part, found in code.items()}
+    return {part: size if part.startswith("text") else size // _ALIGNED for part, size in sizes.items()}
 
 
-def functions_change_places(_one: Outcome, _other: Outcome, stock: Path, plugin: Path) -> bool:
-    """Return whether the same functions stand in another order, which is that of their names."""
-    return sorted(_functions(stock)) == sorted(_functions(plugin))
-
-
-def arrays_change_places(one: Outcome, other: Outcome, stock: Path, plugin: Path) -> bool:
+def things_change_places(one: Outcome, other: Outcome, stock: Path, plugin: Path) -> bool:
     """
     Return whether instructions differ in offsets only, and those one to one.
 
-    Shared arrays, and strings and other constants, are laid out in the order of their names.
+    Functions, shared arrays, and strings and other constants, are laid out in the order of their names.
     """
-    if _sizes(one) != _sizes(other):
+    lengths = _lengths(one), _lengths(other)
+    if any(abs(lengths[0].get(part, 0) - lengths[1].get(part, 0)) > 1 for part in {*lengths[0], *lengths[1]}):
         return False
-    offset = re.compile(r"\b0x[0-9a-f]+")
-    pairs = zip(*(itertools.chain(*_functions(each)) for each in (stock, plugin)), strict=True)
+    pairs = itertools.zip_longest(*map(_by_structure, (stock, plugin)))
     there: dict[str, str] = {}
     back: dict[str, str] = {}
-    try:
-        for theirs, ours in pairs:
-            if offset.sub("", theirs) != offset.sub("", ours):
+    for theirs, ours in pairs:
+        if theirs is None or ours is None or _OFFSET.sub("", theirs) != _OFFSET.sub("", ours):
+            return False
+        if theirs == ours:
+            continue
+        for a, b in zip(_OFFSET.findall(theirs), _OFFSET.findall(ours), strict=True):
+            if there.setdefault(a, b) != b or back.setdefault(b, a) != a:
                 return False
-            if theirs == ours:
-                continue
-            for a, b in zip(offset.findall(theirs), offset.findall(ours), strict=True):
-                if there.setdefault(a, b) != b or back.setdefault(b, a) != a:
-                    return False
-    except ValueError:  # not equally many
-        return False
     return True
 
 
+def _by_structure(cubin: Path) -> list[str]:
+    """Return the instructions of all functions, which are ordered by all but their offsets."""
+    functions = sorted(
+        _functions(cubin), key=lambda lines: ([_OFFSET.sub("", line) for line in lines], lines)
+    )
+    return list(itertools.chain(*functions))
+
+
 DISASSEMBLED = {
-    "functions change places": functions_change_places,
-    "shared arrays and constants change places": arrays_change_places,
+    "functions, shared arrays and constants change places": things_change_places,
 }
 """Rules about machine code that look into the cubins."""
 
