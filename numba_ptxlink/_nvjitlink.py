@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _build_id, _keys, cache
+from ._locks import in_tool
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def key(
     )
 
 
+@in_tool()
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _build_id, _includes, _keys, cache
+from ._locks import in_tool
 from .errors import LinkError
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def _key(
     )
 
 
+@in_tool()
 def _compile(
     binding: Any,
     source: bytes,

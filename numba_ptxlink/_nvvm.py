@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from . import _build_id, _keys, _names, cache
+from ._locks import in_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,8 @@ def wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             nonlocal made_here
             made_here = True
             _log.text = ""
-            code = original(list(renamed.texts), **options)
+            with in_tool():
+                code = original(list(renamed.texts), **options)
             return cache.Entry({"log": _log.text}, code)
 
         made = cache.cached(key, make)

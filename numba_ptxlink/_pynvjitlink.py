@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from . import _nvjitlink
+from ._locks import in_tool
 from ._nvjitlink import Product
 from .errors import LinkError
 
@@ -48,6 +49,7 @@ def key(
     return _nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)
 
 
+@in_tool()
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs a driver's library, but no device.

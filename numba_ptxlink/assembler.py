@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import _build_id, _keys, cache
+from ._locks import in_tool
 from ._options import AssembleOptions
 from ._target import Arch, PtxVersion
 from .errors import AssembleError
@@ -148,6 +149,7 @@ def _keep_memory() -> None:
     bytes(_WORKING_SET)
 
 
+@in_tool()
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
     ffi, lib = _load()
     _keep_memory()

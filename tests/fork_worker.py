@@ -32,6 +32,30 @@ def child(work) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def while_another_thread_is_in_a_tool() -> None:
+    """Print what came first: the end of another thread's call into a library, or the fork."""
+    told: list[str] = []
+    inside, go = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with _locks.in_tool(), _locks.in_tool():
+            inside.set()
+            go.wait()
+            told.append("call")
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    inside.wait()
+    timer = threading.Timer(0.2, go.set)
+    timer.start()
+    ended = child(lambda: assembler.assemble(make_kernel(), "sm_80"))
+    told.append("fork")
+    thread.join()
+    with _locks.in_tool():
+        again = child(lambda: assembler.assemble(make_kernel(), "sm_80"))
+    sys.stdout.write(f"{' '.join(told)} {ended} {again}\n")
+
+
 def use(found: Cache) -> None:
     """Do everything that takes a lock."""
     name = f"of {os.getpid()}"
@@ -151,7 +175,13 @@ def locked(directory: str, address: bytes) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-WORK = (every_lock_held, while_another_thread_works, within_work, server_in_use)
+WORK = (
+    every_lock_held,
+    while_another_thread_is_in_a_tool,
+    while_another_thread_works,
+    within_work,
+    server_in_use,
+)
 
 if __name__ == "__main__":
     {each.__name__: each for each in WORK}[sys.argv[1]](*sys.argv[2:])

@@ -80,6 +80,11 @@ def test_a_child_works_whatever_locks_were_held(tmp_path):
     assert "all held, child ended with 0\n" == fork("every_lock_held", tmp_path / "cache")
 
 
+def test_a_fork_waits_for_calls_into_libraries():
+    """A fork happens after other threads' calls into NVIDIA's libraries, and within one of its own thread."""
+    assert "call fork 0 0\n" == fork("while_another_thread_is_in_a_tool")
+
+
 def test_a_child_makes_what_another_thread_was_making(tmp_path):
     """What a thread of the parent works on when it forks, the child makes itself."""
     assert "child ended with 0\n" == fork("while_another_thread_works", tmp_path / "cache")
