@@ -30,6 +30,8 @@ log = logging.getLogger("numba_ptxlink")
 # Bytes of LTO-IR that are compiled for its symbols by default, of all inputs together: 15 to 50 ms, once for
 # a content, beside a link of 25 to 90. 14 kB take as long as their link, 97 kB over four times as long.
 SMALL = 8 << 10
+# Bytes of a fat binary, object or library that is read by default. One of 7 MB took as long as its link.
+READABLE = 1 << 20
 # Seen to pass structs of 184 bytes and more wrongly, which 13.1 to 13.5 pass right.
 LOSES_STRUCTS = (13, 0)
 _LARGE = 128
@@ -100,13 +102,13 @@ def check(
 
 
 def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> tuple[Table, ...]:
+    left = _left_out(inputs, checks)
     tables = [
         _symbols.Table(each.name, each.kind, None)
-        if _is_runtime(each)
+        if _is_runtime(each) or (number in left and len(each.code) > READABLE)
         else _symbols.table(each, arch, lto=lto, deep=False)
-        for each in inputs
+        for number, each in enumerate(inputs)
     ]
-    left = _left_out(inputs, checks)
     rest = [
         number
         for number, table in enumerate(tables)

@@ -245,7 +245,7 @@ def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) ->
         elif kind in _RELOCATIONS:
             words = _RELOCATIONS[kind]
             content = _content(code, each)
-            if info >= len(headers) or len(content) % (8 * words):
+            if info >= len(headers) or len(content) % (8 * words) or each[9] != 8 * words:
                 raise ValueError(f"section {number} is no whole table of relocations")
             if headers[link][1] != _SYMBOL_TABLE:
                 continue
@@ -284,7 +284,8 @@ def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
             ElfSymbol(
                 name=_string(strings, name_at),
                 kind="entry" if entry_point else "func" if kind == _FUNCTION else "variable",
-                defined=section != 0,
+                # Shared memory that the launch gives has a section in some images, and no size in any.
+                defined=section != 0 and (kind == _FUNCTION or size > 0),
                 # A common symbol gives way to a definition, as in C.
                 weak=binding == _WEAK or section == _COMMON,
                 size=size,

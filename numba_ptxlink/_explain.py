@@ -90,7 +90,14 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
             for table in tables
             if any(symbol.name == name and not symbol.defined for symbol in table.symbols or ())
         ]
-        line = f"{name} is asked for{' by ' + ', '.join(users) if users else ''} and defined in no input"
+        asked = f"{name} is asked for{' by ' + ', '.join(users) if users else ''}"
+        if name in defined:
+            lines.append(
+                f"{asked} and defined in {defined[name]}, out of which the linker dropped it: in LTO-IR it "
+                "can take for unused what only PTX or machine code calls. Give both as LTO-IR, or neither."
+            )
+            continue
+        line = f"{asked} and defined in no input"
         near = _near(name, defined)
         if near:
             line += "; there is " + ", ".join(f"{each} in {defined[each]}" for each in near)

@@ -23,7 +23,7 @@ class Key:
     The address of one result.
 
     Args:
-        kind: What the result is: "assemble", "link", "nvvm" or "nvrtc".
+        kind: What the result is: "assemble", "link", "nvvm", "nvrtc" or "symbols".
         digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
         parts: By label, the part itself where it is short text, otherwise the start of its SHA-256.
     """

@@ -63,7 +63,7 @@ class Described:
     Args:
         path: Its file.
         directory: The cache directory it is in.
-        kind: What made it: "assemble", "link", "nvvm" or "nvrtc".
+        kind: What made it: "assemble", "link", "nvvm", "nvrtc" or "symbols".
         parts: What it is a result of, by label; long parts as the start of their digest.
         size: The code's size in bytes.
     """

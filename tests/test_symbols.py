@@ -13,6 +13,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import (
     _checks,
     _containers,
+    _explain,
     _fatbin,
     _inputs,
     _nvjitlink,
@@ -331,3 +332,46 @@ def test_the_variable_reaches_numba_kernels(checks, links, monkeypatch):
     else:
         with pytest.raises(pl.LinkError, match="f has two prototypes"):
             wanted.complete()
+
+
+DYNAMIC = """
+extern __shared__ int lines[];
+extern "C" __device__ int other(int);
+extern "C" __global__ void k(int* p) {{ lines[*p] = 1; *p = {call}(*p) + lines[3]; }}
+extern "C" __device__ int {name}(int a) {{ lines[a] = a; return lines[1]; }}
+"""
+
+
+@pytest.mark.parametrize("checks", ["cheap", "all"])
+@pytest.mark.parametrize("lto", [True, False])
+def test_shared_memory_of_the_launch_is_defined_nowhere(lto, checks):
+    """Two inputs may both declare the shared memory that a launch gives, by one name."""
+    one = DYNAMIC.format(call="other", name="mine")
+    two = DYNAMIC.format(call="other", name="other").replace(" k(", " l(")
+    linked = pl.link(one, two, arch=ARCH, lto=lto, checks=checks)
+    assert b"other" in linked.cubin or lto
+
+
+def test_a_library_beyond_the_bound_is_not_read_by_default(monkeypatch, compiled):
+    """A fat binary that takes as long to read as to link is left alone, unless all checks are asked for."""
+    library = packed(WRONG, "cubin")
+    caller = _inputs.Input("ptx", "k.ptx", _nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
+    inputs = (caller, own(library, "f.fatbin", "fatbin"))
+    with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
+        pl.link(*inputs, arch=ARCH)
+    monkeypatch.setattr(_checks, "READABLE", len(library) - 1)
+    monkeypatch.setattr(_checks, "SMALL", 0)
+    assert ("2",) == _checks.unread(inputs, "cheap")
+    tables = _checks._tables(inputs, ARCH, lto=False, checks="cheap")
+    assert [True, False] == [table.symbols is not None for table in tables]
+    with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
+        pl.link(*inputs, arch=ARCH, checks="all")
+    assert [] == compiled
+
+
+def test_what_the_linker_drops_out_of_ltoir_is_explained():
+    """Of a symbol that is undefined in spite of its definition, the message says what became of that."""
+    caller = _inputs.Input("ptx", "k.ptx", _nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
+    tables = [_symbols.table(each, ARCH) for each in (caller, own(ltoir(CALLEE.format(value=1)), "a.ltoir"))]
+    said = _explain.explain("error: Undefined reference to 'f' in 'k.ptx'", tables)
+    assert "f is asked for by k.ptx and defined in a.ltoir, out of which the linker dropped it" in said
