@@ -292,6 +292,7 @@ def kernels_of_numba(request, tmp_path_factory):
     return number, counts
 
 
+@pytest.mark.slow
 def test_another_process_in_another_order_finds_everything(kernels_of_numba):
     """Of all that is compiled and linked for Numba's own tests, a second process finds 99 of 100."""
     number, (first, second) = kernels_of_numba

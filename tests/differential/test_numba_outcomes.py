@@ -22,7 +22,13 @@ pytest.importorskip("numba.cuda")
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module", params=[100, pytest.param(800, marks=[pytest.mark.slow, pytest.mark.long])])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(100, marks=pytest.mark.slow),
+        pytest.param(800, marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+)
 def ended(request):
     """Run Numba's tests in two processes; return how they ended in stock, and with the plugin."""
 

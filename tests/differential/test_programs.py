@@ -41,8 +41,8 @@ def compiled(request, tmp_path_factory):
         folder,
     )
     warm = driver.run(Way("warm", plugin=True, cache=cache, hash_seed=2, order=2), programs, folder)
-    # Without a cache all is compiled again, so it is a third of them.
-    bare = driver.run(Way("bare", plugin=True, hash_seed=3, order=3), programs[::3], folder)
+    # Without a cache all is compiled again, so it is a sixth of them.
+    bare = driver.run(Way("bare", plugin=True, hash_seed=3, order=3), programs[::6], folder)
     return SimpleNamespace(
         stock=stock,
         cold=cold,
@@ -63,7 +63,7 @@ def test_both_compiled_all_programs(compiled):
     """Stock runs without the plugin and the plugin's processes with it, and most programs compile in both."""
     for name, active in (("stock", False), ("cold", True), ("warm", True), ("bare", True)):
         results = getattr(compiled, name)
-        assert len(results) >= compiled.count // 3
+        assert len(results) >= compiled.count // 6
         assert {active} == {each["active"] for each in results.values()}
     fine = [each for each in compiled.stock.values() if all("error" not in one for one in each["launches"])]
     assert len(fine) > 0.8 * compiled.count
