@@ -6,30 +6,27 @@ Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothin
 
 import sys
 
-HOOKED = frozenset(
-    {
-        "numba.cuda.cudadrv.driver",
-        "numba.cuda.codegen",
-        "numba.cuda.compiler",
-        "numba.cuda.core.callconv",
-        "numba.cuda.core.inline_closurecall",
-        "numba.cuda.debuginfo",
-        "numba.cuda.decorators",
-        "numba.cuda.dispatcher",
-        "numba.cuda.target",
-    }
-)
-
 
 class Finder:
     """A meta path finder that lets the others find, and is called after the import."""
 
     def __init__(self):
         self.busy = set()
+        self.hooked = None
+
+    def waits_for(self, name):
+        """Return whether the plugin replaces something in the module *name*; it alone knows."""
+        if not name.startswith("numba.cuda."):
+            return False
+        if self.hooked is None:
+            from numba_ptxlink import _plugin
+
+            self.hooked = _plugin.HOOKED
+        return name in self.hooked
 
     def find_spec(self, name, path=None, target=None):
         # Others ask the whole meta path again, this finder included.
-        if name not in HOOKED or name in self.busy:
+        if name in self.busy or not self.waits_for(name):
             return None
         self.busy.add(name)
         try:

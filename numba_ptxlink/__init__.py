@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from ._arch import Arch
     from ._plugin import Status, disable, enable, status
-    from ._target import Arch
-    from ._toolchain import Toolchain, toolchain
+    from ._tools.toolchain import Toolchain, toolchain
     from ._udf import Kernel, Udf, kernel, udf
     from .assembler import Cubin, assemble
     from .doctor import Diagnosis, diagnose, driver_can_load_ptx
@@ -25,12 +27,10 @@ if TYPE_CHECKING:
     from .inspection import Inspection, inspect
     from .linker import Linked, link
 
-__version__ = "0.1.0"
-
 # Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
 _HOMES = {
     "_plugin": ("Status", "disable", "enable", "status"),
-    "_target": ("Arch",),
+    "_arch": ("Arch",),
     "assembler": ("Cubin", "assemble"),
     "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
     "errors": (
@@ -46,7 +46,7 @@ _HOMES = {
     "inspection": ("Inspection", "inspect"),
     "_udf": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
-    "_toolchain": ("Toolchain", "toolchain"),
+    "_tools.toolchain": ("Toolchain", "toolchain"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

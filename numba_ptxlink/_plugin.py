@@ -7,15 +7,18 @@ The hook's finder calls `imported` after each module of numba-cuda that matters 
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from . import _door, _numba, cache
+from . import cache
 from ._config import config
 from ._locks import Lock
+from ._numba_cuda import release
+from ._numba_cuda.patches import substitution
+from ._numba_cuda.patches.table import HOOKED, TABLE
+from ._tools import driver, nvrtc
 from .errors import ActivationError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ class _State:
     wanted: bool | None = None  # what enable() or disable() said, None for neither
     reason: str = "numba.cuda has not been imported yet"
     trigger: str | None = None
-    stock: Any = None
+    applied: list[substitution.Substitution] = field(default_factory=list)
 
 
 _state = _State()
@@ -81,9 +84,9 @@ def init() -> None:
 
 
 def imported(module: ModuleType) -> None:
-    """Serve the import hook: *module*, one of `_numba.HOOKED`, has just been imported."""
+    """Serve the import hook: *module*, one of `HOOKED`, has just been imported."""
     with _lock.held:
-        if module.__name__ == _numba.DRIVER:
+        if module.__name__ == release.DRIVER:
             _decide("import hook")
         elif _state.active:
             _attempt("import hook", lambda: _apply(module.__name__))
@@ -97,7 +100,7 @@ def enable() -> Status:
         ActivationError: The numba-cuda in use cannot be served. Names the cure.
     """
     with _lock.held:
-        reason = _numba.unsupported_reason()
+        reason = release.unsupported_reason()
         if reason is not None:
             raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
         _state.wanted = True
@@ -117,7 +120,7 @@ def disable() -> Status:
 def status() -> Status:
     """Return what the plugin is doing and why. Imports neither numba nor CUDA."""
     counts = {"assembled": 0, "linked": 0}
-    linker = sys.modules.get("numba_ptxlink._numba_linker")
+    linker = sys.modules.get("numba_ptxlink._numba_cuda.ptx_linker")
     if linker is not None:
         counts = linker.served()
     kept = cache.counters()
@@ -147,7 +150,7 @@ def _decide(trigger: str) -> None:
         if refusal is not None:
             _settle(trigger, refusal)
             return
-        if _numba.DRIVER not in sys.modules:
+        if release.DRIVER not in sys.modules:
             _wait(trigger)
             return
         if _attempt(trigger, _activate):
@@ -179,7 +182,7 @@ def _refusal() -> str | None:
             newer, why = driver_is_older()
             if not newer:
                 return f"NUMBA_PTXLINK=auto: {why}"
-    return _numba.unsupported_reason()
+    return release.unsupported_reason()
 
 
 def _grounds() -> str:
@@ -192,31 +195,16 @@ def _grounds() -> str:
 
 def driver_is_older() -> tuple[bool, str]:
     """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its words."""
-    driver = driver_version()
-    if driver is None:
+    found = driver.version()
+    if found is None:
         return False, "there is no driver"
-    from . import _nvrtc
-
     try:
-        toolkit = _nvrtc.version()
+        toolkit = nvrtc.version()
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
-    relation = "older than" if driver < toolkit else "as new as"
-    words = f"the driver (CUDA {driver[0]}.{driver[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
-    return driver < toolkit, words
-
-
-def driver_version() -> tuple[int, int] | None:
-    """Return the newest CUDA the driver supports, None without a driver. CUDA is not initialised."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    number = ctypes.c_int()
-    # The one driver function that works without cuInit.
-    if library.cuDriverGetVersion(ctypes.byref(number)):
-        return None
-    return (number.value // 1000, number.value % 1000 // 10)
+    relation = "older than" if found < toolkit else "as new as"
+    words = f"the driver (CUDA {found[0]}.{found[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
+    return found < toolkit, words
 
 
 def _wait(trigger: str) -> None:
@@ -230,38 +218,24 @@ def _wait(trigger: str) -> None:
 
 
 def _activate() -> None:
-    from ._numba_linker import PtxLinker
-
-    driver: Any = sys.modules[_numba.DRIVER]
-    if driver._Linker is not PtxLinker:
-        _state.stock = driver._Linker
-        _numba.bind_everywhere(_state.stock, PtxLinker)
     _state.active = True
-    for name in _numba.HOOKED - {_numba.DRIVER}:
+    for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
         spec = getattr(sys.modules.get(name), "__spec__", None)
         # A module that is still being imported has its turn when it has run.
-        if spec is not None and not getattr(spec, "_initializing", False):
+        if spec is not None and (name == release.DRIVER or not getattr(spec, "_initializing", False)):
             _apply(name)
 
 
 def _apply(module: str) -> None:
-    for each in _substitutions():
-        if each.module == module:
-            _numba.apply(each)
-
-
-def _substitutions() -> tuple[_numba.Substitution, ...]:
-    return (*_numba.SUBSTITUTIONS, *_door.SUBSTITUTIONS)
+    for row in TABLE:
+        if row.module == module and row not in _state.applied:
+            substitution.apply(row)
+            _state.applied.append(row)
 
 
 def _deactivate() -> None:
-    for each in _substitutions():
-        _numba.undo(each)
-    if _state.stock is not None:
-        from ._numba_linker import PtxLinker
-
-        _numba.bind_everywhere(PtxLinker, _state.stock)
-        _state.stock = None
+    while _state.applied:
+        substitution.undo(_state.applied.pop())
     _state.active = False
 
 

@@ -8,14 +8,14 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _cnames, abi
-from .errors import AbiError, ExportError
+from . import abi
+from ._cabi import names as cnames
+from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
 # A type whose name is longer is spelled by its kind; a record's name lists all its fields.
-_LONGEST_TYPE = 80
 
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
@@ -49,7 +49,7 @@ class Udf:
         self.function = function
         self.signature = signature
         self.options = options
-        self.name = _cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
+        self.name = cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
         functools.update_wrapper(self, function)
 
     _decorator = "udf"
@@ -187,105 +187,12 @@ def _options(decorator: str, signature: Any, **abi_info: str | None) -> abi.AbiO
     return abi.AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
 
 
-def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
-    """
-    Return every signature of *marked*, each with a C name of its own.
-
-    Raises:
-        AbiError: Two have the same name. Proposes one.
-    """
-    found = tuple(dict.fromkeys(one for each in marked for one in (*each.others, each)))
-    taken: dict[str, Udf] = {}
-    for each in found:
-        other = taken.setdefault(each.name, each)
-        if other is not each:
-            where = f"{each.function.__qualname__} ({each.source})"
-            raise AbiError(
-                f"{each.name!r}, the C name of function {where}, is taken by another "
-                f"function of this export, {other.function.__module__}."
-                f"{other.function.__qualname__} {other.signature}; "
-                f"use name={_propose(each, other, taken)!r}, for example."
-            )
-    return found
-
-
-def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf]) -> str:
-    module = each.function.__module__.rpartition(".")[2]
-    if each.function.__code__ is other.function.__code__:
-        try:
-            args, _ = arguments(each)
-            return _cnames.propose("_".join([each.name, *(abi.code(abi.c_type(ty)) for ty in args)]), taken)
-        except AbiError:
-            return _cnames.propose(each.name, taken)
-    return _cnames.propose(f"{module}_{each.name}", taken)
-
-
-def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
-    """
-    Return the Numba types of the parameters and of the result, None for one that is to be inferred.
-
-    Raises:
-        AbiError: The signature is none of Numba's, or does not fit the function.
-    """
-    from numba.cuda.core import sigutils
-
-    try:
-        args, result = sigutils.normalize_signature(each.signature)
-    except Exception as error:
-        raise AbiError(
-            f"Function {each.name} ({each.source}): {each.signature!r} is no Numba signature ({error}); "
-            'write it like "float32(float32, int64)".'
-        ) from error
-    names = parameters(each)
-    if len(names) != len(args):
-        raise AbiError(
-            f"Function {each.name} ({each.source}) has {len(names)} parameters and its signature "
-            f"{each.signature} has {len(args)}; make them agree."
-        )
-    return tuple(args), result
-
-
-def describe(each: Udf) -> str:
-    """Return name and signature in Python's words."""
-    if isinstance(each.signature, str):
-        return f"{each.function.__qualname__}: {each.signature}"
-    args, result = arguments(each)
-    names = record_names(each.function)
-    spelled = ", ".join(_spell(ty, names) for ty in args)
-    returns = "" if result is None else f" -> {_spell(result, names)}"
-    return f"{each.function.__qualname__}: ({spelled}){returns}"
-
-
-def _spell(ty: Any, names: Mapping[Any, str]) -> str:
-    return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
-
-
 def parameters(each: Udf) -> list[str]:
     """Return what the parameters are called in C."""
     labels: list[str] = []
     for name in inspect.signature(each.function).parameters:
-        labels.append(_cnames.legal(name, labels))
+        labels.append(cnames.legal(name, labels))
     return labels
-
-
-def record_names(function: Callable[..., Any]) -> dict[Any, str]:
-    """Return the names that the module of *function*, and what encloses it, have for records."""
-    import numpy as np
-    from numba.cuda import types
-    from numba.cuda.np.numpy_support import from_dtype
-
-    cells = inspect.getclosurevars(function).nonlocals
-    names: dict[Any, str] = {}
-    for name, value in (*cells.items(), *function.__globals__.items()):
-        ty = value
-        if isinstance(value, np.dtype) and value.fields:
-            try:
-                ty = from_dtype(value)
-            except Exception:  # noqa: BLE001, S112 - Numba has no type for it, so no signature names it
-                continue
-        if isinstance(ty, types.Record):
-            names.setdefault(ty, name)
-    return names
 
 
 def raise_sites(each: Udf) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import _cnames
-from ._cmodel import (
+from ._cabi import names as cnames
+from ._cabi.types import (
     Array,
     Complex,
     CType,
@@ -95,8 +95,8 @@ class AbiOptions:
                 raise AbiError(
                     f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
                 )
-        if options.abi_name is not None and not _cnames.is_mangled(options.abi_name):
-            _cnames.check(options.abi_name, "the function")
+        if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
+            cnames.check(options.abi_name, "the function")
         return options
 
 
@@ -300,7 +300,7 @@ def _tuple(ty: Any, names: Names) -> CType:
         for field, label, inner in zip(fields, labels, ty.types, strict=True)
     ]
     if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
-        name = _cnames.legal(ty.instance_class.__name__)
+        name = cnames.legal(ty.instance_class.__name__)
     else:
         # The count comes first, so that no two types spell the same name.
         name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for _, ctype in members))
@@ -340,7 +340,7 @@ def _record(ty: Any, names: Names) -> CType:
         # Members of the same types may stand at other offsets.
         name = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
     return Struct(
-        _cnames.legal(name),
+        cnames.legal(name),
         ty.size,
         align,
         tuple(members),
@@ -382,7 +382,7 @@ def _field(ty: Any, what: str, names: Names) -> CType:
 def _labels(fields: Iterable[str]) -> list[str]:
     labels: list[str] = []
     for field in fields:
-        labels.append(_cnames.legal(field, labels))
+        labels.append(cnames.legal(field, labels))
     return labels
 
 

@@ -1,26 +1,23 @@
-"""PTX to machine code, in this process; the only caller of nvPTXCompiler."""
+"""PTX to machine code, in this process: options, the cache, and errors that name the cause and the cure."""
 
 from __future__ import annotations
 
-import functools
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import _build_id, _keys, cache
-from ._locks import in_tool
-from ._options import AssembleOptions
-from ._target import Arch, PtxVersion
+from . import cache
+from ._arch import Arch
+from ._tools import nvptxcompiler
+from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
+from ._tools.nvptxcompiler import version as compiler_version
+from ._tools.ptxas_options import AssembleOptions
 from .errors import AssembleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from ._native._nvptxcompiler import _Ffi, _Lib
-    from ._target import ArchLike
-
-    _Getter = Callable[[object, object], int]
+    from ._arch import ArchLike
 
 __all__ = [
     "Cubin",
@@ -32,7 +29,6 @@ __all__ = [
 
 _LINE = re.compile(r"\bline (\d+)")
 _EPILOGUE = "Ptx assembly aborted due to errors"
-_WORKING_SET = 16 << 20
 _MOST_LINES = 10
 _WIDEST_LINE = 160
 
@@ -132,109 +128,23 @@ def assemble(
     text = _encode(ptx)
     key = cache.Key.of(
         "assemble",
-        {"package": _keys.package_version(), "tool": identity(), "flags": flags, "ptx": text},
+        {
+            "package": cache.key.package_version(),
+            "tool": nvptxcompiler.identity(),
+            "flags": flags,
+            "ptx": text,
+        },
     )
     made = cache.cached(key, lambda: _compile(text, target, flags))
     return Cubin(made.code, target, relocatable, made.log, flags)
 
 
-@functools.cache
-def _keep_memory() -> None:
-    """
-    Let the C library keep what one compilation frees for the next one, up to twice this size.
-
-    glibc learns from the largest block that was freed. Otherwise the 9 MB of a small kernel go back to the
-    system and come again page by page, in up to a fifth of its time. Limits that the process has set stay.
-    """
-    bytes(_WORKING_SET)
-
-
-@in_tool()
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
-    ffi, lib = _load()
-    _keep_memory()
-    # The array holds bare pointers: the strings have to outlive it.
-    strings = [ffi.new("char[]", flag.encode()) for flag in flags]
-    with _compiler(ffi, lib, text) as handle:
-        result = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
-        if result != lib.NVPTXCOMPILE_SUCCESS:
-            log = _log(ffi, handle, lib.nvPTXCompilerGetErrorLogSize, lib.nvPTXCompilerGetErrorLog)
-            raise _refusal(text, target, flags, log, result)
-        code = _read(
-            ffi, handle, lib.nvPTXCompilerGetCompiledProgramSize, lib.nvPTXCompilerGetCompiledProgram
-        )
-        info_log = _log(ffi, handle, lib.nvPTXCompilerGetInfoLogSize, lib.nvPTXCompilerGetInfoLog)
-    return cache.Entry({"log": info_log}, code)
-
-
-def identity() -> tuple[str, ...]:
-    """
-    Return what tells this nvPTXCompiler from every other: its name, version and build.
-
-    Raises:
-        AssembleError: The package is not built.
-    """
-    version = "{}.{}".format(*compiler_version())
-    from ._native import _nvptxcompiler
-
-    return ("nvPTXCompiler", version, _build_id.build_id(_nvptxcompiler.__file__))
-
-
-def compiler_version() -> tuple[int, int]:
-    """
-    Return the version of the nvPTXCompiler inside this package, as (major, minor).
-
-    Raises:
-        AssembleError: The package is not built.
-    """
-    ffi, lib = _load()
-    major, minor = ffi.new("unsigned int *"), ffi.new("unsigned int *")
-    _check("nvPTXCompilerGetVersion", lib.nvPTXCompilerGetVersion(major, minor))
-    return (major[0], minor[0])
-
-
-def supported_archs() -> tuple[Arch, ...]:
-    """
-    Return the architectures that `assemble` generates code for, in ascending order.
-
-    The library lists no variants. It takes "a" from 9.0 on, and "f" from 10.0 on.
-
-    Raises:
-        AssembleError: The package is not built.
-    """
-    ffi, lib = _load()
-    count = ffi.new("int *")
-    _check("nvPTXCompilerGetNumSupportedArchs", lib.nvPTXCompilerGetNumSupportedArchs(count))
-    numbers = ffi.new("int[]", count[0])
-    _check("nvPTXCompilerGetSupportedArchs", lib.nvPTXCompilerGetSupportedArchs(numbers))
-    return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
-
-
-def supported_ptx_versions() -> tuple[PtxVersion, ...]:
-    """
-    Return the versions of the PTX ISA that `assemble` reads, in ascending order.
-
-    Raises:
-        AssembleError: The package is not built.
-    """
-    ffi, lib = _load()
-    count = ffi.new("int *")
-    _check("nvPTXCompilerGetNumSupportedVersions", lib.nvPTXCompilerGetNumSupportedVersions(count))
-    versions = ffi.new("int[][2]", count[0])
-    _check("nvPTXCompilerGetSupportedVersions", lib.nvPTXCompilerGetSupportedVersions(versions))
-    return tuple(sorted(PtxVersion(major, minor) for major, minor in versions))
-
-
-def _load() -> tuple[_Ffi, _Lib]:
     try:
-        from ._native._nvptxcompiler import ffi, lib
-    except ImportError as error:
-        raise AssembleError(
-            f"The compiled part of numba-ptxlink cannot be imported ({error}); "
-            "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
-            "or python -m pip install -e . in a checkout."
-        ) from error
-    return ffi, lib
+        code, log = nvptxcompiler.compile_ptx(text, flags)
+    except nvptxcompiler.RefusedError as refusal:
+        raise _explained(refusal, text, target, flags) from None
+    return cache.Entry({"log": log}, code)
 
 
 def _encode(ptx: object) -> bytes:
@@ -263,42 +173,12 @@ def _encode(ptx: object) -> bytes:
     return text
 
 
-@contextmanager
-def _compiler(ffi: _Ffi, lib: _Lib, ptx: bytes) -> Iterator[object]:
-    handle = ffi.new("nvPTXCompilerHandle *")
-    _check("nvPTXCompilerCreate", lib.nvPTXCompilerCreate(handle, len(ptx), ptx))
-    try:
-        yield handle[0]
-    finally:
-        lib.nvPTXCompilerDestroy(handle)
-
-
-def _check(function: str, result: int) -> None:
-    if result:
-        raise AssembleError(
-            f"{function} failed with status {result}; free memory and try again, "
-            "or report it with the PTX at the issue tracker of numba-ptxlink."
-        )
-
-
-def _read(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> bytes:
-    size = ffi.new("size_t *")
-    _check("nvPTXCompiler", get_size(handle, size))
-    if not size[0]:
-        return b""
-    content = ffi.new("char[]", size[0])
-    _check("nvPTXCompiler", get_bytes(handle, content))
-    return bytes(ffi.buffer(content))
-
-
-def _log(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> str:
-    return _read(ffi, handle, get_size, get_bytes).rstrip(b"\0").decode(errors="replace")
-
-
-def _refusal(ptx: bytes, arch: Arch, flags: tuple[str, ...], log: str, result: int) -> AssembleError:
-    _, lib = _load()
+def _explained(
+    refusal: nvptxcompiler.RefusedError, ptx: bytes, arch: Arch, flags: tuple[str, ...]
+) -> AssembleError:
+    log = refusal.log
     name = "nvPTXCompiler {}.{}".format(*compiler_version())
-    if result == lib.NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION:
+    if refusal.newer_isa:
         newest = supported_ptx_versions()[-1]
         message = (
             f"The PTX is of a newer ISA than {name} reads, which is {newest} at most.\n{_excerpt(ptx, log)}"
@@ -314,7 +194,7 @@ def _refusal(ptx: bytes, arch: Arch, flags: tuple[str, ...], log: str, result: i
         )
     else:
         cure = next((cure for said, cure in _CURES if said in log), _CURE)
-        reason = log or f"status {result}\n"
+        reason = log or f"status {refusal.status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 

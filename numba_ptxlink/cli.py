@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import __version__
 from ._config import BACKENDS, CHECKS
+from ._version import __version__
 from .errors import PtxlinkError
 
 if TYPE_CHECKING:
@@ -236,10 +236,11 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _cache_stats(_: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
     found = cache.default()
-    for each in _cachetools.stats(found):
+    for each in maintenance.stats(found):
         use = "written" if each.writable else "read"
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.kinds.items())) or "empty"
         print(f"{each.path}  ({use})\n  {each.entries} entries, {each.size} of {each.cap} bytes: {kinds}")
@@ -257,36 +258,41 @@ def _cache_list(_: argparse.Namespace) -> None:
 
 
 def _cache_clear(_: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
-    print(f"{_cachetools.clear(cache.default())} entries deleted")
+    print(f"{maintenance.clear(cache.default())} entries deleted")
 
 
 def _cache_path(_: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
-    print(_cachetools.path(cache.default()))
+    print(maintenance.path(cache.default()))
 
 
 def _cache_verify(_: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
-    found = _cachetools.verify(cache.default())
+    found = maintenance.verify(cache.default())
     print(f"{found.sound} sound, {len(found.removed)} damaged, {len(found.foreign)} with another seal")
     for path, reason in {**found.removed, **found.foreign}.items():
         print(f"  {path}: {reason}")
 
 
 def _cache_export(arguments: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
-    print(f"{_cachetools.export(cache.default(), arguments.archive)} entries written to {arguments.archive}")
+    print(f"{maintenance.export(cache.default(), arguments.archive)} entries written to {arguments.archive}")
 
 
 def _cache_import(arguments: argparse.Namespace) -> None:
-    from . import _cachetools, cache
+    from . import cache
+    from .cache import maintenance
 
-    found = _cachetools.import_(cache.default(), arguments.archive)
+    found = maintenance.import_(cache.default(), arguments.archive)
     print(f"{found.taken} entries taken, {found.present} already there, {found.refused} refused")
 
 

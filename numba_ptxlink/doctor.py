@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _ltoir, _nvjitlink, _nvrtc, _plugin, _ptx, _pynvjitlink
-from ._checks import LOSES_STRUCTS
-from ._isa import newest_isa
-from ._target import Arch
-from ._toolchain import toolchain
+from . import _plugin
+from ._arch import Arch
+from ._formats import ltoir, ptx_text
+from ._formats.ptx_isa import newest_isa
+from ._link.checks import LOSES_STRUCTS
+from ._numba_cuda import release
+from ._tools import driver, nvjitlink, nvrtc, pynvjitlink
+from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
 from .inspection import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._target import PtxVersion
-    from ._toolchain import Toolchain
+    from ._arch import PtxVersion
+    from ._tools.toolchain import Toolchain
 
 __all__ = ["Ability", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
@@ -115,10 +119,10 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
         ptx: One PTX module.
     """
     text = ptx.decode(errors="replace") if isinstance(ptx, bytes) else ptx
-    declared, driver = _ptx.version(text), _plugin.driver_version()
-    if declared is None or driver is None:
+    declared, supported = ptx_text.version(text), driver.version()
+    if declared is None or supported is None:
         return False
-    newest = newest_isa(driver)
+    newest = newest_isa(supported)
     # A driver that is newer than this package reads all that the package knows of.
     return newest is None or declared <= newest
 
@@ -148,7 +152,7 @@ def diagnose() -> Diagnosis:
 def _import_numba_cuda() -> str:
     """Import what the import hook waits for; return why that failed, "" where it did not."""
     try:
-        import numba.cuda.cudadrv.driver  # noqa: F401 - the import is what is wanted
+        importlib.import_module(release.DRIVER)
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
         return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"
     return ""
@@ -174,7 +178,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
 
 def _pynvjitlink_found() -> tuple[str, str]:
     try:
-        return _dotted(_pynvjitlink.version()), "pynvjitlink-cu12"
+        return _dotted(pynvjitlink.version()), "pynvjitlink-cu12"
     except PtxlinkError:
         return "", "optional, for CUDA 12"
 
@@ -231,9 +235,9 @@ def _links_ltoir(tools: Toolchain) -> Ability:
     what = "NVRTC's LTO-IR, linked by nvJitLink"
     versions = f"NVRTC {_dotted(tools.nvrtc)}, nvJitLink {_dotted(tools.nvjitlink)}"
     try:
-        code = _nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output="ltoir").code
-        header = _ltoir.read(code)
-        _nvjitlink.link([("ltoir", "sample", code)], ("-arch=sm_75", "-lto", "-r"))
+        code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output="ltoir").code
+        header = ltoir.read(code)
+        nvjitlink.link([("ltoir", "sample", code)], ("-arch=sm_75", "-lto", "-r"))
     except PtxlinkError as error:
         return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
     container = _dotted(header.container) if header else "unknown"

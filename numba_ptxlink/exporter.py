@@ -16,21 +16,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import _build, _fatbin, _header, _ptx, abi, assembler
-from ._cmodel import has_stray_members
-from ._target import Arch, ArchLike
-from ._udf import Kernel, Udf, describe, expand, kernel, raise_sites, udf
+from . import abi, assembler
+from ._arch import Arch, ArchLike
+from ._cabi import header
+from ._cabi.types import has_stray_members
+from ._numba_cuda import build
+from ._numba_cuda.signatures import describe, expand
+from ._tools import nvfatbin
+from ._udf import Kernel, Udf, kernel, raise_sites, udf
 from .errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from ._formats import ptx_text
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 EMIT = ("ptx", "ltoir", "cubin", "fatbin")
 """The kinds of artifact that an export can write."""
 
-log = logging.getLogger("numba_ptxlink")
+log = logging.getLogger(__name__)
 
 _MANIFEST_FORMAT = 1
 
@@ -94,28 +100,28 @@ def export(
         stem = name or default_name
         udfs = expand(marked)
         options = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
-        compiled = [_build.lower(udfs, arch, options) for arch in parsed]
+        compiled = [build.lower(udfs, arch, options) for arch in parsed]
         declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures, strict=True)]
     for signature in compiled[0].signatures:
         _warn(signature)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
-    externs: dict[str, tuple[_ptx.Prototype, abi.Signature | None]] = {}
+    externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]] = {}
     wanted = {*kinds, *(("ptx", "ltoir", "cubin") if "fatbin" in kinds else ())}
     for each in compiled:
-        built = _build.build(each, wanted, options)
+        built = build.build(each, wanted, options)
         externs.update(built.externs)
         made = built.artifacts
         packed += [(kind, each.arch, f"{stem}.{each.arch.sm}.{kind}", code) for kind, code in made.items()]
         files.update({(kind, each.arch.sm): code for kind, code in made.items() if kind in kinds})
     if "fatbin" in kinds:
-        files["fatbin", ""] = _fatbin.pack(packed)
-    header = _header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
+        files["fatbin", ""] = nvfatbin.pack(packed)
+    text = header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
     names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
     manifest = {
         "format": _MANIFEST_FORMAT,
         "name": stem,
-        "header": _entry(f"{stem}.h", header.encode()),
+        "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
         "functions": [_describe(*each) for each in zip(declarations, udfs, strict=True)],
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
@@ -130,7 +136,7 @@ def export(
     out.mkdir(parents=True, exist_ok=True)
     for key, code in files.items():
         _write(out / names[key], code)
-    _write(out / f"{stem}.h", header.encode())
+    _write(out / f"{stem}.h", text.encode())
     _write(out / f"{stem}.json", json.dumps(manifest, indent=2).encode() + b"\n")
     return Export(
         header=out / f"{stem}.h",
@@ -143,7 +149,7 @@ def export(
 def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
     """Compile *udfs* to one piece of PTX or LTO-IR, as *kind* says, with the default options."""
     options = {"opt": True, "fastmath": False, "lineinfo": False}
-    return _build.build(_build.lower(expand(udfs), arch, options), (kind,), options).artifacts[kind]
+    return build.build(build.lower(expand(udfs), arch, options), (kind,), options).artifacts[kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -207,9 +213,9 @@ def _imported(path: Path) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def _declare(each: Udf, signature: abi.Signature) -> _header.Declaration:
+def _declare(each: Udf, signature: abi.Signature) -> header.Declaration:
     doc = inspect.getdoc(each.function) or ""
-    return _header.Declaration(
+    return header.Declaration(
         signature=signature,
         python=describe(each),
         summary=doc.splitlines()[0] if doc else "",
@@ -228,7 +234,7 @@ def _errors(each: Udf) -> str:
     return f"Where Python would raise ({', '.join(sites)}), it {does}."
 
 
-def _describe(each: _header.Declaration, udf: Udf) -> dict[str, Any]:
+def _describe(each: header.Declaration, udf: Udf) -> dict[str, Any]:
     return {
         "symbol": each.signature.name,
         "kind": "kernel" if udf.is_kernel else "function",
@@ -243,7 +249,7 @@ def _describe(each: _header.Declaration, udf: Udf) -> dict[str, Any]:
     }
 
 
-def _describe_extern(prototype: _ptx.Prototype, signature: abi.Signature | None) -> dict[str, Any]:
+def _describe_extern(prototype: ptx_text.Prototype, signature: abi.Signature | None) -> dict[str, Any]:
     return {
         "name": prototype.name,
         "prototype": str(prototype),

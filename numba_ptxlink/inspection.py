@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
-import subprocess
-import sys
-import tempfile
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _elf, _inputs, _ltoir, _ptx, _symbols, assembler
-from ._containers import FatbinEntry, fatbin_entries
-from ._target import Arch
+from . import assembler
+from ._arch import Arch
+from ._formats import elf, ltoir, ptx_text
+from ._formats.containers import FatbinEntry, fatbin_entries
+from ._link import symbols
+from ._link.inputs import Input, read
+from ._tools.nvdisasm import disassemble, find_tool
 from .errors import ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ._inputs import Input
-    from ._symbol_tables import Symbol
-    from ._target import ArchLike
+    from ._arch import ArchLike
+    from ._link.inputs import Input
+    from ._link.symbol_tables import Symbol
 
 __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "find_tool", "inspect"]
 
@@ -114,7 +113,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
         LinkError: It cannot be read, or is damaged.
         ConfigError: *arch* is no GPU architecture.
     """
-    given = _inputs.read(source)
+    given = read(source)
     if given.kind == "cu":
         raise LinkError(
             f"{given.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
@@ -126,49 +125,38 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     found, image = reader(given, target)
     if not sass or not image:
         return found
-    text, note = _disassemble(image)
+    text, note = disassemble(image)
     return replace(found, sass=text, notes=(*found.notes, *((note,) if note else ())))
-
-
-def find_tool(name: str) -> str | None:
-    """Return the path of an NVIDIA tool: on PATH, or in the wheels of this environment; None without it."""
-    found = shutil.which(name)
-    if found:
-        return found
-    for folder in map(Path, sys.path):
-        for path in folder.glob(f"nvidia/*/bin/{name}"):
-            return str(path)
-    return None
 
 
 def _of_ptx(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     text = given.code.decode(errors="replace")
-    target, version = _ptx.target(text), _ptx.version(text)
+    target, version = ptx_text.target(text), ptx_text.version(text)
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    symbols = _symbols.table(given, arch or Arch(7, 5)).symbols or ()
+    found = symbols.table(given, arch or Arch(7, 5)).symbols or ()
     try:
         machine = arch or Arch.of(target[0] if target else "")
         made = assembler.assemble(given.code, machine, relocatable=True, extra_flags=("-v",))
     except (ConfigError, PtxlinkError) as error:
         notes = (f"Resources are not told: {str(error).splitlines()[0]}",)
-        reports = tuple(_report(each) for each in symbols)
+        reports = tuple(_report(each) for each in found)
         return Inspection(given.name, "ptx", "", details, symbols=reports, notes=notes), b""
-    image = _elf.read(made.code, given.name)
+    image = elf.read(made.code, given.name)
     spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(made.info_log)}
-    reports = tuple(replace(each, spills=spills.get(each.name)) for each in _resources(symbols, image))
+    reports = tuple(replace(each, spills=spills.get(each.name)) for each in _resources(found, image))
     return Inspection(given.name, "ptx", machine.sm, details, symbols=reports), made.code
 
 
 def _of_cubin(given: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    image = _elf.read(given.code, given.name)
-    symbols = _symbols.table(given, Arch(*divmod(image.sm, 10))).symbols or ()
+    image = elf.read(given.code, given.name)
+    found = symbols.table(given, Arch(*divmod(image.sm, 10))).symbols or ()
     details = {"linkable": "yes" if image.relocatable else "no"}
-    reports = _resources(symbols, image)
+    reports = _resources(found, image)
     return Inspection(given.name, "cubin", f"sm_{image.sm}", details, symbols=reports), given.code
 
 
 def _of_ltoir(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    header = _ltoir.read(given.code)
+    header = ltoir.read(given.code)
     if header is None:
         raise LinkError(f"{given.name} is not a whole LTO-IR container; generate or copy it again.")
     details = {
@@ -192,18 +180,18 @@ def _told(
 ) -> tuple[Inspection, bytes]:
     """Return what nvJitLink makes of a container for one architecture, which can be read."""
     found = Inspection(given.name, given.kind, arch.sm, details, entries)
-    code = _symbols.unpack(given, arch)
+    code = symbols.unpack(given, arch)
     if code is None:
         return replace(
             found, notes=(f"nvJitLink finds no code for {arch.sm} in it; name another arch.",)
         ), b""
-    image = _elf.read(code, given.name)
-    return replace(found, symbols=_resources(_symbols.of_image(image), image)), code
+    image = elf.read(code, given.name)
+    return replace(found, symbols=_resources(symbols.of_image(image), image)), code
 
 
-def _resources(symbols: tuple[Symbol, ...], image: _elf.Image) -> tuple[SymbolReport, ...]:
+def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolReport, ...]:
     table = image.section(".symtab")
-    names = _elf.symbol_names(image) if table else []
+    names = elf.symbol_names(image) if table else []
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
@@ -246,31 +234,10 @@ def _report(symbol: Symbol) -> SymbolReport:
     return SymbolReport(symbol.name, symbol.kind, symbol.defined, str(prototype), in_c)
 
 
-def _c_type(param: _ptx.Param) -> str:
+def _c_type(param: ptx_text.Param) -> str:
     if param.size:
         aligned = f"alignas({param.align}) " if param.align else ""
         return f"struct {aligned}{{ uint8_t bytes[{param.size}]; }}"
     if param.floating:
         return "float" if param.bits == 32 else "double"
     return _C_TYPES.get(param.bits, f"/* {param.bits} bits */ void")
-
-
-def _disassemble(code: bytes) -> tuple[str, str]:
-    tool = find_tool("nvdisasm")
-    if tool is None:
-        return (
-            "",
-            "There is no nvdisasm for the machine code; install it with `pip install nvidia-cuda-nvdisasm`.",
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "code.cubin")
-        path.write_bytes(code)
-        try:
-            run = subprocess.run(  # noqa: S603 - NVIDIA's own tool
-                [tool, "-c", str(path)], capture_output=True, text=True, timeout=60, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return "", f"{tool} failed: {error}"
-    if run.returncode:
-        return "", f"{tool} failed: {run.stderr.strip()}"
-    return run.stdout, ""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import _cmodel as c
+from numba_ptxlink._cabi import types as c
 
 if TYPE_CHECKING:
     import random

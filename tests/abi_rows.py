@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from numba_ptxlink import _build, _header, _nvrtc, _ptx, _udf, abi
-from numba_ptxlink._target import Arch
+from numba_ptxlink import _udf, abi
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._cabi import header as c_header
+from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._numba_cuda import build as udf_build
+from numba_ptxlink._tools import nvrtc as nvrtc_tool
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -226,21 +230,23 @@ def draw(count: int, seed: int) -> list[Echo]:
     return list(found)[:count]
 
 
-def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> _build.Compiled:
+def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> udf_build.Compiled:
     """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
-    return _build.lower(
+    return udf_build.lower(
         [echo.udf(f"f{number}") for number, echo in enumerate(echoes)], Arch.of(arch), OPTIONS
     )
 
 
-def build(compiled: _build.Compiled, arch: str, *kinds: str) -> _build.Built:
+def build(compiled: udf_build.Compiled, arch: str, *kinds: str) -> udf_build.Built:
     """Return artifacts of *compiled* for *arch*."""
-    return _build.build(dataclasses.replace(compiled, arch=Arch.of(arch)), kinds, OPTIONS)
+    return udf_build.build(dataclasses.replace(compiled, arch=Arch.of(arch)), kinds, OPTIONS)
 
 
 def header(signatures: Sequence[abi.Signature]) -> str:
     """Return the text of `echo.h`, which declares *signatures*."""
-    return _header.render("echo", [_header.Declaration(each, "echo", "", "echo.py:1") for each in signatures])
+    return c_header.render(
+        "echo", [c_header.Declaration(each, "echo", "", "echo.py:1") for each in signatures]
+    )
 
 
 def callers(signatures: Sequence[abi.Signature]) -> str:
@@ -256,16 +262,16 @@ def callers(signatures: Sequence[abi.Signature]) -> str:
 
 def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
     """Return what NVRTC makes of *source*, with the headers in *folder* and of this package."""
-    return _nvrtc.compile_source(
+    return nvrtc_tool.compile_source(
         source,
         "caller.cu",
         Arch.of(arch),
         output=output,
         flags=["-std=c++17"],
-        include_dirs=[folder, INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()],
+        include_dirs=[folder, INCLUDE_DIR, *nvrtc_tool.toolkit_include_dirs()],
     ).code
 
 
-def prototypes(ptx: bytes) -> dict[str, _ptx.Prototype]:
+def prototypes(ptx: bytes) -> dict[str, ptx_text.Prototype]:
     """Return the prototypes in *ptx* by name."""
-    return {each.prototype.name: each.prototype for each in _ptx.functions(ptx.decode())}
+    return {each.prototype.name: each.prototype for each in ptx_text.functions(ptx.decode())}

@@ -12,9 +12,9 @@ from pathlib import Path
 from cache_worker import code, key
 from conftest import make_kernel
 
-from numba_ptxlink import _flight, _locks, assembler, cache, linker
+from numba_ptxlink import _locks, assembler, cache, linker
 from numba_ptxlink._config import Config
-from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import Cache, Entry, single_flight
 
 SOURCE = 'extern "C" __global__ void k(int* out) { *out = 1; }\n'
 
@@ -107,7 +107,7 @@ def while_another_thread_works(directory: str) -> None:
     thread = threading.Thread(target=lambda: found.through(key("a"), make))
     thread.start()
     working.wait()
-    _flight.WAIT_SECONDS = 0.1
+    single_flight.WAIT_SECONDS = 0.1
 
     def ask() -> None:
         # The parent's process has the lock of the file still, and keeps it.
@@ -166,7 +166,7 @@ def within_work(directory: str) -> None:
 def locked(directory: str, address: bytes) -> str:
     """Return whether another process finds the lock of *address* held."""
     program = (
-        "import os, sys; from numba_ptxlink._flight import Processes\n"
+        "import os, sys; from numba_ptxlink.cache.single_flight import Processes\n"
         "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
         "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
         "    print('locked' if waited else 'free')"

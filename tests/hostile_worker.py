@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TextIO
 
 import numba_ptxlink as pl
-from numba_ptxlink import _inputs, linker
-from numba_ptxlink._target import Arch
+from numba_ptxlink import linker
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._link import inputs as link_inputs
 
 LONGEST = 20
 KERNEL = """\
@@ -46,7 +47,10 @@ KERNEL = """\
 
 def outcome(kind: str, content: bytes) -> str:
     """Return "linked", the name of the error, or what is wrong with an error."""
-    inputs = [_inputs.Input("ptx", "kernel.ptx", KERNEL.encode()), _inputs.Input(kind, f"f.{kind}", content)]
+    inputs = [
+        link_inputs.Input("ptx", "kernel.ptx", KERNEL.encode()),
+        link_inputs.Input(kind, f"f.{kind}", content),
+    ]
     try:
         linked = linker.link_inputs(inputs, Arch(8, 0), linker.LinkOptions(), lto=kind == "ltoir")
     except pl.PtxlinkError as error:

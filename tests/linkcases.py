@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from numba_ptxlink import _nvjitlink, _nvrtc, assembler
-from numba_ptxlink._target import Arch
+from numba_ptxlink import assembler
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._tools import nvjitlink, nvrtc
 
 HEAD = ".version 8.0\n.target {target}\n.address_size 64\n"
 KERNEL = (
@@ -57,7 +58,7 @@ def cubin(ptx: str, arch: str = "sm_80") -> bytes:
 
 def ltoir(source: str, arch: str = "sm_80") -> bytes:
     """Return CUDA C++ as LTO-IR."""
-    return _nvrtc.compile_source(source, "source.cu", Arch.of(arch), output="ltoir").code
+    return nvrtc.compile_source(source, "source.cu", Arch.of(arch), output="ltoir").code
 
 
 def _ptx(*texts: str) -> list[tuple[str, str, bytes]]:
@@ -151,4 +152,4 @@ def flags(inputs: list[tuple[str, str, bytes]]) -> tuple[str, ...]:
 
 if __name__ == "__main__":
     given = CASES[sys.argv[1]][0]()
-    _nvjitlink.link(given, flags(given))
+    nvjitlink.link(given, flags(given))

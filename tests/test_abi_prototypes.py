@@ -10,7 +10,7 @@ from pathlib import Path
 import abi_rows as rows
 import pytest
 
-from numba_ptxlink import _nvjitlink, _nvrtc
+from numba_ptxlink._tools import nvjitlink, nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 ROWS = list(rows.ROWS.values())
@@ -92,7 +92,7 @@ def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
     )
     caller = rows.nvrtc(f'#include "echo.h"\n{kernels}', arch, folder, output="ltoir")
     flags = [f"-arch={arch}", "-lto", "-ptx"]
-    linked = _nvjitlink.link([("ltoir", "caller", caller), ("ltoir", "echo", ltoir)], flags, output="ptx")
+    linked = nvjitlink.link([("ltoir", "caller", caller), ("ltoir", "echo", ltoir)], flags, output="ptx")
     bodies = re.findall(r"\.entry k_(f\d+)\((.*?)\n\}", linked.code.decode(), re.DOTALL)
     assert len(single) == len(bodies)
     assert [] == [ROWS[int(name[1:])] for name, body in bodies if "call" in body]
@@ -100,9 +100,7 @@ def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
 
 def include_flags() -> list[str]:
     """Return the options by which a host compiler finds CUDA's headers and this package's."""
-    return [
-        flag for path in (INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()) for flag in ("-isystem", str(path))
-    ]
+    return [flag for path in (INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) for flag in ("-isystem", str(path))]
 
 
 @pytest.mark.parametrize(
@@ -138,5 +136,5 @@ def test_the_asserts_are_there_to_fail(proof, tmp_path):
     (tmp_path / "echo.h").write_text(
         re.sub(r"(static_assert\(NUMBA_PTXLINK_OFFSETOF\(\w+, f1\) == )8,", r"\g<1>9,", text)
     )
-    with pytest.raises(rows._nvrtc.LinkError, match="static assertion failed"):
+    with pytest.raises(rows.nvrtc_tool.LinkError, match="static assertion failed"):
         rows.nvrtc('#include "echo.h"', "sm_80", tmp_path)

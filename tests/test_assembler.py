@@ -15,13 +15,8 @@ import pytest
 from conftest import make_kernel, make_large_kernel
 
 from numba_ptxlink import assembler
-from numba_ptxlink._target import Arch, PtxVersion
-from numba_ptxlink.assembler import (
-    assemble,
-    compiler_version,
-    supported_archs,
-    supported_ptx_versions,
-)
+from numba_ptxlink._arch import Arch, PtxVersion
+from numba_ptxlink.assembler import assemble, compiler_version, supported_archs, supported_ptx_versions
 from numba_ptxlink.errors import AssembleError, ConfigError
 
 ET_REL, ET_EXEC = 1, 2
@@ -360,9 +355,9 @@ class CountingLib:
 
 def test_every_handle_is_destroyed(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Success and failure alike leave no compiler behind."""
-    ffi, lib = assembler._load()
+    ffi, lib = assembler.nvptxcompiler.load()
     counting = CountingLib(lib)
-    monkeypatch.setattr(assembler, "_load", lambda: (ffi, counting))
+    monkeypatch.setattr(assembler.nvptxcompiler, "load", lambda: (ffi, counting))
     for _ in range(3):
         assemble(kernel, "sm_90")
         refusal(make_kernel(body="foo;"))

@@ -11,8 +11,10 @@ from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, function
 
 import numba_ptxlink as pl
-from numba_ptxlink import _backends, _nvjitlink, _pynvjitlink
 from numba_ptxlink._config import Config
+from numba_ptxlink._link import backends
+from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
 
 
 def test_auto_takes_what_the_inputs_need():
@@ -52,7 +54,7 @@ def test_an_unknown_backend_is_an_error():
 def test_the_variable_chooses_and_the_argument_prevails(monkeypatch):
     """NUMBA_PTXLINK_BACKEND is the default, and status() shows it."""
     config = Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvjitlink"})
-    monkeypatch.setattr("numba_ptxlink.linker.config", lambda: config)
+    monkeypatch.setattr("numba_ptxlink._link.engine.config", lambda: config)
     monkeypatch.setattr("numba_ptxlink._plugin.config", lambda: config)
     assert "nvjitlink" == pl.status().backend
     assert "nvjitlink" == pl.link(make_kernel(), arch="sm_80").backend
@@ -69,7 +71,7 @@ def test_numba_kernels_use_the_backend_of_the_variable():
     """A kernel with nothing to link goes to the backend that the variable names."""
     program = (
         "from numba_ptxlink import linker, status\n"
-        "from numba_ptxlink._numba_linker import PtxLinker\n"
+        "from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker\n"
         f"linked = PtxLinker(cc=(8, 0)); linked.add_ptx({make_kernel()!r}); linked.complete()\n"
         "print(linked.linker.backend, status().backend)\n"
     )
@@ -94,7 +96,7 @@ class FakeLinker:
             raise RuntimeError("UNRECOGNIZED_OPTION")
 
     def __getattr__(self, name):
-        kinds = {adder: kind for kind, adder in _pynvjitlink._ADDERS.items()}
+        kinds = {adder: kind for kind, adder in pynvjitlink_tool._ADDERS.items()}
         if name not in kinds:
             raise AttributeError(name)
         return lambda code, label: self.inputs.append((kinds[name], label, code))
@@ -102,7 +104,7 @@ class FakeLinker:
     def get_linked_cubin(self):
         """Link."""
         try:
-            product = _nvjitlink.link(self.inputs, self.flags)
+            product = nvjitlink.link(self.inputs, self.flags)
         except pl.LinkError as error:
             self.error_log = error.log
             raise RuntimeError("link failed") from error
@@ -149,7 +151,7 @@ def test_pynvjitlink_reads_older_ptx_alone():
 def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
     """An error of the CUDA 12 binding is a LinkError with flags, inputs and log."""
     with pytest.raises(pl.LinkError, match=f"nvJitLink failed to {doing}") as caught:
-        _pynvjitlink.link(inputs, flags)
+        pynvjitlink_tool.link(inputs, flags)
     assert flags == caught.value.flags
     assert not inputs or "Undefined reference to 'f'" in caught.value.log
 
@@ -168,12 +170,12 @@ def test_auto_falls_back_with_a_reason(monkeypatch):
     def missing():
         raise pl.LinkError("nvJitLink could not be loaded")
 
-    monkeypatch.setattr(_nvjitlink, "version", missing)
-    chosen = _backends.choose([], lto=True)
+    monkeypatch.setattr(nvjitlink, "version", missing)
+    chosen = backends.choose([], lto=True)
     assert (
         "pynvjitlink",
         "link-time optimisation, and nvJitLink is not there through cuda.bindings",
     ) == chosen
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     with pytest.raises(pl.LinkError, match="nvJitLink could not be loaded"):
-        _backends.choose([], lto=True)
+        backends.choose([], lto=True)

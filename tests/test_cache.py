@@ -16,10 +16,10 @@ from types import SimpleNamespace
 import pytest
 from cache_worker import code, key
 
-from numba_ptxlink import _flight, _store
 from numba_ptxlink._config import Config
-from numba_ptxlink._seal import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
-from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import Cache, Entry, single_flight
+from numba_ptxlink.cache import directory as cache_directory
+from numba_ptxlink.cache.entry import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
 from numba_ptxlink.errors import CacheError, ConfigError
 
 WORKER = Path(__file__).with_name("cache_worker.py")
@@ -318,10 +318,10 @@ def test_no_home_costs_a_warning():
 def test_the_default_directory_follows_the_platform(monkeypatch, tmp_path):
     """The directory is in $XDG_CACHE_HOME, or in ~/.cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert tmp_path / "xdg" / "numba-ptxlink" == _store.default_directory()
+    assert tmp_path / "xdg" / "numba-ptxlink" == cache_directory.default_directory()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert tmp_path / ".cache" / "numba-ptxlink" == _store.default_directory()
+    assert tmp_path / ".cache" / "numba-ptxlink" == cache_directory.default_directory()
 
 
 def test_a_read_only_home_costs_a_warning(directory, monkeypatch, caplog):
@@ -443,11 +443,11 @@ def test_a_clock_set_back_does_not_stop_the_cap(directory):
 
 def test_two_versions_share_a_directory(directory, monkeypatch):
     """Entries of another version of the package are neither found nor dropped."""
-    from numba_ptxlink import _keys
+    from numba_ptxlink.cache import key as cache_key
 
     cache = open_cache(directory)
     fill(cache, "a")
-    monkeypatch.setattr(_keys, "SCHEMA", _keys.SCHEMA + 1)
+    monkeypatch.setattr(cache_key, "SCHEMA", cache_key.SCHEMA + 1)
     assert cache.get(key("a")) is None
     fill(cache, "a")
     assert 2 == len(files_of(directory))
@@ -481,9 +481,9 @@ def test_a_survivor_takes_over(directory, tmp_path):
 def test_waiting_has_a_bound(tmp_path):
     """Who has waited long enough goes on without the lock."""
     address = key("a").digest
-    holder = _flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
+    holder = single_flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
     program = (
-        "import os, sys; from numba_ptxlink._flight import Processes\n"
+        "import os, sys; from numba_ptxlink.cache.single_flight import Processes\n"
         "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
         "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
         "    print(waited)"
@@ -520,7 +520,7 @@ def test_threads_make_one_result_once(directory):
 
 def test_a_thread_whose_leader_fails_works_itself():
     """Where the thread that works fails, one that waited tries for itself."""
-    flights: _flight.Threads[int] = _flight.Threads()
+    flights: single_flight.Threads[int] = single_flight.Threads()
     entered, results = threading.Event(), []
 
     def fail() -> int:
@@ -543,7 +543,7 @@ def test_a_thread_whose_leader_fails_works_itself():
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_an_interrupt_stays_in_its_thread(error):
     """What ends the thread that works ends none of those that wait for it: they work themselves."""
-    flights: _flight.Threads[int] = _flight.Threads()
+    flights: single_flight.Threads[int] = single_flight.Threads()
     entered, interrupted, results = threading.Event(), threading.Event(), []
 
     def work() -> int:
@@ -591,7 +591,7 @@ def test_a_miss_is_explained(directory, caplog):
 def test_a_missing_directory_has_a_reason(tmp_path):
     """A directory that is not to be made and is not there is an error with the reason."""
     with pytest.raises(CacheError, match="No such file"):
-        _store.Directory(tmp_path / "missing", 1000, create=False)
+        cache_directory.Directory(tmp_path / "missing", 1000, create=False)
 
 
 def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):

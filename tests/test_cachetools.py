@@ -9,8 +9,8 @@ import pytest
 from cache_worker import code, key
 from test_cache import files_of, fill, open_cache
 
-from numba_ptxlink import _cachetools, cache, cli
-from numba_ptxlink.cache import Entry
+from numba_ptxlink import cache, cli
+from numba_ptxlink.cache import Entry, maintenance
 from numba_ptxlink.errors import CacheError
 
 
@@ -25,7 +25,7 @@ def filled(tmp_path, monkeypatch):
 
 def test_stats_count_entries(filled):
     """Each directory tells its entries, their bytes, its cap and what they are."""
-    (found,) = _cachetools.stats(filled)
+    (found,) = maintenance.stats(filled)
     assert (2, {"link": 2}, True, 2 << 30) == (found.entries, found.kinds, found.writable, found.cap)
     assert found.size == sum(file.stat().st_size for file in files_of(found.path))
 
@@ -34,43 +34,43 @@ def test_verify_deletes_the_damaged(filled, tmp_path):
     """A damaged entry is named and deleted, one with another seal is named and kept."""
     one, other = files_of(tmp_path / "cache")
     one.write_bytes(one.read_bytes()[:-1])
-    found = _cachetools.verify(filled)
+    found = maintenance.verify(filled)
     assert (1, {one: "it is cut short"}, {}) == (found.sound, found.removed, found.foreign)
     assert [other] == files_of(tmp_path / "cache")
     fill(open_cache(tmp_path / "cache", cache_secret=b"s"), "c")
-    assert ["it was sealed with another secret"] == list(_cachetools.verify(filled).foreign.values())
+    assert ["it was sealed with another secret"] == list(maintenance.verify(filled).foreign.values())
     assert 2 == len(files_of(tmp_path / "cache"))
 
 
 def test_clear_deletes_everything(filled, tmp_path):
     """After clearing nothing is left, and the number is told."""
-    assert 2 == _cachetools.clear(filled)
+    assert 2 == maintenance.clear(filled)
     assert [] == files_of(tmp_path / "cache")
 
 
 def test_an_export_can_be_imported(filled, tmp_path):
     """Entries travel in one file, and damaged ones do not arrive."""
     archive = tmp_path / "entries.tar"
-    assert 2 == _cachetools.export(filled, archive)
+    assert 2 == maintenance.export(filled, archive)
     other = open_cache(tmp_path / "other")
-    assert _cachetools.Imported(taken=2) == _cachetools.import_(other, archive)
+    assert maintenance.Imported(taken=2) == maintenance.import_(other, archive)
     found = other.get(key("a"))
     assert found is not None
     assert code("a") == found.code
     content = bytearray(archive.read_bytes())
     content[2000] ^= 1
     archive.write_bytes(content)
-    found = _cachetools.import_(open_cache(tmp_path / "third"), archive)
-    assert _cachetools.Imported(taken=1, refused=1) == found
+    found = maintenance.import_(open_cache(tmp_path / "third"), archive)
+    assert maintenance.Imported(taken=1, refused=1) == found
 
 
 def test_a_wrong_archive_is_an_error(filled, tmp_path):
     """A file that is no archive is named, with the cure."""
     (tmp_path / "x.tar").write_text("no archive at all" * 100)
     with pytest.raises(CacheError, match="give a file of `cache export`"):
-        _cachetools.import_(filled, tmp_path / "x.tar")
+        maintenance.import_(filled, tmp_path / "x.tar")
     with pytest.raises(CacheError, match="check the folder"):
-        _cachetools.export(filled, tmp_path / "missing" / "x.tar")
+        maintenance.export(filled, tmp_path / "missing" / "x.tar")
 
 
 def test_a_cache_that_is_off_says_so():
@@ -78,7 +78,7 @@ def test_a_cache_that_is_off_says_so():
     from numba_ptxlink._config import Config
 
     with pytest.raises(CacheError, match="NUMBA_PTXLINK_CACHE=0"):
-        _cachetools.path(cache.Cache(Config(cache=False)))
+        maintenance.path(cache.Cache(Config(cache=False)))
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_the_commands_carry_entries(filled, tmp_path, capsys):
 def test_an_import_overwrites_nothing(filled, tmp_path):
     """An entry that is there stays as it is, and one that is damaged is replaced."""
     archive = tmp_path / "x.tar"
-    _cachetools.export(filled, archive)
+    maintenance.export(filled, archive)
     other = open_cache(tmp_path / "other")
     other.put(key("a"), Entry({"log": "mine"}, b"mine"))
     other.put(key("b"), Entry({}, b"damaged soon"))
     damaged = other.tiers()[1].path_of(key("b").digest)
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert _cachetools.Imported(taken=1, present=1) == _cachetools.import_(other, archive)
+    assert maintenance.Imported(taken=1, present=1) == maintenance.import_(other, archive)
     assert (b"mine", code("b")) == (other.get(key("a")).code, other.get(key("b")).code)
 
 
@@ -156,7 +156,7 @@ def test_what_an_archive_announces_is_not_believed(filled, tmp_path, bomb):
     tracemalloc.start()
     try:
         with pytest.raises(CacheError, match=reason):
-            _cachetools.import_(filled, tmp_path / "x.tar")
+            maintenance.import_(filled, tmp_path / "x.tar")
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()
@@ -167,21 +167,21 @@ def test_members_that_are_no_plain_files_are_refused(filled, tmp_path):
     kinds = (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE)
     strange = [*(member(kind, 0) for kind in kinds), member(tarfile.XHDTYPE, 5, b"9 a=b"), sparse()]
     archive = tmp_path / "x.tar"
-    _cachetools.export(filled, archive)
+    maintenance.export(filled, archive)
     archive.write_bytes(b"".join(strange) + archive.read_bytes())
-    found = _cachetools.import_(open_cache(tmp_path / "other"), archive)
-    assert _cachetools.Imported(taken=2, refused=len(strange)) == found
+    found = maintenance.import_(open_cache(tmp_path / "other"), archive)
+    assert maintenance.Imported(taken=2, refused=len(strange)) == found
 
 
 def test_an_import_has_a_bound(filled, tmp_path, monkeypatch):
     """More than the directory may hold, or more members than any cache has, is an error with the cure."""
     archive = tmp_path / "x.tar"
-    _cachetools.export(filled, archive)
+    maintenance.export(filled, archive)
     with pytest.raises(CacheError, match="NUMBA_PTXLINK_CACHE_SIZE"):
-        _cachetools.import_(open_cache(tmp_path / "small", cache_size=60_000), archive)
-    monkeypatch.setattr(_cachetools, "_MOST_MEMBERS", 1)
+        maintenance.import_(open_cache(tmp_path / "small", cache_size=60_000), archive)
+    monkeypatch.setattr(maintenance, "_MOST_MEMBERS", 1)
     with pytest.raises(CacheError, match="holds more than"):
-        _cachetools.import_(open_cache(tmp_path / "many"), archive)
+        maintenance.import_(open_cache(tmp_path / "many"), archive)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -196,7 +196,7 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch, erro
 
     monkeypatch.setattr(tarfile.TarFile, "addfile", fail)
     with pytest.raises((CacheError, KeyboardInterrupt)):
-        _cachetools.export(filled, folder / "x.tar")
+        maintenance.export(filled, folder / "x.tar")
     assert ["older"] == [file.read_text() for file in folder.iterdir()]
 
 
@@ -204,5 +204,5 @@ def test_verify_names_what_others_could_have_written(filled, tmp_path):
     """An entry that is not believed is named with the reason, and kept."""
     file = files_of(tmp_path / "cache")[0]
     file.chmod(0o666)
-    assert "can be written by other users" in _cachetools.verify(filled).foreign[file]
+    assert "can be written by other users" in maintenance.verify(filled).foreign[file]
     assert file.exists()

@@ -12,7 +12,12 @@ import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _checks, _elf, _explain, _inputs, _isa, _ltoir, _merge, _ptx, _symbols, linker
+from numba_ptxlink import linker
+from numba_ptxlink._formats import elf, ptx_isa, ptx_text
+from numba_ptxlink._formats import ltoir as ltoir_format
+from numba_ptxlink._link import checks, explain, merge
+from numba_ptxlink._link import inputs as link_inputs
+from numba_ptxlink._link import symbols as link_symbols
 
 ARCH = pl.Arch.of("sm_80")
 
@@ -59,7 +64,7 @@ def test_a_wrong_link_is_refused(case):
     inputs = CASES[case][0]()
     with pytest.raises(pl.LinkError) as caught:
         linker.link_inputs(
-            [_inputs.Input(*each) for each in inputs],
+            [link_inputs.Input(*each) for each in inputs],
             ARCH,
             linker.LinkOptions(),
             lto="-lto" in linkcases.flags(inputs),
@@ -81,7 +86,7 @@ def test_equal_definitions_are_merged(capfd):
     """One function in two inputs, instruction by instruction the same, is linked once."""
     other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
     linked = pl.link(KERNEL, function(), other, arch="sm_80")
-    names = [each.name for each in _elf.read(linked.cubin).symbols]
+    names = [each.name for each in elf.read(linked.cubin).symbols]
     assert 1 == names.count("f")
     assert ("", "") == capfd.readouterr()
 
@@ -109,7 +114,7 @@ def test_equal_inputs_are_linked_once():
 def test_what_makes_definitions_equal(mine, yours, expected):
     """Labels and line numbers may differ, instructions may not."""
     texts = [HEAD + f".visible .func f()\n{{\n{body}\n}}\n" for body in (mine, yours)]
-    assert expected is _merge.same(texts, "f")
+    assert expected is merge.same(texts, "f")
 
 
 def test_a_private_variable_belongs_to_a_definition():
@@ -117,15 +122,15 @@ def test_a_private_variable_belongs_to_a_definition():
     body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.global.u32 %r1, [table];\nret;\n}\n"
     same = [HEAD + ".global .align 4 .u32 table = 1;\n" + body] * 2
     different = [HEAD + f".global .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
-    assert _merge.same(same, "f")
-    assert not _merge.same(different, "f")
+    assert merge.same(same, "f")
+    assert not merge.same(different, "f")
 
 
 def test_weakening_changes_the_linkage_alone():
     """A definition made weak is the same text but for one word, and the rest of the module is untouched."""
     ptx = function() + function(name="g").partition("64\n")[2]
     expected = ptx.replace(".visible .func (.param .b32 r) f", ".weak .func (.param .b32 r) f")
-    assert expected.encode() == _merge.weaken(ptx.encode(), ["f"])
+    assert expected.encode() == merge.weaken(ptx.encode(), ["f"])
 
 
 def test_a_weak_definition_gives_way():
@@ -135,10 +140,10 @@ def test_a_weak_definition_gives_way():
 
 def test_a_library_gives_only_what_nobody_defines():
     """A definition that an archive has too is no conflict."""
-    table = _symbols.Table("lib.a", "archive", (_symbols.Symbol("f", "func", True),))
-    own = _symbols.Table("a.ptx", "ptx", _symbols.table(_inputs.read(function()), ARCH).symbols)
+    table = link_symbols.Table("lib.a", "archive", (link_symbols.Symbol("f", "func", True),))
+    own = link_symbols.Table("a.ptx", "ptx", link_symbols.table(link_inputs.read(function()), ARCH).symbols)
     several = {"f": [(0, table.symbols[0]), (1, own.symbols[0])]}
-    assert set() == _checks._check_definitions(several, [table, own], [])
+    assert set() == checks._check_definitions(several, [table, own], [])
 
 
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
@@ -146,10 +151,10 @@ def test_a_missing_extern_c_is_recognised(symbol):
     """Where only the mangling differs, the hint says so."""
     other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
     tables = [
-        _symbols.Table("k.ptx", "ptx", (_symbols.Symbol(symbol, "func", False),)),
-        _symbols.Table("a.ptx", "ptx", (_symbols.Symbol(other, "func", True),)),
+        link_symbols.Table("k.ptx", "ptx", (link_symbols.Symbol(symbol, "func", False),)),
+        link_symbols.Table("a.ptx", "ptx", (link_symbols.Symbol(other, "func", True),)),
     ]
-    said = _explain.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
+    said = explain.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
     assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
 
 
@@ -164,24 +169,24 @@ def test_a_missing_extern_c_is_recognised(symbol):
 )
 def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, warned, caplog):
     """With nvJitLink 13.0, a function of a large struct is warned of, unless LTO inlines it."""
-    prototype = _ptx.Prototype("f", None, (_ptx.Param(align=8, size=size),))
-    tables = [_symbols.Table(name, kind, None) for name in ("caller", "callee")]
-    several = {"f": [(n, _symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
-    _checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
+    prototype = ptx_text.Prototype("f", None, (ptx_text.Param(align=8, size=size),))
+    tables = [link_symbols.Table(name, kind, None) for name in ("caller", "callee")]
+    several = {"f": [(n, link_symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
+    checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
     assert warned == (f"f takes or returns a struct of {size} bytes" in caplog.text)
 
 
 def test_lost_types_are_explained():
     """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
-    said = _explain.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
+    said = explain.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
     assert "pip install --upgrade nvidia-nvjitlink" in said
-    assert _explain.explain("error   : something else", []) == ""
+    assert explain.explain("error   : something else", []) == ""
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin"])
 def test_symbols_of_every_kind(kind):
     """Definitions and references with their prototypes are read out of every kind of input."""
-    from numba_ptxlink import _fatbin
+    from numba_ptxlink._tools import nvfatbin
 
     source = (
         'extern "C" __device__ int outside(float, long long);\n'
@@ -189,13 +194,13 @@ def test_symbols_of_every_kind(kind):
         'extern "C" __device__ float inside(Pair p, short s) { return p.a + s + outside(p.b, s); }\n'
         'extern "C" __global__ void k(float* p) { *p = inside({1, 2}, 3); }\n'
     )
-    from numba_ptxlink import _nvrtc
+    from numba_ptxlink._tools import nvrtc
 
     output = "cubin" if kind == "fatbin" else kind
-    code = _nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
+    code = nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
     if kind == "fatbin":
-        code = _fatbin.pack([("cubin", ARCH, "source", code)])
-    symbols = {each.name: each for each in _symbols.table(_inputs.read(code), ARCH).symbols}
+        code = nvfatbin.pack([("cubin", ARCH, "source", code)])
+    symbols = {each.name: each for each in link_symbols.table(link_inputs.read(code), ARCH).symbols}
     assert {"k", "inside", "outside"} == set(symbols)
     assert ("entry", True) == (symbols["k"].kind, symbols["k"].defined)
     assert (True, False) == (symbols["inside"].defined, symbols["outside"].defined)
@@ -215,18 +220,18 @@ def test_symbols_of_objects_and_libraries(tmp_path):
         source.write_text(f'extern "C" __device__ int {name}(int a) {{ return a; }}\n')
         subprocess.run([nvcc, "-dc", "-arch=sm_80", source, "-o", source.with_suffix(".o")], check=True)
         code = source.with_suffix(".o").read_bytes()
-        assert [name] == [each.name for each in _symbols.table(_inputs.read(code), ARCH).symbols]
+        assert [name] == [each.name for each in link_symbols.table(link_inputs.read(code), ARCH).symbols]
         header = f"{name + '.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n"
         library += header.encode() + code + b"\n" * (len(code) % 2)
-    assert {"f", "g"} == {each.name for each in _symbols.table(_inputs.read(library), ARCH).symbols}
+    assert {"f", "g"} == {each.name for each in link_symbols.table(link_inputs.read(library), ARCH).symbols}
 
 
 def test_what_cannot_be_read_is_left_to_the_linker():
     """A fat binary without code for the architecture has no readable symbols, and nvJitLink says why."""
-    from numba_ptxlink import _fatbin
+    from numba_ptxlink._tools import nvfatbin
 
-    packed = _fatbin.pack([("cubin", pl.Arch.of("sm_90"), "f", cubin(function(), "sm_90"))])
-    assert _symbols.table(_inputs.read(packed), ARCH).symbols is None
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_90"), "f", cubin(function(), "sm_90"))])
+    assert link_symbols.table(link_inputs.read(packed), ARCH).symbols is None
     with pytest.raises(pl.LinkError, match="nvJitLink failed to read the fatbin"):
         pl.link(KERNEL, packed, arch="sm_80")
 
@@ -243,7 +248,7 @@ def test_what_cannot_be_read_is_left_to_the_linker():
 )
 def test_the_compilers_notes_on_prototypes(signature, expected):
     """The note that ptxas leaves about a prototype is read back."""
-    assert expected == str(_symbols.prototype("f", signature))
+    assert expected == str(link_symbols.prototype("f", signature))
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_120"])
@@ -251,15 +256,15 @@ def test_the_architecture_of_an_image(arch):
     """A cubin says which architecture it is for, and whether it can be linked further."""
     ptx = function(target=arch).replace("8.0", "8.8" if arch >= "sm_90" or len(arch) > 5 else "8.0")
     target = pl.Arch.of(arch)
-    relocatable = _elf.read(pl.assemble(ptx, arch, relocatable=True).code)
+    relocatable = elf.read(pl.assemble(ptx, arch, relocatable=True).code)
     assert (target.number, True) == (relocatable.sm, relocatable.relocatable)
 
 
 def test_the_header_of_ltoir():
     """LTO-IR says which architecture it is for; anything else says nothing."""
-    assert 80 == _ltoir.read(ltoir(linkcases.CALLER)).sm
-    assert _ltoir.read(b"\xedCN\x7f") is None
-    assert _ltoir.read(function().encode()) is None
+    assert 80 == ltoir_format.read(ltoir(linkcases.CALLER)).sm
+    assert ltoir_format.read(b"\xedCN\x7f") is None
+    assert ltoir_format.read(function().encode()) is None
 
 
 @pytest.mark.parametrize("size", [4, 60, 200, 600])
@@ -267,7 +272,7 @@ def test_a_truncated_image_is_refused(size):
     """A cubin that ends early is refused by name before a linker sees it."""
     code = cubin(function())
     with pytest.raises(pl.LinkError, match=r"a\.cubin is not a whole ELF image"):
-        _elf.read(code[:size], "a.cubin")
+        elf.read(code[:size], "a.cubin")
 
 
 def test_variables_of_ptx():
@@ -279,7 +284,7 @@ def test_variables_of_ptx():
         ".weak .const .align 8 .b8 table[16] = {1, 2};\n"
         ".global .align 4 .u32 private;\n"
     )
-    found = [(each.name, each.space, each.linkage, each.line) for each in _ptx.variables(ptx)]
+    found = [(each.name, each.space, each.linkage, each.line) for each in ptx_text.variables(ptx)]
     assert [
         ("counter", "global", "visible", 4),
         ("buffer", "shared", "extern", 5),
@@ -290,5 +295,5 @@ def test_variables_of_ptx():
 @pytest.mark.parametrize(("release", "isa"), [((12, 6), (8, 5)), ((12, 9), (8, 8)), ((13, 0), (9, 0))])
 def test_the_newest_isa_of_a_release(release, isa):
     """The newest PTX ISA of a CUDA release is known; of an unknown release nothing is said."""
-    assert isa == (_isa.newest_isa(release).major, _isa.newest_isa(release).minor)
-    assert _isa.newest_isa((99, 0)) is None
+    assert isa == (ptx_isa.newest_isa(release).major, ptx_isa.newest_isa(release).minor)
+    assert ptx_isa.newest_isa((99, 0)) is None

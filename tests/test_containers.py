@@ -9,7 +9,9 @@ import pytest
 from linkcases import KERNEL, cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink import _compression, _containers, _elf, _fatbin, _inputs, _nvrtc
+from numba_ptxlink._formats import compression, containers, elf
+from numba_ptxlink._link import inputs
+from numba_ptxlink._tools import nvfatbin, nvrtc
 
 ARCH = pl.Arch.of("sm_80")
 SHARED = """\
@@ -48,10 +50,10 @@ def header_of(code: bytes, kind: int) -> int:
 
 def test_shared_and_zeroed_memory_links():
     """A function with more static shared memory and zeroed data than the file has bytes is linked."""
-    code = _nvrtc.compile_source(SHARED, "source.cu", ARCH, output="cubin").code
+    code = nvrtc.compile_source(SHARED, "source.cu", ARCH, output="cubin").code
     assert len(code) < 4 * (2048 + 4096)
     assert pl.link(KERNEL, code, arch="sm_80").cubin
-    assert ["f"] == [each.name for each in _elf.read(code).symbols if each.kind == "func"]
+    assert ["f"] == [each.name for each in elf.read(code).symbols if each.kind == "func"]
 
 
 def test_a_section_of_an_unknown_type_may_pass_the_end(caplog):
@@ -60,9 +62,9 @@ def test_a_section_of_an_unknown_type_may_pass_the_end(caplog):
     at = header_of(code, PROGBITS)
     longer = changed(code, at + SIZE, "Q", 1 << 20)
     with pytest.raises(pl.LinkError, match="bytes past its end"):
-        _elf.read(longer)
+        elf.read(longer)
     with caplog.at_level(logging.DEBUG, "numba_ptxlink"):
-        assert ["f"] == [each.name for each in _elf.read(changed(longer, at + TYPE, "I", 0x70000099)).symbols]
+        assert ["f"] == [each.name for each in elf.read(changed(longer, at + TYPE, "I", 0x70000099)).symbols]
     assert "of type 0x70000099, is not read" in caplog.text
 
 
@@ -74,18 +76,18 @@ def test_a_section_of_an_unknown_type_may_pass_the_end(caplog):
 def test_an_image_of_an_unknown_form_is_left_to_the_linker(at, form, value, caplog):
     """An image of another class, ABI or machine is no damaged one, and nothing is said of it."""
     code = changed(cubin(function()), at, form, value)
-    with pytest.raises(_elf.UnfamiliarError, match="not known here"):
-        _elf.read(code)
+    with pytest.raises(elf.UnfamiliarError, match="not known here"):
+        elf.read(code)
     with caplog.at_level(logging.INFO, "numba_ptxlink"):
-        _containers.check_whole("cubin", code, "f.cubin")
+        containers.check_whole("cubin", code, "f.cubin")
     assert "f.cubin is left to the linker" in caplog.text
 
 
 def test_symbols_of_an_unknown_size_are_left_to_the_linker():
     """A symbol table whose entries have another size is not read as if they had not."""
     code = cubin(function())
-    with pytest.raises(_elf.UnfamiliarError, match="symbols of 32 bytes"):
-        _elf.read(changed(code, header_of(code, SYMBOLS) + ENTRY_SIZE, "Q", 32))
+    with pytest.raises(elf.UnfamiliarError, match="symbols of 32 bytes"):
+        elf.read(changed(code, header_of(code, SYMBOLS) + ENTRY_SIZE, "Q", 32))
 
 
 def test_more_sections_than_the_header_counts():
@@ -95,10 +97,10 @@ def test_more_sections_than_the_header_counts():
     names = number(code, NAMES_AT, "H")
     code = changed(changed(code, SECTIONS_AT, "H", 0), NAMES_AT, "H", 0xFFFF)
     code = changed(changed(code, table + SIZE, "Q", count), table + LINK, "I", names)
-    image = _elf.read(code)
+    image = elf.read(code)
     assert (count, ["f"]) == (len(image.sections), [each.name for each in image.symbols])
     with pytest.raises(pl.LinkError, match="section headers end past its end"):
-        _elf.read(changed(code, table + SIZE, "Q", 1 << 40))
+        elf.read(changed(code, table + SIZE, "Q", 1 << 40))
 
 
 @pytest.mark.parametrize("kind", [RELOCATIONS, SYMBOLS])
@@ -107,7 +109,7 @@ def test_references_to_nothing_are_refused(kind):
     source = KERNEL if kind == RELOCATIONS else function()
     code = cubin(source)
     with pytest.raises(pl.LinkError, match="which does not exist"):
-        _elf.read(changed(code, header_of(code, kind) + LINK, "I", 999))
+        elf.read(changed(code, header_of(code, kind) + LINK, "I", 999))
 
 
 def test_a_common_symbol_is_weak():
@@ -118,7 +120,7 @@ def test_a_common_symbol_is_weak():
     places = [each for each in range(table, table + size, 24) if number(code, each + 4, "B") == 0x12]
     for place in places:
         code = changed(code, place + 6, "H", 0xFFF2)
-    (symbol,) = _elf.read(code).symbols
+    (symbol,) = elf.read(code).symbols
     assert ("f", True, True) == (symbol.name, symbol.defined, symbol.weak)
 
 
@@ -142,27 +144,27 @@ def entry(kind: int, payload: bytes, *, version: int = 0x101, extra: bytes = b""
 def test_a_fat_binary_of_an_unknown_form_is_left_to_the_linker(version):
     """A fat binary of another version is no damaged one."""
     code = packed(entry(2, b"code", version=version.get("entry", 0x101)), version=version.get("version", 1))
-    with pytest.raises(_elf.UnfamiliarError, match="not known here"):
-        _containers.fatbin_entries(code)
-    _containers.check_whole("fatbin", code, "f.fatbin")
+    with pytest.raises(elf.UnfamiliarError, match="not known here"):
+        containers.fatbin_entries(code)
+    containers.check_whole("fatbin", code, "f.fatbin")
 
 
 def test_unknown_entries_and_longer_headers_are_read():
     """A fat binary may have entries of a kind that is not known here, and headers that tell more."""
     code = packed(entry(77, b"new kind"), entry(1, b".version 8.0\n.target sm_80\n", extra=bytes(48)))
-    assert ["77", "ptx"] == [each.kind for each in _containers.fatbin_entries(code)]
+    assert ["77", "ptx"] == [each.kind for each in containers.fatbin_entries(code)]
 
 
 @pytest.mark.parametrize("size", [10, 40, 75])
 def test_a_truncated_fat_binary_is_refused(size):
     """A fat binary that ends early is refused by name."""
     with pytest.raises(pl.LinkError, match=r"f\.fatbin is not a whole fat binary"):
-        _containers.check_whole("fatbin", packed(entry(2, b"code"))[:size], "f.fatbin")
+        containers.check_whole("fatbin", packed(entry(2, b"code"))[:size], "f.fatbin")
 
 
 def compressed(code: bytes, flag: int) -> bytes:
     """Return *code* compressed as an entry's flag says."""
-    if flag == _compression.LZ4:
+    if flag == compression.LZ4:
         import lz4.block
 
         return lz4.block.compress(code, store_size=False)
@@ -173,21 +175,21 @@ def compressed(code: bytes, flag: int) -> bytes:
     return zstd.compress(code)
 
 
-@pytest.mark.parametrize("flag", [_compression.LZ4, _compression.ZSTD], ids=["LZ4", "zstd"])
+@pytest.mark.parametrize("flag", [compression.LZ4, compression.ZSTD], ids=["LZ4", "zstd"])
 def test_compressed_entries_are_read(flag):
     """An entry is read whichever way its toolkit compressed it, and one that lies about its size is not."""
     ptx = function().encode()
     payload = compressed(ptx, flag)
     padded = payload + bytes(-len(payload) % 8)
     fields = {"flags": 0x11 | flag, "packed": len(payload)}
-    (found,) = _containers.fatbin_entries(packed(entry(1, padded, unpacked=len(ptx), **fields)))
+    (found,) = containers.fatbin_entries(packed(entry(1, padded, unpacked=len(ptx), **fields)))
     assert ptx == found.content()
     for size in (len(ptx) - 1, len(ptx) + 1, 1 << 29, 1 << 40):
-        (found,) = _containers.fatbin_entries(packed(entry(1, padded, unpacked=size, **fields)))
+        (found,) = containers.fatbin_entries(packed(entry(1, padded, unpacked=size, **fields)))
         assert found.content() is None
 
 
-@pytest.mark.parametrize("flag", [_compression.LZ4, _compression.ZSTD], ids=["LZ4", "zstd"])
+@pytest.mark.parametrize("flag", [compression.LZ4, compression.ZSTD], ids=["LZ4", "zstd"])
 def test_without_its_library_an_entry_is_not_read(flag, monkeypatch):
     """Where a library for the compression is missing, the content is not known, and nothing fails."""
     import sys
@@ -196,14 +198,14 @@ def test_without_its_library_an_entry_is_not_read(flag, monkeypatch):
     for name in ("lz4.block", "backports.zstd", "compression.zstd", "compression"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("backports.zstd", None, raising=False)
-    assert _compression.unpack(payload, flag, 32) is None
+    assert compression.unpack(payload, flag, 32) is None
 
 
 def test_entries_that_are_compressed_together_are_read():
     """Entries of one kind that fatbinary put together are listed one by one."""
     codes = [cubin(function()), cubin(function(name="g"))]
     whole = b"".join(codes)
-    payload = compressed(whole, _compression.ZSTD)
+    payload = compressed(whole, compression.ZSTD)
     heads, at = struct.pack("<II", 2, 8 + 2 * 64), 0
     for code, sm in zip(codes, (80, 86), strict=True):
         heads += struct.pack("<HHIQIIIIQQQQ", 2, 0x101, at, len(code), 0, 0, 8, sm, 0, 0x11, 0, 0)
@@ -211,7 +213,7 @@ def test_entries_that_are_compressed_together_are_read():
     together = entry(
         0x100, payload, extra=heads, sm=0, flags=0x8011, packed=len(payload), unpacked=len(whole)
     )
-    found = _containers.fatbin_entries(packed(together))
+    found = containers.fatbin_entries(packed(together))
     assert [("cubin", "sm_80"), ("cubin", "sm_86")] == [(each.kind, each.arch) for each in found]
     assert codes == [each.content() for each in found]
 
@@ -233,7 +235,7 @@ def test_entries_that_are_compressed_together_are_read():
 )
 def test_the_entry_that_nvjitlink_links(entries, arch, lto, expected):
     """The entry that is read is the one that nvJitLink takes, as it shows in what it links."""
-    from numba_ptxlink import _nvjitlink
+    from numba_ptxlink._tools import nvjitlink
 
     target = pl.Arch.of(arch)
     sources, parts = [], entries.split()
@@ -241,14 +243,14 @@ def test_the_entry_that_nvjitlink_links(entries, arch, lto, expected):
         kind = part.rstrip("0123456789a")
         made = pl.Arch.of(f"sm_{part.removeprefix(kind)}")
         source = f'extern "C" __device__ int {part}(int a) {{ return a; }}\n'
-        sources.append((kind, made, part, _nvrtc.compile_source(source, "s.cu", made, output=kind).code))
-    code = _fatbin.pack(sources)
-    listed = _containers.fatbin_entries(code)
-    entry = _containers.chosen(listed, target, lto=lto)
+        sources.append((kind, made, part, nvrtc.compile_source(source, "s.cu", made, output=kind).code))
+    code = nvfatbin.pack(sources)
+    listed = containers.fatbin_entries(code)
+    entry = containers.chosen(listed, target, lto=lto)
     assert expected == (None if entry is None else parts[listed.index(entry)])
     if expected is not None:
         flags = (f"-arch={arch}", *(("-lto",) if lto else ()), "-r")
-        image = _elf.read(_nvjitlink.link([("fatbin", "f", code)], flags).code)
+        image = elf.read(nvjitlink.link([("fatbin", "f", code)], flags).code)
         assert [expected] == [each.name for each in image.symbols if each.defined]
 
 
@@ -266,33 +268,33 @@ def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
 def test_members_of_odd_sizes(pad, end):
     """A library is whole however its members of an odd size are filled up, and whatever fills its end."""
     code = archive(b"odd", b"even", b"other", pad=pad) + end
-    assert [b"odd", b"even", b"other"] == [content for _, content in _containers.members(code, "f.a")]
+    assert [b"odd", b"even", b"other"] == [content for _, content in containers.members(code, "f.a")]
 
 
 @pytest.mark.parametrize("size", [30, 69, 130])
 def test_a_truncated_library_is_refused(size):
     """A library whose last member ends early is refused by name."""
     with pytest.raises(pl.LinkError, match=r"f\.a is not a whole archive"):
-        _containers.check_whole("archive", archive(b"even", b"member")[:size], "f.a")
+        containers.check_whole("archive", archive(b"even", b"member")[:size], "f.a")
 
 
 def test_libraries_of_other_things_are_left_to_the_linker():
     """A library whose members are no host objects has no symbols that are told here."""
-    with pytest.raises(_elf.UnfamiliarError, match="content that begins with"):
-        _containers.fatbins(archive(b"something else"), "archive", "f.a")
-    assert [] == _containers.fatbins(archive(), "archive", "f.a")
+    with pytest.raises(elf.UnfamiliarError, match="content that begins with"):
+        containers.fatbins(archive(b"something else"), "archive", "f.a")
+    assert [] == containers.fatbins(archive(), "archive", "f.a")
 
 
 def test_ptx_of_a_release_to_come_is_left_to_the_linker():
     """What PTX a release reads that was never tried is not said; of one that was, it is."""
-    from numba_ptxlink import _isa
+    from numba_ptxlink._formats import ptx_isa
 
-    assert (9, 5) == (_isa.sure_isa((13, 5)).major, _isa.sure_isa((13, 5)).minor)
-    assert _isa.sure_isa((13, 6)) is None
-    assert 6 == _isa.newest_isa((13, 6)).minor
+    assert (9, 5) == (ptx_isa.sure_isa((13, 5)).major, ptx_isa.sure_isa((13, 5)).minor)
+    assert ptx_isa.sure_isa((13, 6)) is None
+    assert 6 == ptx_isa.newest_isa((13, 6)).minor
 
 
 def test_kinds_of_unknown_images():
     """An image for a machine that is not known here is an object, and one for a GPU is a cubin."""
     code = cubin(function())
-    assert ("cubin", "object") == (_inputs.recognise(code), _inputs.recognise(changed(code, 18, "H", 191)))
+    assert ("cubin", "object") == (inputs.recognise(code), inputs.recognise(changed(code, 18, "H", 191)))

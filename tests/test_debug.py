@@ -10,7 +10,7 @@ import fakedevice
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import _elf
+from numba_ptxlink._formats import elf
 from numba_ptxlink.inspection import find_tool
 
 SOURCE = """\
@@ -67,7 +67,7 @@ def test_sections_and_lines(kind, lto, linked, tmp_path):
     elif kind == "lineinfo":
         options["lineinfo"] = True
     _, cubin = make(linked=linked, **options)
-    names = [each.name for each in _elf.read(cubin.code).sections]
+    names = [each.name for each in elf.read(cubin.code).sections]
     # Where several inputs have their PTX in the image, a number follows.
     sections = {name.partition(".nv_debug_ptx_txt")[1] or name for name in names}
     expected = {
@@ -156,11 +156,11 @@ def test_a_missing_definition_names_the_function():
 
 def test_a_source_is_compiled_once_for_all_kernels(monkeypatch):
     """Two kernels that link the same CUDA C++ make NVRTC compile it once."""
-    from numba_ptxlink import _nvrtc
+    from numba_ptxlink._tools import nvrtc
 
     calls = []
-    original = _nvrtc.compile_source
-    monkeypatch.setattr(_nvrtc, "compile_source", lambda *a, **k: calls.append(a[1]) or original(*a, **k))
+    original = nvrtc.compile_source
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *a, **k: calls.append(a[1]) or original(*a, **k))
     for name in ("first", "second"):
         del name
         make(linked=True, max_registers=40)

@@ -8,7 +8,8 @@ import pytest
 from conftest import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _nvjitlink, _plugin, doctor
+from numba_ptxlink import doctor
+from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.cli import main
 
 
@@ -21,7 +22,7 @@ def _enabled():
 
 def with_driver(monkeypatch, version):
     """Pretend that the driver is of CUDA *version*, or that there is none."""
-    monkeypatch.setattr(_plugin, "driver_version", lambda: version)
+    monkeypatch.setattr(doctor.driver, "version", lambda: version)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +119,14 @@ def test_a_missing_nvjitlink_is_a_problem(monkeypatch):
     def missing():
         raise pl.LinkError("nvJitLink could not be loaded")
 
-    monkeypatch.setattr(_nvjitlink, "version", missing)
+    monkeypatch.setattr(nvjitlink, "version", missing)
     (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("nvJitLink is missing")]
     assert "numba-ptxlink[cu13]" in problem.cure
 
 
 def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):
     """One that passes structs wrongly is to be upgraded."""
-    monkeypatch.setattr(_nvjitlink, "version", lambda: (13, 0))
+    monkeypatch.setattr(nvjitlink, "version", lambda: (13, 0))
     (problem,) = [each for each in pl.diagnose().problems if "structs" in each.what]
     assert "--upgrade nvidia-nvjitlink" in problem.cure
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import _nvrtc, _ptx
+from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._tools import nvrtc
 
 MODULE = Path(__file__).with_name("udfs_module.py")
 COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
@@ -50,7 +51,7 @@ def test_one_artifact_of_each_kind_per_arch(exported):
 
 def ptx_by_nvrtc(folder: Path, arch: str) -> str:
     """Return the PTX that NVRTC makes of the caller."""
-    return _nvrtc.compile_source(CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[folder]).code.decode()
+    return nvrtc.compile_source(CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[folder]).code.decode()
 
 
 def ptx_by_nvcc(folder: Path, arch: str) -> str:
@@ -67,9 +68,9 @@ def ptx_by_nvcc(folder: Path, arch: str) -> str:
 def test_the_prototypes_are_those_that_nvidias_compilers_emit(exported, arch, compiler):
     """NVRTC and nvcc, given the header and a caller, declare exactly the prototypes that the PTX defines."""
     text = compiler(exported.header.parent, arch)
-    wanted = {f.prototype for f in _ptx.functions(text) if f.linkage == "extern" and not f.defined}
+    wanted = {f.prototype for f in ptx_text.functions(text) if f.linkage == "extern" and not f.defined}
     text = exported.artifacts["ptx", arch].read_text()
-    made = {f.prototype for f in _ptx.functions(text) if f.linkage == "visible" and f.defined}
+    made = {f.prototype for f in ptx_text.functions(text) if f.linkage == "visible" and f.defined}
     assert len(wanted) == len(SYMBOLS)
     assert wanted == made
 

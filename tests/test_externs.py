@@ -12,7 +12,8 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink import _externs, _ptx
+from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._numba_cuda.codegen import externs
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -47,7 +48,7 @@ def export(folder, *udfs, name="mine", archs=("sm_90",)):
 
 def undefined(exported, arch="sm_90"):
     """Return the names that the PTX leaves undefined."""
-    functions = _ptx.functions(exported.artifacts["ptx", arch].read_text())
+    functions = ptx_text.functions(exported.artifacts["ptx", arch].read_text())
     return sorted(each.prototype.name for each in functions if not each.defined)
 
 
@@ -212,4 +213,4 @@ def test_a_file_that_holds_more_than_shims_is_left_whole():
         'extern "C" __device__ int\nf_nbst(int* r) { return 0; }\n'
         'extern "C" __device__ int mine(int* r) { return 0; }\n'
     )
-    assert _externs.needed_shims(source, ['declare i32 @"mine"()']) == source
+    assert externs.needed_shims(source, ['declare i32 @"mine"()']) == source

@@ -11,7 +11,7 @@ import pytest
 from abi_features import FEATURES
 
 import numba_ptxlink as pl
-from numba_ptxlink import _nvrtc
+from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -39,7 +39,7 @@ def test_a_header_is_the_golden_one(exported, request):
 
 def test_a_golden_header_compiles(exported, tmp_path):
     """Each header compiles as C++17 without a warning, and as C11 with what C can say."""
-    includes = [INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()]
+    includes = [INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
     flags = [flag for path in includes for flag in ("-isystem", str(path))]
     for compiler, standard, suffix in (("g++", "-std=c++17", ".cpp"), ("gcc", "-std=c11", ".c")):
         if shutil.which(compiler) is None:
@@ -65,8 +65,8 @@ def test_two_headers_may_define_the_same_struct(tmp_path):
         #include "second.h"
         __device__ wire both(wire sent) { return second_sent(first_sent(sent)); }
     """
-    includes = [tmp_path, INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()]
-    assert _nvrtc.compile_source(source, "both.cu", pl.Arch.of("sm_90"), include_dirs=includes).code
+    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    assert nvrtc.compile_source(source, "both.cu", pl.Arch.of("sm_90"), include_dirs=includes).code
 
 
 def test_two_headers_that_disagree_are_refused(tmp_path):
@@ -80,8 +80,8 @@ def test_two_headers_that_disagree_are_refused(tmp_path):
         ty = types.NamedTuple([member], cls)
         udfs = [pl.udf(ty(ty), name=f"{name}_f")(lambda value: value)]
         pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name=name)
-    includes = [tmp_path, INCLUDE_DIR, *_nvrtc.toolkit_include_dirs()]
+    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
     with pytest.raises(pl.LinkError, match="define struct Shared differently; rename one in Python"):
-        _nvrtc.compile_source(
+        nvrtc.compile_source(
             '#include "first.h"\n#include "second.h"\n', "both.cu", pl.Arch.of("sm_90"), include_dirs=includes
         )

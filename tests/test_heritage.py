@@ -15,8 +15,9 @@ from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _fatbin, _nvjitlink, _plugin, assembler
-from numba_ptxlink._numba_linker import PtxLinker
+from numba_ptxlink import _plugin, assembler
+from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+from numba_ptxlink._tools import nvfatbin, nvjitlink
 
 SM_80, SM_90 = pl.Arch.of("sm_80"), pl.Arch.of("sm_90")
 ELF = b"\x7fELF"
@@ -68,7 +69,7 @@ class TestPtxcompiler:
     def test_an_unsupported_numba_is_refused(self, monkeypatch):
         """Where numba-cuda cannot be served, asking for it is an error that says why."""
         pl.disable()
-        monkeypatch.setattr(_plugin._numba, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported")
+        monkeypatch.setattr(_plugin.release, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported")
         with pytest.raises(pl.ActivationError, match=r"cannot be enabled: numba-cuda 0\.1 is not supported"):
             pl.enable()
         monkeypatch.undo()
@@ -79,7 +80,7 @@ class TestPtxcompiler:
     )
     def test_versions_decide_without_a_subprocess(self, monkeypatch, driver, expected):
         """Whether the driver is older than the toolkit is compared here, in this process."""
-        monkeypatch.setattr(_plugin, "driver_version", lambda: driver)
+        monkeypatch.setattr(_plugin.driver, "version", lambda: driver)
         assert expected is _plugin.driver_is_older()[0]
 
     def test_the_patch_can_be_forced(self):
@@ -127,7 +128,7 @@ class TestPynvjitlinkLinker:
             "ptx": lambda: function().encode(),
             "cubin": lambda: cubin(function()),
             "ltoir": lambda: ltoir(CALLEE.format(value=1)),
-            "fatbin": lambda: _fatbin.pack([("cubin", SM_80, "f", cubin(function()))]),
+            "fatbin": lambda: nvfatbin.pack([("cubin", SM_80, "f", cubin(function()))]),
         }[kind]()
         path = tmp_path / f"callee.{kind}"
         path.write_bytes(code)
@@ -144,7 +145,7 @@ class TestPynvjitlinkLinker:
 
     def test_a_fatbin_serves_each_of_its_architectures(self):
         """A fat binary gives the code for the architecture of the link, and for no other."""
-        packed = _fatbin.pack(
+        packed = nvfatbin.pack(
             [
                 ("cubin", SM_80, "f", cubin(function())),
                 ("cubin", SM_90, "f", cubin(function(), "sm_90")),
@@ -160,13 +161,13 @@ class TestPynvjitlinkLinker:
         """A file whose content is of another kind than its extension says is refused."""
         code = cubin(function())
         path = tmp_path / f"callee.{says}"
-        path.write_bytes(code if holds == "cubin" else _fatbin.pack([("cubin", SM_80, "f", code)]))
+        path.write_bytes(code if holds == "cubin" else nvfatbin.pack([("cubin", SM_80, "f", code)]))
         with pytest.raises(pl.LinkError, match=rf"extension says {says} and its content is {holds}"):
             pl.link(KERNEL, path, arch="sm_80")
 
     def test_duplicate_symbols_are_an_error(self):
         """One symbol from a cubin and from a fat binary is refused."""
-        packed = _fatbin.pack([("cubin", SM_80, "f", cubin(function(2)))])
+        packed = nvfatbin.pack([("cubin", SM_80, "f", cubin(function(2)))])
         with pytest.raises(pl.LinkError, match="f is defined 2 times"):
             pl.link(KERNEL, cubin(function(1)), packed, arch="sm_80")
 
@@ -208,7 +209,7 @@ class TestPynvjitlinkLinker:
 
     def test_versions_are_known(self):
         """The version of nvJitLink and this package's are there."""
-        assert (12, 0) <= _nvjitlink.version()
+        assert (12, 0) <= nvjitlink.version()
         assert pl.__version__
 
 
@@ -270,7 +271,7 @@ class TestPynvjitlinkPatch:
         codes = [
             linkable_code.PTXSource(function()),
             linkable_code.Cubin(cubin(function())),
-            linkable_code.Fatbin(_fatbin.pack([("cubin", SM_80, "f", cubin(function()))])),
+            linkable_code.Fatbin(nvfatbin.pack([("cubin", SM_80, "f", cubin(function()))])),
             linkable_code.CUSource(CALLEE.format(value=1)),
             linkable_code.LTOIR(ltoir(CALLEE.format(value=1))),
         ]

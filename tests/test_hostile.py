@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from linkcases import CALLEE, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _fatbin
+from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink.inspection import find_tool
 
 TIMEOUT = 60
@@ -50,7 +50,7 @@ def cases(request) -> int:
 def sound(tmp_path_factory) -> dict[str, bytes]:
     """Return one sound input of each kind, which links."""
     code = cubin(function())
-    packed = _fatbin.pack([("cubin", SM_80, "f", code), ("ptx", SM_80, "f", function().encode())])
+    packed = nvfatbin.pack([("cubin", SM_80, "f", code), ("ptx", SM_80, "f", function().encode())])
     return {
         "ptx": function().encode(),
         "cubin": code,

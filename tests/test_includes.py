@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from numba_ptxlink import _includes
+from numba_ptxlink._tools import include_scan
 
 
 def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
     """Return the manifest of *source*."""
-    found = _includes.manifest(source.encode(), folder, dirs, headers or {})
+    found = include_scan.manifest(source.encode(), folder, dirs, headers or {})
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_paths_count_only_where_code_can_know_them(tmp_path):
 
 def test_too_many_files_cannot_be_told(tmp_path, monkeypatch):
     """Where there are too many files to look at, there is no manifest."""
-    monkeypatch.setattr(_includes, "_MOST_FILES", 2)
+    monkeypatch.setattr(include_scan, "_MOST_FILES", 2)
     for number in range(4):
         (tmp_path / f"{number}.h").write_text("")
-    assert _includes.manifest(b"#include NAME", Path("nowhere"), [tmp_path], {}) is None
+    assert include_scan.manifest(b"#include NAME", Path("nowhere"), [tmp_path], {}) is None

@@ -10,8 +10,8 @@ import pytest
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink import _inputs
-from numba_ptxlink._numba_linker import PtxLinker
+from numba_ptxlink._link import inputs as link_inputs
+from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 
 PTX = function()
 
@@ -46,7 +46,7 @@ def test_every_form(make, tmp_path):
     """The same PTX in every form is the same input."""
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
-    found = _inputs.read(make(path))
+    found = link_inputs.read(make(path))
     assert ("ptx", PTX.encode()) == (found.kind, found.code)
 
 
@@ -55,7 +55,7 @@ def test_a_file_object_may_be_read_twice(tmp_path):
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
     with path.open("rb") as file:
-        assert _inputs.read(file).code == _inputs.read(file).code == PTX.encode()
+        assert link_inputs.read(file).code == link_inputs.read(file).code == PTX.encode()
 
 
 @pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
@@ -91,14 +91,14 @@ def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
 
 def test_every_mixture_links(tmp_path):
     """PTX, a cubin, CUDA C++ and a fat binary are linked together."""
-    from numba_ptxlink import _fatbin
+    from numba_ptxlink._tools import nvfatbin
 
     source = tmp_path / "source.cu"
     source.write_text(
         'extern "C" __device__ int f(int), g(int), h(int);\n'
         'extern "C" __global__ void all(int* p) { *p = f(1) + g(2) + h(3); }\n'
     )
-    packed = _fatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
     linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80")
     names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
     assert {"all", "f", "g", "h"} <= names
@@ -177,16 +177,16 @@ def test_kernels_are_linked_side_by_side(monkeypatch):
     """Two threads are inside the tool at the same time: no lock is around linking."""
     import threading
 
-    from numba_ptxlink import _nvjitlink
+    from numba_ptxlink._tools import nvjitlink
 
     meeting = threading.Barrier(2, timeout=30)
-    original = _nvjitlink.link
+    original = nvjitlink.link
 
     def link(inputs, flags, **options):
         meeting.wait()
         return original(inputs, flags, **options)
 
-    monkeypatch.setattr(_nvjitlink, "link", link)
+    monkeypatch.setattr(nvjitlink, "link", link)
     monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
     results = []
 

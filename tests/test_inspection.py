@@ -9,7 +9,8 @@ from conftest import make_large_kernel
 from linkcases import CALLEE, CALLER, KERNEL, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import _fatbin, _nvrtc, inspection
+from numba_ptxlink import inspection
+from numba_ptxlink._tools import nvdisasm, nvfatbin, nvrtc
 from numba_ptxlink.cli import main
 
 ARCH = pl.Arch.of("sm_80")
@@ -28,8 +29,8 @@ extern "C" __global__ void k(float* p) {
 def content(kind: str) -> bytes:
     """Return the same functions as *kind*."""
     if kind == "fatbin":
-        return _fatbin.pack([("cubin", ARCH, "k", content("cubin")), ("ptx", ARCH, "k", content("ptx"))])
-    return _nvrtc.compile_source(SHARED, "source.cu", ARCH, output=kind).code
+        return nvfatbin.pack([("cubin", ARCH, "k", content("cubin")), ("ptx", ARCH, "k", content("ptx"))])
+    return nvrtc.compile_source(SHARED, "source.cu", ARCH, output=kind).code
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
@@ -78,7 +79,7 @@ def test_machine_code_is_shown_where_nvdisasm_is():
 
 def test_a_missing_nvdisasm_is_a_note(monkeypatch):
     """Without nvdisasm everything else is told."""
-    monkeypatch.setattr(inspection, "find_tool", lambda _: None)
+    monkeypatch.setattr(nvdisasm, "find_tool", lambda _: None)
     found = pl.inspect(content("cubin"))
     assert "" == found.sass
     assert "pip install nvidia-cuda-nvdisasm" in found.notes[0]
@@ -101,7 +102,7 @@ def test_ptx_that_does_not_compile_is_read_nonetheless():
 
 def test_code_for_another_architecture_is_a_note():
     """A fat binary asked about an architecture that it has no code for says so."""
-    packed = _fatbin.pack([("cubin", ARCH, "k", content("cubin"))])
+    packed = nvfatbin.pack([("cubin", ARCH, "k", content("cubin"))])
     found = pl.inspect(packed, arch="sm_90", sass=False)
     assert ((), True) == (found.symbols, "no code for sm_90" in found.notes[0])
 

@@ -7,11 +7,14 @@ import os
 
 import pytest
 
-from numba_ptxlink import _build_id, _keys, _nvjitlink, _nvrtc, assembler, cache
+from numba_ptxlink import assembler, cache
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import Config
-from numba_ptxlink._keys import Key
-from numba_ptxlink._target import Arch
+from numba_ptxlink._tools import build_id, nvptxcompiler, nvrtc
+from numba_ptxlink._tools import nvjitlink as nvjitlink_tool
 from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import key as cache_key
+from numba_ptxlink.cache.key import Key
 
 PARTS = {"tool": ("a", "1"), "flags": ("-O3", "-g"), "ptx": b"text"}
 
@@ -59,20 +62,20 @@ def test_the_source_is_part_of_every_key(tmp_path):
         (folder / "inner" / name).write_text(content)
     os.utime(same / "inner" / "a.py", (0, 0))
     (same / "inner" / "a.cpython-311.pyc").write_bytes(b"compiled")
-    digests = [_keys.source_digest(folder) for folder in contents]
+    digests = [cache_key.source_digest(folder) for folder in contents]
     assert digests[0] == digests[1]
     assert 3 == len(set(digests))
 
 
 def test_a_package_without_source_has_its_version(tmp_path):
     """Where the source cannot be read, as in an archive, the version alone counts."""
-    assert "" == _keys.source_digest(tmp_path / "package.zip" / "numba_ptxlink")
+    assert "" == cache_key.source_digest(tmp_path / "package.zip" / "numba_ptxlink")
 
 
 def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
     """Another build of this package finds no entry of this one."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink") and _nvjitlink
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink") and nvjitlink_tool
     asked = {"options": (), "output": "ptx", "headers": {}, "include_dirs": []}
 
     def digests() -> list[bytes]:
@@ -83,11 +86,11 @@ def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
         return [
             *seen,
             nvjitlink.key([("ptx", "a", b"1")], ["-arch=sm_90"]).digest,
-            _nvrtc._key(b"", "f.cu", **asked).digest,
+            nvrtc._key(b"", "f.cu", **asked).digest,
         ]
 
     before = digests()
-    monkeypatch.setattr(_keys, "package_version", lambda: "0.1.0 another build")
+    monkeypatch.setattr(cache_key, "package_version", lambda: "0.1.0 another build")
     assert all(one != other for one, other in zip(before, digests(), strict=True))
 
 
@@ -111,7 +114,8 @@ def counted(monkeypatch, tmp_path):
     from numba_ptxlink import cache
 
     found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
-    monkeypatch.setattr(cache, "default", lambda: found)
+    for home in (cache, cache.tiered):
+        monkeypatch.setattr(home, "default", lambda: found)
     return lambda: found.counters.misses
 
 
@@ -148,7 +152,7 @@ def test_a_cubin_out_of_the_cache_is_the_one_that_was_made(kernel, counted):
 def test_the_build_of_the_tool_counts(kernel, counted, monkeypatch):
     """Another build of the compiler makes its own cubin."""
     assembler.assemble(kernel, "sm_90")
-    monkeypatch.setattr(assembler, "identity", lambda: ("nvPTXCompiler", "13.5", "another build"))
+    monkeypatch.setattr(nvptxcompiler, "identity", lambda: ("nvPTXCompiler", "13.5", "another build"))
     assembler.assemble(kernel, "sm_90")
     assert 2 == counted()
 
@@ -158,13 +162,13 @@ def test_inputs_of_a_link_count_with_kind_and_order():
     pytest.importorskip("cuda.bindings.nvjitlink")
     a, b = ("ptx", "a", b"1"), ("cubin", "b", b"2")
     keys = [
-        _nvjitlink.key([a, b], ["-arch=sm_90"]),
-        _nvjitlink.key([b, a], ["-arch=sm_90"]),
-        _nvjitlink.key([a], ["-arch=sm_90"]),
-        _nvjitlink.key([a, b], ["-arch=sm_80"]),
-        _nvjitlink.key([a, b], ["-arch=sm_90", "-lto"]),
-        _nvjitlink.key([a, b], ["-arch=sm_90"], "ptx"),
-        _nvjitlink.key([("ltoir", "a", b"1"), b], ["-arch=sm_90"]),
+        nvjitlink_tool.key([a, b], ["-arch=sm_90"]),
+        nvjitlink_tool.key([b, a], ["-arch=sm_90"]),
+        nvjitlink_tool.key([a], ["-arch=sm_90"]),
+        nvjitlink_tool.key([a, b], ["-arch=sm_80"]),
+        nvjitlink_tool.key([a, b], ["-arch=sm_90", "-lto"]),
+        nvjitlink_tool.key([a, b], ["-arch=sm_90"], "ptx"),
+        nvjitlink_tool.key([("ltoir", "a", b"1"), b], ["-arch=sm_90"]),
     ]
     assert len(keys) == len({key.digest for key in keys})
 
@@ -173,7 +177,7 @@ def test_names_of_inputs_count_only_where_they_reach_the_code():
     """A file's name is part of a link with debug information, and of no other."""
     pytest.importorskip("cuda.bindings.nvjitlink")
     plain, debug = (
-        [_nvjitlink.key([("ptx", name, b"1")], flags).digest for name in ("a", "b")]
+        [nvjitlink_tool.key([("ptx", name, b"1")], flags).digest for name in ("a", "b")]
         for flags in (["-arch=sm_90"], ["-arch=sm_90", "-g"])
     )
     assert plain[0] == plain[1]
@@ -186,7 +190,7 @@ SOURCE = b'#include "part.h"\nextern "C" __device__ int f() { return PART; }\n'
 def nvrtc_key(tmp_path, source=SOURCE, name="f.cu", arch="sm_90", **options):
     """Return the key of a compile whose headers are in *tmp_path*."""
     asked = {"options": (f"--gpu-architecture={Arch.of(arch).compute}",), "output": "ptx", "headers": {}}
-    key = _nvrtc._key(source, name, include_dirs=[tmp_path], **{**asked, **options})
+    key = nvrtc._key(source, name, include_dirs=[tmp_path], **{**asked, **options})
     assert key is not None
     return key.digest
 
@@ -235,16 +239,16 @@ def test_options_that_reach_beyond_keys_are_not_cached(tmp_path):
     """What reads or writes files of its own has no key."""
     pytest.importorskip("cuda.bindings.nvrtc")
     asked = {"output": "ptx", "include_dirs": [tmp_path], "headers": {}}
-    assert _nvrtc._key(SOURCE, "f.cu", options=("--pre-include=x.h",), **asked) is None
+    assert nvrtc._key(SOURCE, "f.cu", options=("--pre-include=x.h",), **asked) is None
 
 
 def test_a_build_id_is_the_linkers(tmp_path):
     """A library tells its build by the note in it, another file by its digest."""
     from numba_ptxlink._native import _nvptxcompiler
 
-    assert len(_build_id.build_id(_nvptxcompiler.__file__)) == 40
+    assert len(build_id.build_id(_nvptxcompiler.__file__)) == 40
     (tmp_path / "file").write_bytes(b"\x7fELF\x02\x01 no more")
-    assert len(_build_id.build_id(tmp_path / "file")) == 64
+    assert len(build_id.build_id(tmp_path / "file")) == 64
 
 
 def test_an_entry_carries_its_log():

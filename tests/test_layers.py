@@ -3,68 +3,176 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import numba_ptxlink as pl
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 PACKAGE = Path(pl.__file__).parent
-# From the bottom up; a module imports from layers below its own, or from its own where the order says so.
-LAYERS = (
-    ("errors", "_locks", "_describe"),
-    ("_config", "_target", "_cnames", "_build_id", "_includes"),
-    ("_native", "_options", "_ptx", "_llvm", "_inputs", "_elf", "_ltoir", "_merge", "_isa"),
-    ("_compression", "_containers"),
-    ("_keys", "_names", "_seal", "_flight", "_deadline", "_redis", "_eviction", "_store"),
-    ("cache", "_cachetools"),
-    ("assembler", "_nvjitlink", "_pynvjitlink", "_nvrtc", "_fatbin"),
-    ("_symbol_tables", "_symbols", "_checks", "_explain", "_backends", "_sources"),
-    ("_nvvm", "_numba_cache", "_numba_fixes"),
-    ("_cmodel", "abi", "_header", "_numba", "_convert", "_flat", "_wrapper"),
-    ("_udf", "_externs", "_build"),
-    ("exporter",),
-    ("linker",),
-    ("_numba_linker",),
-    ("_door",),
-    ("_plugin",),
-    ("_toolchain", "inspection", "doctor", "_report"),
-    ("cli",),
+ROOT = Path(__file__).parents[1]
+# From the bottom up: each imports from those before it, and from within itself.
+FLOORS = (
+    "errors",
+    "_version",
+    "_locks",
+    "_arch",
+    "_config",
+    "_native",
+    "_formats",
+    "cache",
+    "_tools",
+    "_cabi",
+    "assembler",
+    "abi",
+    "_link",
+    "_udf",
+    "_numba_cuda",
+    "exporter",
+    "_plugin",
+    "linker",
+    "inspection",
+    "doctor",
+    "_report",
+    "cli",
 )
-ORDER = [module for layer in LAYERS for module in layer]
+MOST_IN_A_DIRECTORY = 25
 
 
-def imports(path: Path) -> set[str]:
-    """Return the sibling modules that the module at *path* imports at its top level."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            if node.module:
-                found.add(node.module.partition(".")[0])
-            else:
-                found |= {alias.name for alias in node.names}
-    return {name for name in found if (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()}
+def name_of(path: Path, package: Path) -> str:
+    """Return the dotted name of the module at *path*, below *package*."""
+    parts = path.relative_to(package).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_every_module_has_its_layer():
-    """The table of layers lists every module."""
-    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
-    assert modules | {"_native"} == set(ORDER)
+def imports(package: Path) -> dict[str, set[str]]:
+    """Return what each module of *package* imports from it, at any depth of its text."""
+    paths = {name_of(path, package): path for path in package.rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        found[module] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name in _named(node, module, path, package.name):
+                # A name that is no module is something inside the module before its last dot.
+                known = name if name in paths else name.rpartition(".")[0]
+                if known in paths:
+                    found[module].add(known)
+        found[module].discard(module)
+    return found
 
 
-def test_the_architecture_names_every_module():
-    """ARCHITECTURE.md tells what each module is for."""
-    text = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text()
-    assert [name for name in ORDER if f"`{name}.py`" not in text and f"`{name}/`" not in text] == []
+def _named(node: ast.AST, module: str, path: Path, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.startswith(f"{package}."):
+                yield alias.name.partition(".")[2]
+    if not isinstance(node, ast.ImportFrom):
+        return
+    base = (node.module or "").split(".") if node.module else []
+    if node.level:
+        here = module.split(".") if module else []
+        depth = node.level - (path.name == "__init__.py")
+        base = [*here[: len(here) - depth], *base]
+    elif base[:1] == [package]:
+        base = base[1:]
+    else:
+        return
+    yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
-@pytest.mark.parametrize("module", [name for name in ORDER if name != "_native"])
-def test_imports_point_downwards(module):
-    """A module imports only from layers below its own, or from modules named before it in its own."""
-    below = set(ORDER[: ORDER.index(module)])
-    assert imports(PACKAGE / f"{module}.py") <= below
+def upward(package: Path, floors: Sequence[str]) -> list[str]:
+    """Return the imports that point from a floor to a higher one."""
+    height = {name: number for number, name in enumerate(floors)}
+    return sorted(
+        f"{module} -> {target}"
+        for module, targets in imports(package).items()
+        for target in targets
+        if module and target
+        if height[module.partition(".")[0]] < height[target.partition(".")[0]]
+    )
+
+
+def circles(package: Path) -> list[str]:
+    """Return a circle of imports, as the modules along it; nothing where there is none."""
+    graph = {
+        # Importing from a module imports the packages around it, which import nothing but what they offer.
+        module: {target for target in targets if not module.startswith(f"{target}.")}
+        for module, targets in imports(package).items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_module_has_its_floor():
+    """The table of floors lists every module and package, and nothing else."""
+    there = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert there - {"__init__"} == set(FLOORS)
+
+
+def test_imports_point_downwards():
+    """Every import, be it deferred, points to a lower floor or stays on its own."""
+    assert upward(PACKAGE, FLOORS) == []
+
+
+def test_there_is_no_circle_of_imports():
+    """No module needs itself, through whatever modules and however late it imports them."""
+    assert circles(PACKAGE) == []
+
+
+def test_a_directory_fits_a_screen():
+    """The largest directory of the package can be seen at a glance."""
+    for directory in (PACKAGE, *(path for path in PACKAGE.rglob("*") if path.is_dir())):
+        there = [path for path in directory.iterdir() if path.name != "__pycache__"]
+        assert len(there) <= MOST_IN_A_DIRECTORY, directory
+
+
+def test_deferred_imports_are_seen(tmp_path):
+    """An import in a function, in a condition, absolute or of a sub-package is held against the floors."""
+    package = tmp_path / "thing"
+    (package / "low").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "low" / "__init__.py").write_text("")
+    (package / "low" / "leaf.py").write_text("def f():\n    from thing.high import g\n    return g\n")
+    (package / "high.py").write_text("if True:\n    from .low import leaf\n")
+    assert upward(package, ("low", "high")) == ["low.leaf -> high"]
+    assert set(circles(package)) == {"low.leaf", "high"}
+    (package / "low" / "leaf.py").write_text("from . import other\n")
+    (package / "low" / "other.py").write_text("import thing.low.leaf\n")
+    assert upward(package, ("low", "high")) == []
+    assert set(circles(package)) == {"low.leaf", "low.other"}
+
+
+def test_numba_cuda_is_named_in_one_package():
+    """What is private to numba-cuda is named in `_numba_cuda`, and nowhere else."""
+    private = re.compile(
+        r"numba\.cuda\.(?:core|cudadrv|codegen|compiler|dispatcher|target|memory_management)\b"
+    )
+    named = [
+        f"{path.relative_to(PACKAGE)}: {match[0]}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "_numba_cuda"
+        for match in private.finditer(path.read_text())
+    ]
+    assert named == []
+
+
+def test_the_architecture_names_every_floor():
+    """ARCHITECTURE.md tells what each module and package is for."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert [name for name in FLOORS if f"`{name}.py`" not in text and f"`{name}/`" not in text] == []
 
 
 def test_importing_the_package_imports_neither_numba_nor_cuda():

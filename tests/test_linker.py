@@ -8,7 +8,7 @@ import pytest
 from conftest import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _nvrtc
+from numba_ptxlink._tools import nvrtc
 
 CALLEE = 'extern "C" __device__ int triple(int x) { return 3 * x; }\n'
 CALLER = (
@@ -20,7 +20,7 @@ ARCH = pl.Arch.of("sm_90")
 
 def compiled(source: str, output: str) -> bytes:
     """Return *source* compiled by NVRTC."""
-    return _nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
+    return nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
 
 
 def test_a_lone_ptx_is_assembled():

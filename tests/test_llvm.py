@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import _llvm, _ptx
+from numba_ptxlink._formats import llvm_ir, ptx_text
 
 TYPES = (
     "i1",
@@ -55,7 +55,7 @@ def test_prototypes_are_those_of_nvvm(arch):
     from numba.cuda.cudadrv import nvvm
 
     target = pl.Arch.of(arch)
-    template, pointer = (NEW, "ptr") if _llvm.is_modern(target) else (OLD, "{i8*, i32}*")
+    template, pointer = (NEW, "ptr") if llvm_ir.is_modern(target) else (OLD, "{i8*, i32}*")
     types = [each.replace("POINTER", pointer) for each in TYPES]
     declarations = [f'declare {ty} @"f{i}"({ty} %".1", i8 signext %".2")' for i, ty in enumerate(types)]
     calls = [f"  %r{i} = call {ty} @f{i}({ty} undef, i8 signext undef)" for i, ty in enumerate(types)]
@@ -63,9 +63,9 @@ def test_prototypes_are_those_of_nvvm(arch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ptx = nvvm.compile_ir(text, arch=target.compute).decode()
-    declared = {each.prototype.name: each.prototype for each in _ptx.functions(ptx) if not each.defined}
+    declared = {each.prototype.name: each.prototype for each in ptx_text.functions(ptx) if not each.defined}
     assert len(declared) == len(TYPES)
-    read = {each.name: each for each in _llvm.symbols(text, target)}
+    read = {each.name: each for each in llvm_ir.symbols(text, target)}
     assert {name: read[name].prototype for name in declared} == declared
     assert (read["kernel"].kind, read["kernel"].defined) == ("entry", True)
 
@@ -83,7 +83,7 @@ declare void @"asked"()
 @"table" = addrspace(1) global [4 x i32] zeroinitializer
 @"llvm.used" = appending global [1 x i8*] [i8* null], section "llvm.metadata"
 """
-    found = {each.name: (each.kind, each.defined, each.weak) for each in _llvm.symbols(text, pl.Arch(9, 0))}
+    found = {each.name: (each.kind, each.defined, each.weak) for each in llvm_ir.symbols(text, pl.Arch(9, 0))}
     assert found == {
         "_ZN6helperEi": ("func", True, True),
         "strong": ("func", True, False),
@@ -104,5 +104,5 @@ declare void @"asked"()
 )
 def test_what_numba_never_passes_has_no_prototype(declaration):
     """A type outside Numba's is not guessed at: the check of prototypes leaves such a function alone."""
-    (symbol,) = _llvm.symbols(declaration, pl.Arch(9, 0))
+    (symbol,) = llvm_ir.symbols(declaration, pl.Arch(9, 0))
     assert symbol.prototype is None

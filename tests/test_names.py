@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numba_ptxlink import _names
+from numba_ptxlink._numba_cuda import stable_names
 
 HERE = Path(__file__).parent
 
@@ -43,10 +43,10 @@ def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) ->
     }
 
 
-def rename(texts: dict[int, str], roots: int = 1, kept: tuple[str, ...] = ()) -> _names.Renamed:
+def rename(texts: dict[int, str], roots: int = 1, kept: tuple[str, ...] = ()) -> stable_names.Renamed:
     """Order and rename modules, of which the first *roots* are roots."""
-    parsed = [_names.Module(text) for text in texts.values()]
-    return _names.rename(_names.in_order(parsed, roots), kept)
+    parsed = [stable_names.Module(text) for text in texts.values()]
+    return stable_names.rename(stable_names.in_order(parsed, roots), kept)
 
 
 def test_counters_and_hashes_do_not_show():
@@ -222,7 +222,7 @@ def test_names_of_values_and_labels_mean_nothing():
     """Other names for values and labels mean the same, as long as those that are two stay two."""
 
     def meaning(*names):
-        return _names.Module(VALUES.format(*names)).meaning({})
+        return stable_names.Module(VALUES.format(*names)).meaning({})
 
     one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
     assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
@@ -246,19 +246,19 @@ def test_names_of_values_count_for_the_debugger():
         ]
         for kind in ("FullDebug", "DebugDirectivesOnly")
     )
-    assert 2 == len({_names.Module(each).meaning({}) for each in full})
-    assert 1 == len({_names.Module(each).meaning({}) for each in lines})
+    assert 2 == len({stable_names.Module(each).meaning({}) for each in full})
+    assert 1 == len({stable_names.Module(each).meaning({}) for each in lines})
 
 
 def test_old_names_come_back():
     """PTX made of renamed modules can be given the old names back, where they are part of others too."""
     made = rename(modules(23, 104))
     old = "_ZN1m1kB3v23B5flagsEf"
-    assert f"{old}_param_0 {old}" == _names.restore(
+    assert f"{old}_param_0 {old}" == stable_names.restore(
         f"{made.names[old]}_param_0 {made.names[old]}", made.names
     )
     assert tuple(modules(23, 104)[each].replace("$3", "") for each in (1, 2)) == tuple(
-        _names.restore(text, made.names) for text in made.texts
+        stable_names.restore(text, made.names) for text in made.texts
     )
 
 
@@ -268,7 +268,7 @@ def test_visible_functions_are_those_others_can_see():
         'define internal void @"_ZN1aE"()\ndefine linkonce_odr void @"_ZN1bE"()\ndefine void @"_ZN1cE"()\n'
         'declare void @"_ZN1dE"()\ndefine %"struct.__half" @"e"(%"struct.__half" %"x")\n'
     )
-    assert ["_ZN1bE", "_ZN1cE", "e"] == _names.Module(text).visible
+    assert ["_ZN1bE", "_ZN1cE", "e"] == stable_names.Module(text).visible
 
 
 @pytest.fixture(scope="module")

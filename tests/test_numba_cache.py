@@ -166,12 +166,13 @@ def test_headers_on_the_extra_search_path_count(folder):
 def test_tools_that_cannot_be_told_cost_a_compile(monkeypatch, caplog):
     """Where the key cannot be made the kernel is not kept, and the build goes on."""
     pytest.importorskip("numba.cuda")
-    from numba_ptxlink import _build_id, _numba_cache
+    from numba_ptxlink._numba_cuda.patches import disk_cache
+    from numba_ptxlink._tools import build_id
 
     def fail(name: str) -> str:
         raise RuntimeError(f"there is no {name}")
 
-    monkeypatch.setattr(_build_id, "loaded", fail)
+    monkeypatch.setattr(build_id, "loaded", fail)
     with caplog.at_level("INFO", "numba_ptxlink"):
-        assert _numba_cache._UNKNOWN == _numba_cache._digest({}, ())
+        assert disk_cache._UNKNOWN == disk_cache._digest({}, ())
     assert "there is no nvvm" in caplog.text

@@ -6,7 +6,8 @@ import fakedevice
 import numpy as np
 import pytest
 
-from numba_ptxlink import _names, _numba_fixes
+from numba_ptxlink._numba_cuda import stable_names
+from numba_ptxlink._numba_cuda.patches import corrections
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -30,7 +31,7 @@ def records(filling: int) -> np.ndarray:
 def test_what_lies_between_fields_is_blank(view):
     """Constant arrays of equal records are equal bytes, whatever lies between the fields."""
     one, other = (view(records(filling)) for filling in (0xAA, 0x55))
-    blank = [_numba_fixes._with_blank_padding(np.asarray(each)) for each in (one, other)]
+    blank = [corrections._with_blank_padding(np.asarray(each)) for each in (one, other)]
     assert blank[0].tobytes("A") == blank[1].tobytes("A")
     assert records(0xAA).tobytes() != records(0x55).tobytes()
     assert (one == blank[0]).all()
@@ -66,6 +67,6 @@ def test_inlined_functions_are_the_same_whatever_was_compiled_before(monkeypatch
     meanings = []
     for _ in range(2):
         library, _ = fakedevice.compile_kernel(kernel, (cuda.float32[::1],), **options)
-        meanings.append([_names.Module(text).meaning({}) for text in library.llvm_strs])
+        meanings.append([stable_names.Module(text).meaning({}) for text in library.llvm_strs])
         fakedevice.compile_kernel(other, (cuda.float32[::1],), **options)
     assert meanings[0] == meanings[1]

@@ -12,8 +12,8 @@ import pytest
 from conftest import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _numba_linker
-from numba_ptxlink._numba_linker import PtxLinker
+from numba_ptxlink._numba_cuda import ptx_linker
+from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 
 CALLER = (
     'extern "C" __device__ int triple(int x);\n'
@@ -46,11 +46,11 @@ def test_the_interface_is_the_stock_linkers():
 
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
-    before = _numba_linker.served()["assembled"]
+    before = ptx_linker.served()["assembled"]
     linker.add_ptx(make_kernel().encode())
     made = linker.complete()
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
-    assert before + 1 == _numba_linker.served()["assembled"]
+    assert before + 1 == ptx_linker.served()["assembled"]
     assert (linker.info_log, linker.error_log) == ("", "")
 
 
@@ -118,8 +118,8 @@ def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backend
         used.append(linked.backend)
         return linked
 
-    link = _numba_linker.linker.link_inputs
-    monkeypatch.setattr(_numba_linker.linker, "link_inputs", link_inputs)
+    link = ptx_linker.engine.link_inputs
+    monkeypatch.setattr(ptx_linker.engine, "link_inputs", link_inputs)
 
     def kernel(x):
         x[0] = x[1] / x[2]

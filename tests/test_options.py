@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numba_ptxlink._options import AssembleOptions
-from numba_ptxlink._target import Arch
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import ConfigError
 
 SM_90A = Arch(9, 0, "a")

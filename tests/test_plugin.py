@@ -73,13 +73,17 @@ def test_importing_numba_cuda_activates():
 
 
 def test_the_hook_waits_for_all_that_is_replaced():
-    """The hook's list, which stands there since it imports nothing, is that of the plugin's replacements."""
-    import _numba_ptxlink_hook
-
-    from numba_ptxlink import _numba, _plugin
-
-    replaced = {each.module for each in _plugin._substitutions()}
-    assert {_numba.DRIVER, *replaced} == _numba_ptxlink_hook.HOOKED == _numba.HOOKED
+    """The hook takes its list from the table, as soon as anything of numba.cuda is imported."""
+    lines = run("""
+        import sys
+        import _numba_ptxlink_hook
+        finder = _numba_ptxlink_hook.finder
+        print(finder.waits_for("numpy"), finder.waits_for("numba"), finder.hooked)
+        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        print(finder.waits_for("numba.cuda.nothing"), {row.module for row in TABLE} == finder.hooked)
+        print("numba" in sys.modules)
+        """)
+    assert lines == ["False False None", "False True", "False"]
 
 
 def test_the_hook_imports_nothing_of_this_package():
@@ -138,7 +142,7 @@ def test_auto_is_off_without_a_driver():
     lines = run(
         """
         from numba_ptxlink import _plugin
-        _plugin.driver_version = lambda: None
+        _plugin.driver.version = lambda: None
         from numba import cuda
         """,
         SHOW,
@@ -154,11 +158,12 @@ def test_auto_compares_driver_and_toolkit(driver, active, relation):
     """NUMBA_PTXLINK=auto is active exactly where the driver is older than the toolkit, and says so."""
     lines = run(
         f"""
-        from numba_ptxlink import _nvrtc, _plugin
-        _plugin.driver_version = lambda: {driver}
+        from numba_ptxlink import _plugin
+        from numba_ptxlink._tools import nvrtc
+        _plugin.driver.version = lambda: {driver}
         from numba import cuda
         s = pl.status()
-        toolkit = "{{}}.{{}}".format(*_nvrtc.version())
+        toolkit = "{{}}.{{}}".format(*nvrtc.version())
         print(s.active)
         print(s.reason.replace(toolkit, "TOOLKIT"))
         """,
@@ -186,7 +191,7 @@ def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_p
         import os
         from numba_ptxlink import _plugin
         os.fork = None
-        print(_plugin.driver_version())
+        print(_plugin.driver.version())
         """,
         LD_LIBRARY_PATH=str(tmp_path),
     )
@@ -255,9 +260,10 @@ def test_an_absent_numba_cuda_is_no_error():
 def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
     """Where numba-cuda's inside is not what its version says, everything goes back to stock."""
     lines = run("""
-        from numba_ptxlink import _numba
-        missing = _numba.Substitution("numba.cuda.compiler", "no_such_function", lambda original: original)
-        _numba.SUBSTITUTIONS = (*_numba.SUBSTITUTIONS, missing)
+        from numba_ptxlink import _plugin
+        from numba_ptxlink._numba_cuda.patches.substitution import Substitution
+        missing = Substitution("numba.cuda.compiler", "no_such_function", lambda original: original, "")
+        _plugin.TABLE = (*_plugin.TABLE, missing)
         from numba import cuda
         from numba.cuda.cudadrv import driver
         s = pl.status()
@@ -298,9 +304,9 @@ def test_disable_restores_exactly_what_was_there():
         from numba import cuda
         import numba.cuda.cudadrv.driver as driver
         import numba.cuda.memory_management.nrt as nrt
-        from numba_ptxlink import _numba
+        from numba_ptxlink._numba_cuda.patches.table import TABLE
         def bound():
-            places = [vars(each.owner())[each.attribute] for each in _numba.SUBSTITUTIONS]
+            places = [vars(each.owner())[each.attribute] for each in TABLE]
             return [driver._Linker, nrt._Linker, *places]
         stock = bound()
         pl.enable()
@@ -403,8 +409,8 @@ def test_compile_ptx_works_without_a_driver():
         COMPILE,
         """
 ptx, _ = compile_ptx(lambda x: x, int32(int32), device=True, abi="c", abi_info={"abi_name": "f"})
-from numba_ptxlink import _ptx
-print([str(f.prototype) for f in _ptx.functions(ptx)], _ptx.target(ptx), pl.status().active)
+from numba_ptxlink._formats import ptx_text
+print([str(f.prototype) for f in ptx_text.functions(ptx)], ptx_text.target(ptx), pl.status().active)
 """,
     )
     assert lines == ["['.func (.b32) f(.b32)'] ('sm_75',) True"]
@@ -415,11 +421,11 @@ def test_the_default_cc_is_honoured():
     lines = run(
         COMPILE,
         """
-from numba_ptxlink import _ptx
+from numba_ptxlink._formats import ptx_text
 ptx, _ = compile(lambda x: x, int32(int32))
 many, _ = compile_all(lambda x: x, int32(int32), output="ptx")
 ltoir, _ = compile(lambda x: x, int32(int32), output="ltoir")
-print(_ptx.target(ptx), _ptx.target(many[0]), len(ltoir) > 0)
+print(ptx_text.target(ptx), ptx_text.target(many[0]), len(ltoir) > 0)
 """,
         NUMBA_CUDA_DEFAULT_PTX_CC="8.6",
     )
@@ -432,7 +438,7 @@ def test_device_functions_call_device_functions_without_a_driver():
         COMPILE,
         """
 from numba import njit
-from numba_ptxlink import _ptx
+from numba_ptxlink._formats import ptx_text
 @cuda.jit(device=True)
 def helper(x):
     return x + 1
@@ -443,7 +449,7 @@ def f(x):
     return cpu_helper(x)
 for cc in ((8, 0), (9, 0), (8, 0)):
     ptx, _ = compile(f, int32(int32), cc=cc)
-    print(_ptx.target(ptx), [g.prototype.name for g in _ptx.functions(ptx) if not g.defined])
+    print(ptx_text.target(ptx), [g.prototype.name for g in ptx_text.functions(ptx) if not g.defined])
 """,
     )
     assert lines == ["('sm_80',) []", "('sm_90',) []", "('sm_80',) []"]
@@ -483,9 +489,9 @@ def test_the_name_that_cpp_mangles_to_is_accepted():
     lines = run(
         COMPILE,
         """
-        from numba_ptxlink import _ptx
+        from numba_ptxlink._formats import ptx_text
         ptx, _ = compile(lambda x: x, int32(int32), abi_info={"abi_name": "_Z1fi"})
-        print([str(f.prototype) for f in _ptx.functions(ptx)])
+        print([str(f.prototype) for f in ptx_text.functions(ptx)])
         """,
     )
     assert lines == ["['.func (.b32) _Z1fi(.b32)']"]

@@ -20,10 +20,10 @@ from cache_worker import code, key
 from test_cache import start, worker
 from test_locks import fork
 
-from numba_ptxlink import _redis
 from numba_ptxlink._config import Config
-from numba_ptxlink._seal import seal
 from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import server as cache_server
+from numba_ptxlink.cache.entry import seal
 from numba_ptxlink.errors import ConfigError
 
 redis = pytest.importorskip("redis", reason="redis-py is not installed")
@@ -236,7 +236,7 @@ def test_an_unreachable_server_is_left_alone(tmp_path, caplog):
 
 def test_a_slow_server_costs_one_bounded_wait(tmp_path, monkeypatch, caplog):
     """A server that takes connections and never answers is given up after its time, and then left alone."""
-    monkeypatch.setattr(_redis, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(cache_server, "TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         cache = open_cache(tmp_path / "a", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         for name in ("a", "b"):
@@ -246,7 +246,7 @@ def test_a_slow_server_costs_one_bounded_wait(tmp_path, monkeypatch, caplog):
 
 def test_a_server_that_failed_is_asked_again(tmp_path, monkeypatch, caplog):
     """After its pause a server is asked again."""
-    monkeypatch.setattr(_redis, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cache_server, "PAUSE_SECONDS", 0.0)
     cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
     cache.through(key("a"), lambda: Entry({}, code("a")))
     assert 2 == caplog.text.count("doing without it")
@@ -349,7 +349,7 @@ def flood():
 
 def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
     """A server whose every byte comes in time, and whose answer never ends, is given up as a whole."""
-    monkeypatch.setattr(_redis, "OPERATION_SECONDS", 1.0)
+    monkeypatch.setattr(cache_server, "OPERATION_SECONDS", 1.0)
     with FakeServer(drip) as server:
         cache = open_cache(tmp_path / "a", server.url)
         found = cache.through(key("a"), lambda: Entry({}, b"1"))
@@ -362,19 +362,19 @@ def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
 def test_an_endless_answer_is_not_kept_in_memory(tmp_path, monkeypatch, caplog):
     """A server that announces 8 GiB and sends them is given up where no entry can be that large."""
     for bound in ("OPERATION_SECONDS", "TIMEOUT_SECONDS"):
-        monkeypatch.setattr(_redis, bound, 60.0)
+        monkeypatch.setattr(cache_server, bound, 60.0)
     with FakeServer(flood) as server:
         cache = open_cache(tmp_path / "a", server.url)
         found = cache.through(key("a"), lambda: Entry({}, b"1"))
     assert b"1" == found.code
-    assert _redis.LARGEST < server.sent < 3 * _redis.LARGEST
+    assert cache_server.LARGEST < server.sent < 3 * cache_server.LARGEST
     assert "larger than any entry" in caplog.text
 
 
 @needs_server
 def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch, caplog):
     """An entry that nobody would take from the server stays in the directory, and the server in use."""
-    monkeypatch.setattr(_redis, "LARGEST", 10_000)
+    monkeypatch.setattr(cache_server, "LARGEST", 10_000)
     cache = open_cache(tmp_path / "a", server.url)
     cache.put(key("large"), Entry({}, code("large")))
     cache.put(key("small"), Entry({}, code("small", 5000)))

@@ -9,9 +9,9 @@ import time
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import _nvrtc
-from numba_ptxlink._inputs import Input
-from numba_ptxlink._sources import SourceOptions, compile_once
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._link.sources import SourceOptions, compile_once
+from numba_ptxlink._tools import nvrtc
 
 ARCH = pl.Arch.of("sm_80")
 TEMPLATE = """\
@@ -26,14 +26,14 @@ __device__ int counter;
 def compiled(monkeypatch):
     """Return the names of the sources that NVRTC is given, in order."""
     names = []
-    original = _nvrtc.compile_source
+    original = nvrtc.compile_source
 
     def record(source, name, *args, **kwargs):
         names.append(name)
         time.sleep(0.05)
         return original(source, name, *args, **kwargs)
 
-    monkeypatch.setattr(_nvrtc, "compile_source", record)
+    monkeypatch.setattr(nvrtc, "compile_source", record)
     return names
 
 

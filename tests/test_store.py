@@ -16,8 +16,8 @@ import pytest
 from cache_worker import code, key
 from test_cache import files_of, fill, open_cache
 
-from numba_ptxlink import _eviction, _store
-from numba_ptxlink.cache import Entry
+from numba_ptxlink.cache import Entry, eviction
+from numba_ptxlink.cache import directory as cache_directory
 from numba_ptxlink.errors import CacheError
 
 HOUR = 3600.0
@@ -178,7 +178,7 @@ def test_a_time_in_the_future_neither_pins_nor_evicts(directory):
 
     def left(most: int) -> list[str]:
         with cache.tiers()[1]._folder() as folder:
-            _eviction.enforce(folder, most * size, time.time())
+            eviction.enforce(folder, most * size, time.time())
         return [name for name in ("old", "late", "recent", "new") if file_of(cache, name).exists()]
 
     assert ["late", "recent", "new"] == left(3)
@@ -255,7 +255,7 @@ def test_a_huge_file_is_no_entry(directory, caplog):
     cache = open_cache(directory)
     fill(cache, "a")
     (file,) = files_of(directory)
-    os.truncate(file, _store.LARGEST + 1)
+    os.truncate(file, cache_directory.LARGEST + 1)
     assert cache.get(key("a")) is None
     assert "is no entry" in caplog.text
 
@@ -269,7 +269,7 @@ def test_whatever_opening_raises_costs_one_warning(directory, monkeypatch, caplo
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(_store.Directory, "_open", fail)
+    monkeypatch.setattr(cache_directory.Directory, "_open", fail)
     cache = open_cache(directory)
     assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
     assert 1 == len(caplog.records)
@@ -291,7 +291,7 @@ def test_the_cache_needs_no_cuda_core(directory):
     """The store works in a process where cuda.core cannot be imported."""
     program = (
         "import sys; sys.modules['cuda.core'] = sys.modules['cuda.core.utils'] = None\n"
-        "from pathlib import Path; from numba_ptxlink._store import Directory\n"
+        "from pathlib import Path; from numba_ptxlink.cache.directory import Directory\n"
         "store = Directory(Path(sys.argv[1]), 1000, create=True)\n"
         "store.put(bytes(32), b'kept'); print(store.get(bytes(32)))"
     )
@@ -307,6 +307,6 @@ def test_files_of_the_cache_are_closed(directory):
     assert cache.get(key("a")) is not None
     assert 2 == len(list(cache.entries()))
     with pytest.raises(CacheError):
-        _store.Directory(directory / "v2" / file_of(cache, "a").name, 1, create=False)
+        cache_directory.Directory(directory / "v2" / file_of(cache, "a").name, 1, create=False)
     del cache
     assert before == len(list(Path("/proc/self/fd").iterdir()))

@@ -10,22 +10,15 @@ from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
-from numba_ptxlink import (
-    _checks,
-    _containers,
-    _explain,
-    _fatbin,
-    _inputs,
-    _nvjitlink,
-    _nvrtc,
-    _ptx,
-    _symbol_tables,
-    _symbols,
-    cache,
-    linker,
-)
+from numba_ptxlink import cache
 from numba_ptxlink._config import Config
-from numba_ptxlink._numba_linker import PtxLinker
+from numba_ptxlink._formats import containers, ptx_text
+from numba_ptxlink._link import checks as link_checks
+from numba_ptxlink._link import engine, explain, symbol_tables
+from numba_ptxlink._link import inputs as link_inputs
+from numba_ptxlink._link import symbols as link_symbols
+from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+from numba_ptxlink._tools import nvfatbin, nvjitlink, nvrtc
 from numba_ptxlink.cli import main
 from numba_ptxlink.inspection import find_tool
 
@@ -50,15 +43,15 @@ def large() -> dict[str, bytes]:
 @pytest.fixture
 def compiled(monkeypatch):
     """Return a list that fills with what is compiled for its symbols; what is remembered is forgotten."""
-    original, asked = _nvjitlink.link, []
+    original, asked = nvjitlink.link, []
 
     def link(inputs, flags, **options):
         if "-r" in flags:
             asked.append([name for _, name, _ in inputs])
         return original(inputs, flags, **options)
 
-    monkeypatch.setattr(_nvjitlink, "link", link)
-    monkeypatch.setattr(_symbols, "_known", type(_symbols._known)())
+    monkeypatch.setattr(nvjitlink, "link", link)
+    monkeypatch.setattr(link_symbols, "_known", type(link_symbols._known)())
     return asked
 
 
@@ -67,19 +60,20 @@ def kept(monkeypatch, tmp_path):
     """Give the default cache a directory of its own, and return it."""
     settings = Config(cache_dirs=(str(tmp_path / "cache"),))
     found = cache.Cache(settings)
-    monkeypatch.setattr(cache, "default", lambda: found)
-    monkeypatch.setattr(_symbols, "config", lambda: settings)
+    for home in (cache, cache.tiered):
+        monkeypatch.setattr(home, "default", lambda: found)
+    monkeypatch.setattr(link_symbols, "config", lambda: settings)
     return found
 
 
-def own(code: bytes, name: str, kind: str = "ltoir") -> _inputs.Input:
+def own(code: bytes, name: str, kind: str = "ltoir") -> link_inputs.Input:
     """Return *code* as an input."""
-    return _inputs.Input(kind, name, code)
+    return link_inputs.Input(kind, name, code)
 
 
 def test_a_large_library_is_not_compiled_for_its_symbols(large, compiled):
     """The first link of a large LTO-IR library compiles nothing besides, unless all checks are asked for."""
-    assert len(large["right"]) > _checks.SMALL
+    assert len(large["right"]) > link_checks.SMALL
     for checks, expected in (("none", []), ("cheap", []), ("all", [["a.ltoir"], ["k.ltoir"]])):
         pl.link(own(ltoir(CALLER), "k.ltoir"), own(large["right"], "a.ltoir"), arch=ARCH, checks=checks)
         assert expected == sorted(compiled)
@@ -105,8 +99,8 @@ def test_small_libraries_are_compared_by_default(compiled):
 
 def packed(source: str, *kinds: str) -> bytes:
     """Return CUDA C++ as a fat binary, compressed as its tool does."""
-    codes = [(kind, _nvrtc.compile_source(source, "s.cu", ARCH, output=kind).code) for kind in kinds]
-    return _fatbin.pack([(kind, ARCH, "f", code) for kind, code in codes])
+    codes = [(kind, nvrtc.compile_source(source, "s.cu", ARCH, output=kind).code) for kind in kinds]
+    return nvfatbin.pack([(kind, ARCH, "f", code) for kind, code in codes])
 
 
 @pytest.mark.parametrize("kinds", [("cubin", "ptx"), ("ptx",), ("cubin",), ("ptx", "ltoir")])
@@ -126,9 +120,9 @@ def test_ltoir_beside_code_for_another_architecture_is_not_read(compiled):
     """Code for another architecture does not tell the symbols of LTO-IR: a source may ask which it is."""
     ninety = pl.Arch.of("sm_90")
     entries = [("ltoir", ninety, "f", ltoir(WRONG, "sm_90")), ("ptx", ARCH, "f", function().encode())]
-    source = own(_fatbin.pack(entries), "f.fatbin", "fatbin")
-    assert _symbols.table(source, ninety, lto=True, deep=False).symbols is None
-    assert ["f"] == [each.name for each in _symbols.table(source, ninety, deep=False).symbols]
+    source = own(nvfatbin.pack(entries), "f.fatbin", "fatbin")
+    assert link_symbols.table(source, ninety, lto=True, deep=False).symbols is None
+    assert ["f"] == [each.name for each in link_symbols.table(source, ninety, deep=False).symbols]
     assert [] == compiled
 
 
@@ -137,12 +131,12 @@ def test_images_of_an_unknown_form_tell_nothing(monkeypatch):
     code = bytearray(cubin(function()))
     code[8] = 99  # the version of the ABI
     source = own(bytes(code), "f.cubin", "cubin")
-    assert _symbols.table(source, ARCH).symbols is None
-    monkeypatch.setattr(_containers.FatbinEntry, "content", lambda _: bytes(code))
+    assert link_symbols.table(source, ARCH).symbols is None
+    monkeypatch.setattr(containers.FatbinEntry, "content", lambda _: bytes(code))
     source = own(packed(CALLEE.format(value=1), "cubin"), "f", "fatbin")
-    assert _symbols.table(source, ARCH, deep=False).symbols is None
-    monkeypatch.setattr(_symbols, "unpack", lambda *_: bytes(code))
-    assert _symbols.table(own(ltoir(CALLEE.format(value=7)), "f.ltoir"), ARCH).symbols is None
+    assert link_symbols.table(source, ARCH, deep=False).symbols is None
+    monkeypatch.setattr(link_symbols, "unpack", lambda *_: bytes(code))
+    assert link_symbols.table(own(ltoir(CALLEE.format(value=7)), "f.ltoir"), ARCH).symbols is None
 
 
 def object_of(source: str, folder, *flags: str) -> bytes:
@@ -219,8 +213,8 @@ def test_without_the_device_runtime_nothing_is_compiled(large, compiled):
 def test_no_checks_leave_only_what_the_linker_cannot_take():
     """Without checks nothing is compared; what spoils or crashes nvJitLink is still refused."""
     # nvJitLink crashes on the second of such links in a process.
-    wrong = [_inputs.read(text) for text in (KERNEL, function(1), function(1), function(param=".b64 a"))]
-    found = _checks.check(wrong, ARCH, (13, 5), "nvidia-nvjitlink", checks="none")
+    wrong = [link_inputs.read(text) for text in (KERNEL, function(1), function(1), function(param=".b64 a"))]
+    found = link_checks.check(wrong, ARCH, (13, 5), "nvidia-nvjitlink", checks="none")
     assert (tuple(wrong), (), ()) == (found.inputs, found.tables, found.merged)
     with pytest.raises(pl.LinkError, match="is not a whole ELF image"):
         pl.link(KERNEL, cubin(function())[:400], arch=ARCH, checks="none")
@@ -261,24 +255,26 @@ def test_checks_that_make_no_difference_share_an_entry(kept, large):
 def test_symbols_are_kept_in_the_cache(kept, large, compiled, monkeypatch):
     """What a compilation told of a library is found again by the next process."""
     source = own(large["right"], "a.ltoir")
-    first = _symbols.table(source, ARCH).symbols
+    first = link_symbols.table(source, ARCH).symbols
     assert ([["a.ltoir"]], {"symbols": 1}) == (compiled, kinds(kept))
-    monkeypatch.setattr(_symbols, "_known", type(_symbols._known)())
-    assert first == _symbols.table(source, ARCH, deep=False).symbols
+    monkeypatch.setattr(link_symbols, "_known", type(link_symbols._known)())
+    assert first == link_symbols.table(source, ARCH, deep=False).symbols
     assert [["a.ltoir"]] == compiled
 
 
 def test_symbols_survive_the_cache():
     """Every field of a symbol is read back as it was written, and anything else is nothing."""
     source = KERNEL + "".join(function(name="g").splitlines(keepends=True)[3:])
-    symbols = _symbols.table(_inputs.read(source), ARCH).symbols
-    structs = _ptx.Prototype("h", None, (_ptx.Param(align=8, size=24), _ptx.Param(bits=32, type="f32")))
-    symbols += (_symbol_tables.Symbol("h", "func", True, True, structs, 7),)
-    found = _symbol_tables.read(_symbol_tables.write(symbols))
+    symbols = link_symbols.table(link_inputs.read(source), ARCH).symbols
+    structs = ptx_text.Prototype(
+        "h", None, (ptx_text.Param(align=8, size=24), ptx_text.Param(bits=32, type="f32"))
+    )
+    symbols += (symbol_tables.Symbol("h", "func", True, True, structs, 7),)
+    found = symbol_tables.read(symbol_tables.write(symbols))
     assert symbols == found
     assert [str(each.prototype) for each in symbols] == [str(each.prototype) for each in found]
     for code in (b"", b"{", b"[1]", b'[{"name": "f"}]', b"null"):
-        assert _symbol_tables.read(code) is None
+        assert symbol_tables.read(code) is None
 
 
 def test_symbols_without_optimisation_are_the_same(large):
@@ -287,8 +283,8 @@ def test_symbols_without_optimisation_are_the_same(large):
     fast, slow = (
         {each.name: (each.kind, each.defined, each.prototype) for each in symbols}
         for symbols in (
-            _symbols._compiled(source, ARCH),
-            _symbols.of_image(_symbols._elf.read(_symbols.unpack(source, ARCH))),
+            link_symbols._compiled(source, ARCH),
+            link_symbols.of_image(link_symbols.elf.read(link_symbols.unpack(source, ARCH))),
         )
     )
     assert slow == fast
@@ -323,7 +319,7 @@ def test_the_command_takes_the_choice(tmp_path):
 def test_the_variable_reaches_numba_kernels(checks, links, monkeypatch):
     """NUMBA_PTXLINK_CHECKS is the default, for links of numba-cuda's too."""
     settings = Config.from_environ({"NUMBA_PTXLINK_CHECKS": checks})
-    monkeypatch.setattr(linker, "config", lambda: settings)
+    monkeypatch.setattr(engine, "config", lambda: settings)
     wanted = PtxLinker(cc=(8, 0))
     wanted.add_ltoir(ltoir(CALLER))
     wanted.add_ltoir(ltoir(WRONG))
@@ -356,14 +352,14 @@ def test_shared_memory_of_the_launch_is_defined_nowhere(lto, checks):
 def test_a_library_beyond_the_bound_is_not_read_by_default(monkeypatch, compiled):
     """A fat binary that takes as long to read as to link is left alone, unless all checks are asked for."""
     library = packed(WRONG, "cubin")
-    caller = _inputs.Input("ptx", "k.ptx", _nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
+    caller = link_inputs.Input("ptx", "k.ptx", nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
     inputs = (caller, own(library, "f.fatbin", "fatbin"))
     with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
         pl.link(*inputs, arch=ARCH)
-    monkeypatch.setattr(_checks, "READABLE", len(library) - 1)
-    monkeypatch.setattr(_checks, "SMALL", 0)
-    assert ("2",) == _checks.unread(inputs, "cheap")
-    tables = _checks._tables(inputs, ARCH, lto=False, checks="cheap")
+    monkeypatch.setattr(link_checks, "READABLE", len(library) - 1)
+    monkeypatch.setattr(link_checks, "SMALL", 0)
+    assert ("2",) == link_checks.unread(inputs, "cheap")
+    tables = link_checks._tables(inputs, ARCH, lto=False, checks="cheap")
     assert [True, False] == [table.symbols is not None for table in tables]
     with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
         pl.link(*inputs, arch=ARCH, checks="all")
@@ -372,7 +368,9 @@ def test_a_library_beyond_the_bound_is_not_read_by_default(monkeypatch, compiled
 
 def test_what_the_linker_drops_out_of_ltoir_is_explained():
     """Of a symbol that is undefined in spite of its definition, the message says what became of that."""
-    caller = _inputs.Input("ptx", "k.ptx", _nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
-    tables = [_symbols.table(each, ARCH) for each in (caller, own(ltoir(CALLEE.format(value=1)), "a.ltoir"))]
-    said = _explain.explain("error: Undefined reference to 'f' in 'k.ptx'", tables)
+    caller = link_inputs.Input("ptx", "k.ptx", nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code)
+    tables = [
+        link_symbols.table(each, ARCH) for each in (caller, own(ltoir(CALLEE.format(value=1)), "a.ltoir"))
+    ]
+    said = explain.explain("error: Undefined reference to 'f' in 'k.ptx'", tables)
     assert "f is asked for by k.ptx and defined in a.ltoir, out of which the linker dropped it" in said

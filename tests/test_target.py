@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numba_ptxlink._target import Arch, PtxVersion
+from numba_ptxlink._arch import Arch, PtxVersion
 from numba_ptxlink.errors import ConfigError
 
 ARCHS = st.builds(Arch, st.integers(1, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))

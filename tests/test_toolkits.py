@@ -14,7 +14,9 @@ import pytest
 import toolkit_worker
 
 import numba_ptxlink as pl
-from numba_ptxlink import _containers, _elf, _inputs, _symbols
+from numba_ptxlink._formats import containers, elf
+from numba_ptxlink._link import inputs
+from numba_ptxlink._link import symbols as link_symbols
 
 ARCH = pl.Arch.of(f"sm_{toolkit_worker.ARCH}")
 MINORS = ("12.4", "12.5", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.3", "13.4", "13.5")
@@ -48,15 +50,15 @@ def unread(out: Path) -> dict[str, str]:
         kind = path.suffix[1:]
         if kind not in KINDS or path.name.startswith("k."):
             continue
-        source = _inputs.Input(kind, path.name, path.read_bytes())
+        source = inputs.Input(kind, path.name, path.read_bytes())
         try:
-            _containers.check_whole(kind, source.code, path.name)
+            containers.check_whole(kind, source.code, path.name)
             if kind == "cubin":
-                _elf.read(source.code, path.name)
+                elf.read(source.code, path.name)
             if path.name.startswith("f"):
                 by_lto = "ltoir" in path.name
                 pl.link(caller["ltoir" if by_lto else "cubin"], source, arch=ARCH, checks="cheap")
-                symbols = _symbols.table(source, ARCH, lto=by_lto, deep=False).symbols
+                symbols = link_symbols.table(source, ARCH, lto=by_lto, deep=False).symbols
                 told = {"f", "fetch"} <= {each.name for each in symbols or () if each.defined}
                 # LTO-IR tells nothing, unless it lies beside other code.
                 assert told or (by_lto and "cubin" not in path.name), "its symbols are not told"

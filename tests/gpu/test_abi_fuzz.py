@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 from abi_bytes import Layout, fill, outcome, passed_wrongly
 
-from numba_ptxlink import _nvjitlink
-from numba_ptxlink._target import Arch
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._tools import nvjitlink
 
 BATCH = 50
 THREADS = 8
@@ -44,7 +44,7 @@ def link(echoes: list[rows.Echo], arch: str, kind: str) -> tuple[bytes, list[Lay
         caller = rows.nvrtc(source, arch, Path(folder), output=kind)
     flags = [f"-arch={arch}", *(["-lto"] if kind == "ltoir" else [])]
     inputs = [(kind, "caller", caller), (kind, "echo", artifact)]
-    return _nvjitlink.link(inputs, flags, output="cubin").code, layouts
+    return nvjitlink.link(inputs, flags, output="cubin").code, layouts
 
 
 def lay_out(echoes: list[rows.Echo], compiled: Any) -> list[Layout]:
@@ -139,7 +139,7 @@ def traps_in_cxx(echo: rows.Echo, arch: str, seed: int) -> bool:
         callee = rows.nvrtc(include + layouts[0].in_cxx(), arch, Path(folder))
     inputs = [("ptx", "caller", caller), ("ptx", "callee", callee)]
     try:
-        mismatches(_nvjitlink.link(inputs, [f"-arch={arch}"]).code, layouts, seed)
+        mismatches(nvjitlink.link(inputs, [f"-arch={arch}"]).code, layouts, seed)
     except TrapError:
         return True
     return False
@@ -156,9 +156,9 @@ def target() -> str:
 
 def test_random_signatures(capsys):
     """What C++ passes to a Python function comes back unchanged, for every signature that is drawn."""
-    if _nvjitlink.version() < (13, 2):
+    if nvjitlink.version() < (13, 2):
         pytest.skip(
-            f"nvJitLink {_nvjitlink.version()} mixes up structs: 13.0 passes some wrongly, 13.1 refuses LTO"
+            f"nvJitLink {nvjitlink.version()} mixes up structs: 13.0 passes some wrongly, 13.1 refuses LTO"
         )
     started, arch = time.monotonic(), target()
     workers = max(1, (os.cpu_count() or 2) - 1)

@@ -69,7 +69,7 @@ def test_ptx_newer_than_the_driver_runs(monkeypatch):
 
     from numba_ptxlink import _plugin
 
-    driver = _plugin.driver_version()
+    driver = _plugin.driver.version()
     newest = max(pl.toolchain().ptx_versions)
     if (newest.major - 9 + 13, newest.minor) <= driver:
         pytest.skip(f"the driver (CUDA {driver}) is as new as nvPTXCompiler (PTX {newest})")
@@ -122,7 +122,7 @@ def test_the_environment_variable_keeps_the_stock_linker():
         shown[mode] = run.stdout.split()
     assert shown == {
         "0": ["numba.cuda.cudadrv.driver", "False", "0"],
-        "1": ["numba_ptxlink._numba_linker", "True", "1"],
+        "1": ["numba_ptxlink._numba_cuda.ptx_linker", "True", "1"],
     }
 
 

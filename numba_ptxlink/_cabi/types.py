@@ -1,0 +1,307 @@
+"""
+C types as the device compiler lays them out, and the PTX prototypes of functions of such types.
+
+The rules are those that nvcc follows, read off its output: scalars travel in 32 or 64 bits, everything else
+as an aligned byte array; a kernel's scalars keep their width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+# In bytes; read off nvcc's output, like the rest.
+_LARGEST_DIRECT = 128
+
+
+@dataclass(frozen=True)
+class CType:
+    """
+    A C type as the device compiler lays it out.
+
+    Args:
+        name: Its spelling in C++.
+        size: In bytes.
+        align: In bytes.
+    """
+
+    name: str
+    size: int
+    align: int
+
+    @property
+    def include(self) -> str | None:
+        """The CUDA header that declares the type, None for a type of the language."""
+        return None
+
+    def declare(self, name: str) -> str:
+        """Return the declaration of a variable or member *name* of this type."""
+        return f"{self.name} {name}"
+
+    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+        """Return what the type is as a parameter or return value in PTX, None for void."""
+        del kernel  # only scalars differ
+        return ptx_text.Param(align=self.align, size=self.size)
+
+
+@dataclass(frozen=True)
+class Void(CType):
+    """No value."""
+
+    name: str = "void"
+    size: int = 0
+    align: int = 1
+
+    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+        """Return None: void is no parameter."""
+        del kernel
+        return None
+
+
+@dataclass(frozen=True)
+class Scalar(CType):
+    """
+    A boolean, an integer or a float of 32 or 64 bits.
+
+    Args:
+        kind: "bool", "int", "uint" or "float".
+    """
+
+    kind: str
+
+    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+        """Return the 32 or 64 bits it travels in; a kernel's parameter keeps its width."""
+        return ptx_text.Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
+
+
+@dataclass(frozen=True)
+class Half(CType):
+    """A 16-bit float, which CUDA C++ declares as a class: `__half` or `__nv_bfloat16`; `__half_raw` is C."""
+
+    @property
+    def include(self) -> str | None:
+        """The CUDA header that declares the type."""
+        return "cuda_fp16.h" if self.name.startswith("__half") else "cuda_bf16.h"
+
+
+@dataclass(frozen=True)
+class Complex(CType):
+    """`cuFloatComplex` or `cuDoubleComplex`, as aligned as it is large."""
+
+    element: Scalar
+
+    @property
+    def include(self) -> str | None:
+        """The CUDA header that declares the type."""
+        return "cuComplex.h"
+
+
+@dataclass(frozen=True)
+class Vector(CType):
+    """
+    One of CUDA's vector types, such as `float4`.
+
+    Args:
+        element: What it is made of.
+        count: How many of them.
+        cuda_name: Its name in CUDA before 13, which *name* differs from where CUDA 13 deprecates it.
+    """
+
+    element: Scalar
+    count: int
+    cuda_name: str
+
+
+@dataclass(frozen=True)
+class Pointer(CType):
+    """A generic address of a *target*."""
+
+    target: CType
+
+    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+        """Return the 64 bits of an address."""
+        del kernel
+        return ptx_text.Param(bits=64)
+
+
+@dataclass(frozen=True)
+class Array(CType):
+    """An array inside a struct: *count* times *element*."""
+
+    element: CType
+    count: int
+
+    def declare(self, name: str) -> str:
+        """Return the declaration of a member *name*."""
+        return self.element.declare(f"{name}[{self.count}]")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a struct, *offset* bytes from its start."""
+
+    name: str
+    type: CType
+    offset: int
+
+
+@dataclass(frozen=True)
+class Struct(CType):
+    """
+    A struct by value.
+
+    Args:
+        members: In the order of their offsets; padding that a natural layout has is not among them.
+        packed: Whether the compiler has to be told not to align the members.
+        in_memory: Whether Numba holds such values in memory in just this layout.
+        record: Whether it is a NumPy record, and not a tuple.
+        about: What it stands for in Python, for the header.
+    """
+
+    members: tuple[Member, ...]
+    packed: bool = False
+    in_memory: bool = False
+    record: bool = False
+    about: str = ""
+
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of the definition, the same wherever the same struct is defined."""
+        members = ";".join(f"{each.offset}:{each.type.declare(each.name)}" for each in self.members)
+        return zlib.crc32(f"{self.size},{self.align},{self.packed};{members}".encode())
+
+
+@dataclass(frozen=True)
+class View(CType):
+    """`numba_ptxlink::array_view<T, ndim>`: an address, and shape and strides for each dimension."""
+
+    element: CType
+    ndim: int
+
+    @property
+    def include(self) -> str | None:
+        """The header of this package that declares the type."""
+        return "numba_ptxlink/array_view.h"
+
+
+def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") -> Struct:
+    """Return the struct of *members* as C lays it out."""
+    placed: list[Member] = []
+    offset, align = 0, 1
+    for member, ctype in members:
+        offset = _round_up(offset, ctype.align)
+        placed.append(Member(member, ctype, offset))
+        offset += ctype.size
+        align = max(align, ctype.align)
+    return Struct(name, _round_up(offset, align), align, tuple(placed), about=about)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class Signature:
+    """
+    A C function: `result name(params)`.
+
+    Args:
+        name: The symbol.
+        result: What it returns.
+        params: Name and type of each parameter.
+        kernel: Whether it is a `__global__` function.
+    """
+
+    name: str
+    result: CType
+    params: tuple[tuple[str, CType], ...]
+    kernel: bool = False
+
+    @property
+    def prototype(self) -> ptx_text.Prototype:
+        """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
+        return self.prototype_for(modern=True)
+
+    def prototype_for(self, *, modern: bool) -> ptx_text.Prototype:
+        """
+        Return the PTX prototype that nvcc emits for the declaration.
+
+        Args:
+            modern: Whether it is for sm_100 or later, where NVVM is based on a newer LLVM.
+        """
+        params = []
+        for _, ctype in self.params:
+            param = ctype.param(kernel=self.kernel)
+            if param is None:
+                continue
+            if is_large(ctype) and not self.kernel and not modern:
+                param = dataclasses.replace(param, align=max(param.align, 4))
+            params.append(param)
+        return ptx_text.Prototype(
+            name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel
+        )
+
+    @property
+    def types(self) -> Iterator[CType]:
+        """Every type the declaration names, members before the structs that hold them."""
+        seen: set[CType] = set()
+        for ctype in (self.result, *(ctype for _, ctype in self.params)):
+            yield from _walk(ctype, seen)
+
+    def __str__(self) -> str:
+        params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
+        return self.result.declare(f"{self.name}({params})")
+
+
+def is_large(ctype: CType) -> bool:
+    """Return whether nvcc hands a parameter of this type to NVVM by its address; in PTX it is a value."""
+    return ctype.size > _LARGEST_DIRECT
+
+
+def has_stray_members(ctype: CType) -> bool:
+    """
+    Return whether an aligned struct holds a member, in a packed struct of its own, that is not aligned.
+
+    nvcc 13 stores such a member of an argument as if it were aligned, which traps on the device.
+    """
+    return ctype.align > 1 and any(offset % leaf.align for offset, leaf in _leaves(ctype, 0))
+
+
+def _leaves(ctype: CType, offset: int) -> Iterator[tuple[int, CType]]:
+    if isinstance(ctype, Struct):
+        for member in ctype.members:
+            yield from _leaves(member.type, offset + member.offset)
+    elif isinstance(ctype, Array):
+        for number in range(ctype.count):
+            yield from _leaves(ctype.element, offset + number * ctype.element.size)
+    else:
+        yield offset, ctype
+
+
+def parts(ctype: CType) -> Iterator[CType]:
+    """Yield every type that *ctype* is made of or points to, and *ctype* itself last."""
+    return _walk(ctype, set())
+
+
+def _walk(ctype: CType, seen: set[CType]) -> Iterator[CType]:
+    if ctype in seen:
+        return
+    seen.add(ctype)
+    inner: Iterable[CType] = ()
+    if isinstance(ctype, Struct):
+        inner = (member.type for member in ctype.members)
+    elif isinstance(ctype, Pointer):
+        inner = (ctype.target,)
+    elif isinstance(ctype, (Array, Vector, Complex, View)):
+        inner = (ctype.element,)
+    for part in inner:
+        yield from _walk(part, seen)
+    yield ctype

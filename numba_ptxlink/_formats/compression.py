@@ -1,0 +1,56 @@
+"""How entries of fat binaries are compressed: LZ4 by older toolkits and for speed, else zstd."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger(__name__)
+
+LZ4, ZSTD = 0x2000, 0x8000
+"""The flags of an entry that say so."""
+
+# Beyond what code comes to; what claims more is damaged, or not worth the memory.
+_LARGEST = 1 << 30
+_BEST_OF_LZ4 = 255
+
+
+def unpack(packed: bytes, flags: int, size: int) -> bytes | None:
+    """
+    Decompress the content of a fat binary's entry.
+
+    Args:
+        packed: Its compressed bytes, without padding.
+        flags: The entry's flags.
+        size: How many bytes it says to come to.
+
+    Returns:
+        The content, None where it cannot be had: damaged, compressed in another way, or no library for it.
+    """
+    if not 0 < size <= _LARGEST:
+        return None
+    try:
+        content = _lz4(packed, size) if flags & LZ4 else _zstd(packed, size) if flags & ZSTD else None
+    except Exception as error:  # noqa: BLE001 - each library has its own
+        log.debug("an entry of a fat binary cannot be decompressed: %s", error)
+        return None
+    return content if content is not None and len(content) == size else None
+
+
+def _lz4(packed: bytes, size: int) -> bytes | None:
+    import lz4.block
+
+    # The library allocates what it is told, before it reads.
+    if size > _BEST_OF_LZ4 * len(packed):
+        return None
+    content: bytes = lz4.block.decompress(packed, uncompressed_size=size)
+    return content
+
+
+def _zstd(packed: bytes, size: int) -> bytes | None:
+    try:
+        from compression import zstd
+    except ImportError:
+        from backports import zstd
+    reader = zstd.ZstdDecompressor()
+    content: bytes = reader.decompress(packed, max_length=size)
+    return content if reader.eof else None

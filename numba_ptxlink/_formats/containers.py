@@ -1,0 +1,277 @@
+"""The structure of fat binaries and archives: what is in them, and whether they are whole."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import LinkError
+
+from . import compression, elf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numba_ptxlink._arch import Arch
+
+log = logging.getLogger(__name__)
+
+_FATBIN = struct.Struct("<IHHQ")
+_MAGIC = 0xBA55ED50
+_VERSION = 1
+# Kind, version, size of this header, size of the content with its padding, size without it where it is
+# compressed, where options begin, version of the content's form, architecture, name, flags, and the size
+# once it is unpacked. Found by packing the same code in every way that the tools of 12.4 to 13.5 have.
+_ENTRY = struct.Struct("<HHIQIIIIQQQQ")
+_ENTRY_VERSION = 0x101
+_ENTRY_KINDS = {1: "ptx", 2: "cubin", 8: "ltoir"}
+# Several entries of one kind compressed as one: a number and a size, then a header for each, which has its
+# place in the content where others have the size of the header.
+_TOGETHER = 0x100
+_OWN_ARCH, _FAMILY = 0x100000, 0x200000
+# LTO-IR that is compressed is also scrambled.
+_SCRAMBLED = 0x10000
+_ARCHIVE = b"!<arch>\n"
+_MEMBER = struct.Struct("16s12s6s6s8s10s2s")
+_END = b"`\n"
+# Code that can be linked further; .nv_fatbin has what is linked, which nvJitLink passes over.
+_RELOCATABLE_SECTION = "__nv_relfatbin"
+
+
+@dataclass(frozen=True)
+class FatbinEntry:
+    """
+    One piece of code in a fat binary.
+
+    Args:
+        kind: "ptx", "cubin", "ltoir", or the container's own number for another.
+        arch: The architecture it is for.
+        size: Its size in the container, in bytes.
+        payload: Its bytes in the container, which may be compressed.
+        flags: What the container says about it: how it is compressed, and for which variant it is.
+        packed_size: The compressed bytes of its payload; the rest is padding.
+        unpacked_size: What they come to; 0 where they are not compressed.
+    """
+
+    kind: str
+    arch: str
+    size: int
+    payload: bytes = field(default=b"", repr=False)
+    flags: int = field(default=0, repr=False)
+    packed_size: int = field(default=0, repr=False)
+    unpacked_size: int = field(default=0, repr=False)
+
+    def content(self) -> bytes | None:
+        """Return the code itself, None where it is compressed in a way that cannot be read here."""
+        if not self.unpacked_size:
+            return self.payload
+        if self.flags & _SCRAMBLED:
+            return None
+        return compression.unpack(self.payload[: self.packed_size], self.flags, self.unpacked_size)
+
+
+def fatbin_entries(code: bytes, name: str = "fatbin") -> tuple[FatbinEntry, ...]:
+    """
+    Return what a fat binary lists.
+
+    Args:
+        code: The fat binary, from its magic number on.
+        name: What messages call it.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: It is of a form that is not known here.
+    """
+    try:
+        return tuple(_read_fatbin(code, name))
+    except (struct.error, OverflowError, ValueError) as error:
+        raise _damaged(name, "fat binary", error) from error
+
+
+def _read_fatbin(code: bytes, name: str) -> Iterator[FatbinEntry]:
+    magic, version, at, size = _FATBIN.unpack_from(code)
+    if magic != _MAGIC or version != _VERSION:
+        raise _unfamiliar(name, f"magic number {magic:#x}, version {version}")
+    end = at + size
+    if at < _FATBIN.size or end > len(code):
+        raise ValueError(f"it says it has {end} bytes, and has {len(code)}")
+    while at < end:
+        head = _ENTRY.unpack_from(code, at)
+        version, header, size = head[1:4]
+        if version != _ENTRY_VERSION:
+            raise _unfamiliar(name, f"an entry of version {version:#x}")
+        if header < _ENTRY.size or at + header + size > end:
+            raise ValueError(f"the entry at byte {at} ends past its end")
+        yield from _entries(
+            head, code[at + _ENTRY.size : at + header], code[at + header : at + header + size]
+        )
+        at += header + size
+
+
+def _entries(head: tuple[int, ...], rest: bytes, payload: bytes) -> Iterator[FatbinEntry]:
+    """Yield the entries that one header of a fat binary has: one, or several that are compressed as one."""
+    number, _, _, size, packed, _, _, sm, _, flags, _, unpacked = head
+    whole = FatbinEntry(
+        _ENTRY_KINDS.get(number, str(number)), _arch(sm, flags), size, payload, flags, packed, unpacked
+    )
+    content = whole.content() if number == _TOGETHER else None
+    if content is None or len(rest) < 8 or len(rest) < 8 + _ENTRY.size * int.from_bytes(rest[:4], "little"):
+        yield whole
+        return
+    for number, _, at, size, _, _, _, sm, _, flags, _, _ in _ENTRY.iter_unpack(
+        rest[8 : 8 + _ENTRY.size * int.from_bytes(rest[:4], "little")]
+    ):
+        kind = _ENTRY_KINDS.get(number, str(number))
+        yield FatbinEntry(kind, _arch(sm, flags), size, content[at : at + size], flags)
+
+
+def _arch(sm: int, flags: int) -> str:
+    return f"sm_{sm}{'a' if flags & _OWN_ARCH else 'f' if flags & _FAMILY else ''}"
+
+
+def chosen(entries: tuple[FatbinEntry, ...], arch: Arch, *, lto: bool) -> FatbinEntry | None:
+    """
+    Return the entry that nvJitLink links, None where there is none.
+
+    With link-time optimisation that is the newest LTO-IR; otherwise the machine code for the architecture or
+    for an older one of its generation, then the newest PTX. Found by linking entries that differ.
+
+    Args:
+        entries: What the fat binary lists.
+        arch: The architecture of the link.
+        lto: Whether it optimises at link time.
+    """
+
+    def newest(kind: str) -> FatbinEntry | None:
+        fitting = [
+            (each.arch == arch.sm, number, each)
+            for each in entries
+            if each.kind == kind and (number := _fits(each, arch)) is not None
+        ]
+        return max(fitting, key=lambda one: one[:2])[2] if fitting else None
+
+    return (newest("ltoir") if lto else None) or newest("cubin") or newest("ptx")
+
+
+def _fits(entry: FatbinEntry, arch: Arch) -> int | None:
+    """Return the number of the architecture that *entry* is for, None where it does not run on *arch*."""
+    text = entry.arch.removeprefix("sm_")
+    number = int(text.rstrip("af"))
+    same = number // 10 == arch.major
+    if text[-1] in "af":
+        return (
+            number if same and (entry.arch == arch.sm or text[-1] == "f") and number <= arch.number else None
+        )
+    return number if number <= arch.number and (same or entry.kind != "cubin") else None
+
+
+def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
+    """
+    Return what each fat binary lists that is in a fat binary, a host object or an archive of host objects.
+
+    Args:
+        code: The container.
+        kind: "fatbin", "object" or "archive".
+        name: What messages call it.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: It is of a form that is not known here.
+    """
+    if kind == "fatbin":
+        return [fatbin_entries(code, name)]
+    if kind == "object":
+        held = [
+            content for section, content in elf.raw_sections(code, name) if section == _RELOCATABLE_SECTION
+        ]
+        return [fatbin_entries(each, name) for content in held for each in _split(content)]
+    lists = []
+    for member, content in members(code, name):
+        if content.startswith(b"\x7fELF"):
+            lists += fatbins(content, "object", f"{name}({member})")
+        elif member not in ("", "/", "/SYM64"):
+            raise _unfamiliar(f"{name}({member})", f"content that begins with {content[:4].hex()}")
+    return lists
+
+
+def _split(content: bytes) -> Iterator[bytes]:
+    """Yield the fat binaries that a linker put one after another, each at a multiple of eight bytes."""
+    at = 0
+    while at + _FATBIN.size <= len(content):
+        _, _, header, size = _FATBIN.unpack_from(content, at)
+        yield content[at : at + header + size]
+        at += (header + size + 7) // 8 * 8 or 8
+
+
+def members(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """
+    Yield the members of a static library, as (name, content), its own tables included.
+
+    Raises:
+        LinkError: It is damaged.
+    """
+    try:
+        yield from _walk_archive(code)
+    except (struct.error, OverflowError, ValueError) as error:
+        raise _damaged(name, "archive", error) from error
+
+
+def _walk_archive(code: bytes) -> Iterator[tuple[str, bytes]]:
+    at = len(_ARCHIVE)
+    # Some writers fill up the end.
+    while code[at : at + _MEMBER.size].strip(b"\0\n"):
+        # Members begin at even bytes, which not every writer heeds.
+        if at % 2 and code[at + _MEMBER.size - len(_END) : at + _MEMBER.size] != _END:
+            at += 1
+        title, *_, size, mark = _MEMBER.unpack_from(code, at)
+        at += _MEMBER.size
+        if mark != _END or at + int(size) > len(code):
+            raise ValueError("a member ends past its end")
+        yield title.decode(errors="replace").strip().rstrip("/"), code[at : at + int(size)]
+        at += int(size)
+
+
+def check_whole(kind: str, code: bytes, name: str, arch: Arch | None = None) -> None:
+    """
+    Refuse a damaged container, which NVIDIA's libraries may crash on; what is not understood is let through.
+
+    Args:
+        kind: The kind of the input; only containers are looked at.
+        code: Its content.
+        name: What messages call it.
+        arch: The architecture of the link, whose code is looked at in a fat binary; every architecture's
+            without it.
+
+    Raises:
+        LinkError: It is damaged.
+    """
+    try:
+        if kind == "cubin":
+            elf.read(code, name)
+        elif kind == "fatbin":
+            entries = fatbin_entries(code, name)
+            linked = chosen(entries, arch, lto=False) if arch else None
+            for entry in entries if arch is None else filter(None, (linked,)):
+                if entry.payload.startswith(b"\x7fELF"):
+                    elf.read(entry.payload, name)
+        elif kind == "archive":
+            for _ in members(code, name):
+                pass
+    except elf.UnfamiliarError as error:
+        log.info("%s is left to the linker: %s", name, error)
+
+
+def _unfamiliar(name: str, form: str) -> elf.UnfamiliarError:
+    return elf.UnfamiliarError(
+        f"{name} is a container of a form that is not known here ({form}); upgrade numba-ptxlink.",
+        inputs=(name,),
+    )
+
+
+def _damaged(name: str, what: str, error: Exception) -> LinkError:
+    return LinkError(
+        f"{name} is not a whole {what} ({error}); generate or copy it again.",
+        inputs=(name,),
+    )

@@ -1,0 +1,313 @@
+"""What the project reads out of GPU ELF images: architecture, sections, symbols and their prototypes."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
+
+EM_CUDA = 190
+RELOCATABLE = 1
+EXECUTABLE = 2
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_PROTOTYPE = struct.Struct("<II")
+_SYMBOL_TABLE = 2
+_PROTOTYPES = 0x70000002
+# Words of eight bytes to an entry, the second of which names the symbol.
+_RELOCATIONS = {4: 3, 9: 2}
+_RESERVED = 0xFF00
+_COMMON = 0xFFF2
+_EXTENDED = 0xFFFF
+# No bytes in the file: unused, NOBITS, and NVIDIA's .nv.global and two of .nv.shared, as the tools of CUDA
+# 12.4 to 13.5 write them for sm_75 to sm_121.
+_EMPTY = frozenset((0, 8, 0x70000007, 0x7000000A, 0x70000015))
+# Bytes in the file: what the ELF standard names, and of NVIDIA's .nv.info, .nv.callgraph, .nv.prototype,
+# .nv.global.init, .nv.rel and the banks of constants, in the same releases. Of no other type that is sure.
+_HELD = frozenset(
+    (
+        *(1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 15, 16, 17, 18),
+        *(0x70000000, 0x70000001, 0x70000002, 0x70000008, 0x7000000B),
+        *range(0x70000064, 0x70000076),
+    )
+)
+_GLOBAL, _WEAK = 1, 2
+_FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
+_ENTRY = 0x10
+# The OS ABI and its version, which say how flags and notes are laid out: of CUDA 12 and before, and of 13.
+_ABIS = ((0x33, 7), (0x41, 8))
+_ABI_SINCE_13 = 0x41
+
+
+class UnfamiliarError(LinkError):
+    """What was read may be whole, in a form that is not known here; a newer tool may have made it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """
+    A section of an ELF image.
+
+    Args:
+        name: Its name.
+        size: Its size in bytes in memory, also where the file holds none of it.
+        content: Its bytes in the file.
+        link: The number of the section it refers to.
+        info: A number that depends on its type; for code, the registers in the upper byte.
+    """
+
+    name: str
+    size: int
+    content: bytes = field(repr=False)
+    link: int
+    info: int
+
+
+@dataclass(frozen=True)
+class ElfSymbol:
+    """
+    A symbol of an ELF image that other images can see.
+
+    Args:
+        name: The symbol.
+        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
+        defined: Whether the image defines it, rather than asking for it.
+        weak: Whether another definition may stand in for this one.
+        size: Its size in bytes.
+        signature: The compiler's note of result and parameters, such as "#ii", "" where it made none.
+    """
+
+    name: str
+    kind: str
+    defined: bool
+    weak: bool
+    size: int
+    signature: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """
+    An ELF image for a GPU.
+
+    Args:
+        sm: The compute capability as one number, such as 90.
+        relocatable: Whether it can be linked further.
+        symbols: Its global and weak symbols, in order.
+        code: Its bytes.
+        headers: The headers of its sections, in order.
+        names: Where the sections' names stand.
+    """
+
+    sm: int
+    relocatable: bool
+    symbols: tuple[ElfSymbol, ...]
+    code: bytes = field(repr=False)
+    headers: tuple[tuple[int, ...], ...] = field(repr=False)
+    names: bytes = field(repr=False)
+    _read: list[tuple[Section, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """Its sections, in order."""
+        # Python's cached_property holds a lock before 3.12, which a forked child would find held.
+        if not self._read:
+            self._read.append(self._sections())
+        return self._read[0]
+
+    def _sections(self) -> tuple[Section, ...]:
+        return tuple(
+            Section(
+                _string(self.names, each[0]) if self.names else "",
+                each[5],
+                _content(self.code, each),
+                each[6],
+                each[7],
+            )
+            for each in self.headers
+        )
+
+    def section(self, name: str) -> Section | None:
+        """Return the section *name*, None where there is none."""
+        return next((each for each in self.sections if each.name == name), None)
+
+
+def read(code: bytes, name: str = "cubin") -> Image:
+    """
+    Read a GPU's ELF image.
+
+    Args:
+        code: The image.
+        name: What messages call it.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: It is of a form that is not known here.
+    """
+    try:
+        return _read(code, name)
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        raise LinkError(
+            f"{name} is not a whole ELF image for a GPU ({error}); generate or copy it again.",
+            inputs=(name,),
+        ) from error
+
+
+def _read(code: bytes, name: str) -> Image:
+    header = _HEADER.unpack_from(code)
+    identity, kind, machine, flags = header[0], header[1], header[2], header[7]
+    if machine != EM_CUDA or tuple(identity[7:9]) not in _ABIS:
+        raise _unfamiliar(name, f"machine {machine} and ABI {identity[7]:#x}, version {identity[8]}")
+    headers, strings = _headers(code, name)
+    for number, each in enumerate(headers):
+        past = each[4] + each[5] - len(code)
+        if past > 0 and each[1] in _HELD:
+            raise ValueError(f"section {number} ends {past} bytes past its end")
+        if past > 0 and each[1] not in _EMPTY:
+            log.debug("%s: section %d, of type %#x, is not read: not known here", name, number, each[1])
+    _check_references(code, headers, name)
+    if strings and max(each[0] for each in headers) > strings.rfind(0):
+        raise ValueError("a section's name lies past the names")
+    since_13 = identity[7] == _ABI_SINCE_13
+    return Image(
+        sm=(flags >> 8 if since_13 else flags) & 0xFF,
+        relocatable=kind == RELOCATABLE,
+        symbols=tuple(_symbols(code, headers)),
+        code=code,
+        headers=tuple(headers),
+        names=strings,
+    )
+
+
+def _headers(code: bytes, name: str) -> tuple[list[tuple[int, ...]], bytes]:
+    """Return the section headers of an ELF image of any machine, and the sections' names."""
+    header = _HEADER.unpack_from(code)
+    identity, table_at, entry_size, count, names_at = header[0], header[6], header[11], header[12], header[13]
+    if identity[:4] != b"\x7fELF":
+        raise ValueError("its header is of something else")
+    if identity[4:6] != b"\x02\x01" or (table_at and entry_size != _SECTION.size):
+        raise _unfamiliar(name, f"class {identity[4]}, with section headers of {entry_size} bytes")
+    if not table_at:
+        return [], b""
+    first = _SECTION.unpack_from(code, table_at)
+    # More sections than the header can count stand in the first section's own header.
+    count = count or first[5]
+    names_at = first[6] if names_at == _EXTENDED else names_at
+    if table_at + count * entry_size > len(code):
+        raise ValueError("its section headers end past its end")
+    headers = [_SECTION.unpack_from(code, table_at + number * entry_size) for number in range(count)]
+    return headers, _content(code, headers[names_at])
+
+
+def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """
+    Yield the sections of an ELF image of any machine, as (name, content).
+
+    Raises:
+        UnfamiliarError: It is no ELF image that can be read here, damaged ones included.
+    """
+    try:
+        headers, strings = _headers(code, name)
+        yield from ((_string(strings, each[0]), _content(code, each)) for each in headers)
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        raise _unfamiliar(name, str(error)) from error
+
+
+def _unfamiliar(name: str, form: str) -> UnfamiliarError:
+    return UnfamiliarError(
+        f"{name} is an image of a form that is not known here ({form}); upgrade numba-ptxlink.",
+        inputs=(name,),
+    )
+
+
+def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) -> None:
+    """Refuse numbers that point at nothing: NVIDIA's linker follows them."""
+    for number, each in enumerate(headers):
+        kind, link, info = each[1], each[6], each[7]
+        if kind not in _HELD:
+            continue
+        if link >= len(headers):
+            raise ValueError(f"section {number} refers to section {link}, which does not exist")
+        if kind == _SYMBOL_TABLE:
+            if each[9] != _SYMBOL.size:
+                raise _unfamiliar(name, f"symbols of {each[9]} bytes")
+            _check_symbols(_content(code, each), headers)
+        elif kind in _RELOCATIONS:
+            words = _RELOCATIONS[kind]
+            content = _content(code, each)
+            if info >= len(headers) or len(content) % (8 * words) or each[9] != 8 * words:
+                raise ValueError(f"section {number} is no whole table of relocations")
+            if headers[link][1] != _SYMBOL_TABLE:
+                continue
+            symbols = headers[link][5] // _SYMBOL.size
+            if max(memoryview(content).cast("Q")[1::words], default=0) >> 32 >= max(symbols, 1):
+                raise ValueError(f"a relocation in section {number} names no symbol")
+
+
+def _check_symbols(table: bytes, headers: list[tuple[int, ...]]) -> None:
+    if len(table) % _SYMBOL.size:
+        raise ValueError("its symbol table is not whole")
+    # The section is the fourth of twelve halfwords.
+    for section in set(memoryview(table).cast("H")[3::12]):
+        if len(headers) <= section < _RESERVED:
+            raise ValueError("a symbol lies in a section that does not exist")
+
+
+def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
+    table = next((each for each in headers if each[1] == _SYMBOL_TABLE), None)
+    if table is None:
+        return []
+    strings = _content(code, headers[table[6]])
+    notes = next((_content(code, each) for each in headers if each[1] == _PROTOTYPES), b"")
+    # Notes of another form are no damage: a prototype that is not told is not compared.
+    signatures = dict(_PROTOTYPE.iter_unpack(notes)) if len(notes) % _PROTOTYPE.size == 0 else {}
+    found = []
+    for number, entry in enumerate(_SYMBOL.iter_unpack(_content(code, table))):
+        name_at, info, other, section, _, size = entry
+        binding, kind = info >> 4, info & 0xF
+        if binding not in (_GLOBAL, _WEAK) or kind not in (_FUNCTION, _OBJECT, _CUDA_OBJECT):
+            continue
+        # Functions have a note of their prototype; the kernels' says nothing that a caller could get wrong.
+        entry_point = kind == _FUNCTION and bool(other & _ENTRY)
+        at = signatures.get(number)
+        found.append(
+            ElfSymbol(
+                name=_string(strings, name_at),
+                kind="entry" if entry_point else "func" if kind == _FUNCTION else "variable",
+                # Shared memory that the launch gives has a section in some images, and no size in any.
+                defined=section != 0 and (kind == _FUNCTION or size > 0),
+                # A common symbol gives way to a definition, as in C.
+                weak=binding == _WEAK or section == _COMMON,
+                size=size,
+                signature="" if at is None or entry_point else _string(strings, at),
+            )
+        )
+    return found
+
+
+def symbol_names(image: Image) -> list[str]:
+    """Return the name of every entry of the symbol table, in order; "" for those without one."""
+    table = image.section(".symtab")
+    if table is None:
+        return []
+    strings = image.sections[table.link].content
+    return [_string(strings, entry[0]) for entry in _SYMBOL.iter_unpack(table.content)]
+
+
+def _content(code: bytes, header: tuple[int, ...]) -> bytes:
+    end = header[4] + header[5]
+    return b"" if header[1] in _EMPTY or end > len(code) else code[header[4] : end]
+
+
+def _string(strings: bytes, at: int) -> str:
+    return strings[at : strings.index(0, at)].decode(errors="replace")

@@ -1,0 +1,49 @@
+"""Which PTX ISA versions a CUDA release reads."""
+
+from __future__ import annotations
+
+from numba_ptxlink._arch import PtxVersion
+
+# From the release notes in NVIDIA's PTX ISA manual, which name the CUDA release and the driver that brought
+# each version. From 13.0 on, the ISA has the release's own minor version.
+_ISA_OF_RELEASE = {
+    (11, 0): (7, 0),
+    (11, 1): (7, 1),
+    (11, 2): (7, 2),
+    (11, 3): (7, 3),
+    (11, 4): (7, 4),
+    (11, 5): (7, 5),
+    (11, 6): (7, 6),
+    (11, 7): (7, 7),
+    (11, 8): (7, 8),
+    (12, 0): (8, 0),
+    (12, 1): (8, 1),
+    (12, 2): (8, 2),
+    (12, 3): (8, 3),
+    (12, 4): (8, 4),
+    (12, 5): (8, 5),
+    (12, 6): (8, 5),
+    (12, 7): (8, 6),
+    (12, 8): (8, 7),
+    (12, 9): (8, 8),
+}
+
+_NEWEST_KNOWN = (13, 5)
+
+
+def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
+    """
+    Return the newest PTX ISA that a CUDA *release* reads, None for a release this package does not know.
+
+    Args:
+        release: (major, minor) of a toolkit, or the CUDA version of a driver.
+    """
+    if release[0] == _NEWEST_KNOWN[0]:
+        return PtxVersion(9, release[1])
+    known = _ISA_OF_RELEASE.get(release)
+    return PtxVersion(*known) if known else None
+
+
+def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
+    """Return the same for a release that was tried, None for one of which it can only be expected."""
+    return newest_isa(release) if release <= _NEWEST_KNOWN else None

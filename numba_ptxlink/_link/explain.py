@@ -1,0 +1,179 @@
+"""
+Why a link failed, and what helps: said after the linker has refused, never in its place.
+
+The linker's own words name a number or a mangled symbol. What the inputs say about themselves tells the rest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats import ltoir, ptx_text
+from numba_ptxlink.errors import ConfigError, LinkError
+
+from . import symbols
+from .checks import check, dotted, unread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .inputs import Input
+    from .symbols import Table
+
+_UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
+_STRUCTS_LOST = "Alignment of argument does not match formal parameter"
+_MANGLED = re.compile(r"_Z(\d+)(\w+)")
+_NEWER = "may need newer version of nvJitLink"
+_MOST = 5
+
+
+def cure(
+    failure: str,
+    inputs: Sequence[Input],
+    arch: Arch,
+    linker: tuple[int, int],
+    package: str,
+    *,
+    lto: bool = False,
+    checks: str = "cheap",
+) -> str:
+    """
+    Return what helps against a failed link, "" where that is not known.
+
+    Args:
+        failure: The linker's log.
+        inputs: What was linked.
+        arch: The architecture of the link.
+        linker: nvJitLink's version.
+        package: The package to upgrade where nvJitLink is too old.
+        lto: Whether the link optimised.
+        checks: As for `check`. Only "none" keeps a compilation for the sake of the message away.
+    """
+    lines = [
+        line
+        for each in inputs
+        for line in (_too_new(each, failure, linker, package, inputs), _misfit(each, arch))
+    ]
+    if any(lines):
+        return "\n".join(filter(None, lines))
+    if checks == "cheap" and unread(inputs, checks):
+        try:
+            check(inputs, arch, linker, package, lto=lto, checks="all")
+        except LinkError as found:
+            return str(found)
+    tables: list[Table] = []
+    if _UNDEFINED.search(failure):
+        tables = [symbols.table(each, arch, lto=lto, deep=checks != "none") for each in inputs]
+    return explain(failure, tables)
+
+
+def explain(log: str, tables: Sequence[Table]) -> str:
+    """Return what helps against what the linker's *log* complains of, "" where that is not known."""
+    if _STRUCTS_LOST in log:
+        return (
+            "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. "
+            "Upgrade it with `pip install --upgrade nvidia-nvjitlink`, or link the PTX of one of them."
+        )
+    return _explain_undefined(log, tables)
+
+
+def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
+    names = list(dict.fromkeys(_UNDEFINED.findall(log)))
+    defined = {
+        symbol.name: table.name for table in tables for symbol in table.symbols or () if symbol.defined
+    }
+    lines = []
+    for name in names[:_MOST]:
+        users = [
+            table.name
+            for table in tables
+            if any(symbol.name == name and not symbol.defined for symbol in table.symbols or ())
+        ]
+        asked = f"{name} is asked for{' by ' + ', '.join(users) if users else ''}"
+        if name in defined:
+            lines.append(
+                f"{asked} and defined in {defined[name]}, out of which the linker dropped it: in LTO-IR it "
+                "can take for unused what only PTX or machine code calls. Give both as LTO-IR, or neither."
+            )
+            continue
+        line = f"{asked} and defined in no input"
+        near = _near(name, defined)
+        if near:
+            line += "; there is " + ", ".join(f"{each} in {defined[each]}" for each in near)
+            line += (
+                ': one of the two lacks extern "C".'
+                if any(_plain(each) == _plain(name) for each in near)
+                else ": is that one meant?"
+            )
+        lines.append(line if near else f"{line}.")
+    if not names:
+        return ""
+    if len(names) > _MOST:
+        lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
+    return "\n".join((*lines, "Add the input that defines it, or correct the name."))
+
+
+def _near(name: str, defined: dict[str, str]) -> list[str]:
+    same = [each for each in defined if _plain(each) == _plain(name)]
+    close = difflib.get_close_matches(name, defined, n=3, cutoff=0.6)
+    plain = difflib.get_close_matches(_plain(name), map(_plain, defined), n=3, cutoff=0.75)
+    close += [each for each in defined if _plain(each) in plain]
+    return list(dict.fromkeys((*same, *close)))[:3]
+
+
+def _plain(name: str) -> str:
+    """Return the name that a mangled symbol was made of, where it stands in the open."""
+    match = _MANGLED.match(name)
+    return match[2][: int(match[1])] if match else name
+
+
+def _too_new(
+    source: Input, failure: str, linker: tuple[int, int], package: str, inputs: Sequence[Input]
+) -> str:
+    """Return that *source* is newer than the linker reads, "" where it is not known to be."""
+    upgrade = (
+        f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
+    )
+    if _NEWER in failure and source.kind == "ltoir":
+        headers = {each.name: ltoir.read(each.code) for each in inputs if each.kind == "ltoir"}
+        newest_container = max((each.container for each in headers.values() if each), default=None)
+        header = headers[source.name]
+        if header is not None and header.container == newest_container:
+            return (
+                f"{source.name} is LTO-IR of container version {dotted(header.container)}, which nvJitLink "
+                f"{dotted(linker)} does not read; {upgrade}"
+            )
+    return ""
+
+
+def _misfit(source: Input, arch: Arch) -> str:
+    """Return that *source* is for an architecture that the link's is not, "" where it may not be."""
+    if source.kind == "ptx":
+        target = ptx_text.target(source.code.decode(errors="replace"))
+        try:
+            needs = Arch.of(target[0]) if target else None
+        except ConfigError:
+            return ""  # nvJitLink names what is wrong with it
+        if needs is None or _runs_on(needs, arch):
+            return ""
+        holds = f"PTX for {needs.sm}"
+    else:
+        header = ltoir.read(source.code) if source.kind == "ltoir" else None
+        if header is None or header.sm <= arch.number:
+            return ""
+        holds = f"LTO-IR for sm_{header.sm}"
+    return (
+        f"{source.name} holds {holds}, which does not run on {arch.sm}, the architecture of this link; "
+        f"generate it for {arch.sm} or an older one, or link for its own."
+    )
+
+
+def _runs_on(needs: Arch, arch: Arch) -> bool:
+    if needs.variant == "a":
+        return needs == arch
+    if needs.variant == "f":
+        return needs.major == arch.major and needs.number <= arch.number and arch.variant in ("a", "f")
+    return needs.number <= arch.number

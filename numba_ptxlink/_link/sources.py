@@ -1,0 +1,116 @@
+"""CUDA C++ inputs: how they are compiled, and that each is compiled once in a process, not once a kernel."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools import include_scan, nvrtc
+
+if TYPE_CHECKING:
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.nvrtc import Compiled
+
+    from .inputs import Input
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """
+    How CUDA C++ is compiled.
+
+    Args:
+        include_dirs: Directories that `#include` searches, before the toolkit's.
+        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
+        defines: Macros, as pairs of name and value; None defines without a value.
+        cxx_standard: Such as "c++20"; None for NVRTC's own.
+        name_expressions: Names of functions, variables and template instances whose symbols are wanted.
+        flags: Further NVRTC options.
+        toolkit_dirs: Directories that `#include` searches after those, and that do not change in a process.
+        toolkit_first: Whether to search the toolkit's first, which is numba-cuda's order.
+    """
+
+    include_dirs: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    defines: tuple[tuple[str, str | None], ...] = ()
+    cxx_standard: str | None = None
+    name_expressions: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    toolkit_dirs: tuple[str, ...] = ()
+    toolkit_first: bool = False
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the directories that `#include` searches, in order."""
+        if self.toolkit_first:
+            return (*self.toolkit_dirs, *self.include_dirs)
+        return (*self.include_dirs, *self.toolkit_dirs)
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options for NVRTC, include directories aside."""
+        return (
+            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
+            *(
+                f"--define-macro={name}" + ("" if value is None else f"={value}")
+                for name, value in self.defines
+            ),
+            *self.flags,
+        )
+
+
+@dataclass
+class _Slot:
+    lock: Lock = field(default_factory=Lock)
+    compiled: Compiled | None = None
+
+
+_slots: OrderedDict[tuple[object, ...], _Slot] = OrderedDict()
+_slots_lock = Lock()
+
+
+def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    """
+    Compile *source*, or return what this process made of the same one before.
+
+    The same: equal in text, name, architecture, options and whatever the caller's directories have for it to
+    include. Thread-safe; a second thread waits for the first one's result.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option. Carries its log.
+    """
+    included = include_scan.manifest(source.code, Path(), options.include_dirs, dict(options.headers))
+    if included is None:
+        return _compile(source, arch, output, options)
+    key = (source.code, source.name, arch, output, options, included)
+    with _slots_lock.held:
+        slot = _slots.setdefault(key, _Slot())
+        _slots.move_to_end(key)
+        while len(_slots) > _REMEMBERED:
+            _slots.popitem(last=False)
+    with slot.lock.held:
+        if slot.compiled is None:
+            slot.compiled = _compile(source, arch, output, options)
+        return slot.compiled
+
+
+def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    compiled = nvrtc.compile_source(
+        source.code,
+        source.name,
+        arch,
+        output=output,
+        flags=options.arguments(),
+        include_dirs=options.search_path(),
+        headers=dict(options.headers),
+        name_expressions=options.name_expressions,
+    )
+    if compiled.log:
+        log.warning("%s: %s", source.name, compiled.log)
+    return compiled

@@ -1,0 +1,249 @@
+"""The symbols that one input of a link defines and asks for, as far as its kind lets them be read."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink import cache
+from numba_ptxlink._config import config
+from numba_ptxlink._formats import containers, elf, llvm_ir, ptx_text
+from numba_ptxlink._formats.ptx_text import Param, Prototype
+from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink.cache.key import package_version
+from numba_ptxlink.errors import LinkError
+
+from . import symbol_tables
+from .symbol_tables import Symbol
+
+if TYPE_CHECKING:
+    from numba_ptxlink._arch import Arch
+
+    from .inputs import Input
+
+log = logging.getLogger(__name__)
+
+_WEAK = ("weak", "common")
+_LETTERS = {"b": 8, "h": 16, "i": 32, "l": 64, "f": 32, "d": 64}
+_TYPES = {"b": "b8", "h": "b16", "i": "b32", "l": "b64", "f": "f32", "d": "f64"}
+_PARAM_NOTE = re.compile(r"b(\d+)|([a-z])")
+# What the tools themselves put into every relocatable image.
+_OWN = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
+_REMEMBERED = 256
+# Bytes of a binary from which its symbols are kept in the cache, rather than read each time.
+_WORTH_KEEPING = 256 << 10
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    The symbols of one input.
+
+    Args:
+        name: The input's name.
+        kind: The input's kind.
+        symbols: Its symbols, each once; None where they cannot be read.
+    """
+
+    name: str
+    kind: str
+    symbols: tuple[Symbol, ...] | None
+
+
+def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) -> Table:
+    """
+    Read the symbols of *source*. Thread-safe; remembers the last few hundred binaries by their content.
+
+    Args:
+        source: An input of any kind but CUDA C++.
+        arch: The architecture of the link; a fat binary gives the code for it.
+        lto: Whether the link optimises, for which a fat binary gives other code.
+        deep: Whether to let nvJitLink compile what nothing else tells, which is LTO-IR.
+    """
+    if source.kind == "ptx":
+        return Table(source.name, source.kind, _of_ptx(source.code.decode(errors="replace")))
+    if source.witness:
+        return Table(source.name, source.kind, _of_llvm(source.witness, arch))
+    return Table(source.name, source.kind, _of_binary(source, arch, lto=lto, deep=deep))
+
+
+def _of_ptx(text: str) -> tuple[Symbol, ...]:
+    found: dict[str, Symbol] = {}
+    for function in ptx_text.functions(text):
+        prototype = function.prototype
+        if not function.linkage and not prototype.entry:
+            continue
+        known = found.get(prototype.name)
+        if known is None or (function.defined and not known.defined):
+            found[prototype.name] = Symbol(
+                name=prototype.name,
+                kind="entry" if prototype.entry else "func",
+                defined=function.defined,
+                weak=function.linkage in _WEAK,
+                prototype=None if prototype.entry else prototype,
+                line=function.line,
+            )
+    for variable in ptx_text.variables(text):
+        known = found.get(variable.name)
+        if known is None or (variable.linkage != "extern" and not known.defined):
+            defined = variable.linkage != "extern"
+            found[variable.name] = Symbol(
+                variable.name, "variable", defined, variable.linkage in _WEAK, line=variable.line
+            )
+    return tuple(found.values())
+
+
+def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
+    found: dict[str, Symbol] = {}
+    for each in llvm_ir.symbols(text, arch):
+        known = found.get(each.name)
+        if known is None or (each.defined and not known.defined):
+            found[each.name] = Symbol(each.name, each.kind, each.defined, each.weak, each.prototype)
+    return tuple(found.values())
+
+
+def of_image(image: elf.Image) -> tuple[Symbol, ...]:
+    """Return the symbols of a GPU's ELF image, the tools' own aside."""
+    return tuple(
+        Symbol(
+            name=each.name,
+            kind=each.kind,
+            defined=each.defined,
+            weak=each.weak,
+            prototype=prototype(each.name, each.signature) if each.signature else None,
+        )
+        for each in image.symbols
+        if not _OWN.fullmatch(each.name)
+    )
+
+
+def prototype(name: str, signature: str) -> Prototype:
+    """Return what the compiler's note *signature* about the function *name* says, such as "#ii"."""
+    return Prototype(name, *_interface(signature.lstrip("#").partition("|")[0]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _interface(notes: str) -> tuple[Param | None, tuple[Param, ...]]:
+    """Return result and parameters."""
+    params = [
+        Param(size=int(match[1]))
+        if match[1]
+        else Param(bits=_LETTERS.get(match[2], 0), type=_TYPES.get(match[2], ""))
+        for match in _PARAM_NOTE.finditer(notes.removeprefix("v"))
+    ]
+    if notes.startswith("v"):
+        return None, tuple(params)
+    return (params[0] if params else None), tuple(params[1:])
+
+
+_known: OrderedDict[tuple[str, str, bool, str], tuple[Symbol, ...]] = OrderedDict()
+_known_lock = Lock()
+
+
+def _of_binary(source: Input, arch: Arch, *, lto: bool, deep: bool) -> tuple[Symbol, ...] | None:
+    small = len(source.code) < _WORTH_KEEPING
+    if source.kind == "cubin" and small:
+        return _read(source, arch, lto=lto)
+    known = (source.kind, arch.sm, lto, hashlib.sha256(source.code).hexdigest())
+    with _known_lock.held:
+        if known in _known:
+            _known.move_to_end(known)
+            return _known[known]
+    key = _key(source, arch, lto=lto)
+    # What is read in less time than an entry of the cache is not kept there.
+    found = _kept(key) if source.kind == "ltoir" or not small else None
+    if found is None:
+        found = _read(source, arch, lto=lto)
+        compiled = found is None and deep
+        if compiled:
+            found = _kept(key) or _compiled(source, arch)
+        if found is not None and (compiled or not small) and config().cache:
+            cache.default().put(key, cache.Entry({}, symbol_tables.write(found)))
+    if found is not None:
+        with _known_lock.held:
+            _known[known] = found
+            while len(_known) > _REMEMBERED:
+                _known.popitem(last=False)
+    return found
+
+
+def _key(source: Input, arch: Arch, *, lto: bool) -> cache.Key:
+    parts: dict[str, bytes | str] = {
+        "package": package_version(),
+        "arch": arch.sm,
+        "lto": str(lto),
+        source.kind: source.code,
+    }
+    return cache.Key.of("symbols", parts)
+
+
+def _kept(key: cache.Key) -> tuple[Symbol, ...] | None:
+    entry = cache.default().get(key) if config().cache else None
+    return None if entry is None else symbol_tables.read(entry.code)
+
+
+def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
+    """Return what can be read without a tool; None where it is not all of it."""
+    try:
+        if source.kind == "cubin":
+            return of_image(elf.read(source.code, source.name))
+        if source.kind == "ltoir":
+            return None
+        lists = containers.fatbins(source.code, source.kind, source.name)
+        parts = [_of_entry(entries, arch, lto=lto, name=source.name) for entries in lists]
+    except elf.UnfamiliarError as error:
+        log.debug("the symbols of %s are not read: %s", source.name, error)
+        return None
+    found: dict[str, Symbol] = {}
+    for symbols in parts:
+        if symbols is None:
+            log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
+            return None
+        for each in symbols:
+            if each.name not in found or (each.defined and not found[each.name].defined):
+                found[each.name] = each
+    return tuple(found.values()) if lists else None
+
+
+def _of_entry(
+    entries: tuple[containers.FatbinEntry, ...], arch: Arch, *, lto: bool, name: str
+) -> tuple[Symbol, ...] | None:
+    entry = containers.chosen(entries, arch, lto=lto)
+    if entry is not None and entry.kind == "ltoir":
+        # Machine code and PTX for the same architecture beside it have the same source.
+        beside = tuple(each for each in entries if each.arch == entry.arch and each.kind != "ltoir")
+        entry = containers.chosen(beside, arch, lto=False)
+    content = None if entry is None else entry.content()
+    if entry is None or content is None:
+        return None
+    if entry.kind == "ptx":
+        return _of_ptx(content.rstrip(b"\0").decode(errors="replace"))
+    return of_image(elf.read(content, name))
+
+
+def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
+    # Symbols are the same without optimisation, which takes most of the time.
+    code = unpack(source, arch, "-O0") or unpack(source, arch)
+    try:
+        return None if code is None else of_image(elf.read(code, source.name))
+    except elf.UnfamiliarError as error:
+        log.debug("the symbols of %s are not read: %s", source.name, error)
+        return None
+
+
+def unpack(source: Input, arch: Arch, *flags: str) -> bytes | None:
+    """Return *source* as one relocatable image made by nvJitLink, None where it has no code for *arch*."""
+    plain, lto = (f"-arch={arch.sm}", "-r", *flags), (f"-arch={arch.sm}", "-lto", "-r", *flags)
+    for arguments in (lto,) if source.kind == "ltoir" else (plain, lto):
+        try:
+            return nvjitlink.link([(source.kind, source.name, source.code)], arguments).code
+        except LinkError as error:
+            reason = error
+    log.debug("the symbols of %s cannot be read: %s", source.name, reason)
+    return None

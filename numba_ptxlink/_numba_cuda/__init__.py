@@ -1,0 +1,1 @@
+"""numba-cuda: the only package that names what is inside it."""

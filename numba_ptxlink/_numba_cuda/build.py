@@ -1,0 +1,213 @@
+"""Marked functions to PTX, LTO-IR and relocatable cubins for one arch."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import abi, assembler
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._udf import parameters
+from numba_ptxlink.errors import AbiError, ExportError
+
+from .codegen import externs
+from .compile import compile_function, compile_ir
+from .modules import ordered_modules
+from .signatures import arguments, record_names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numba_ptxlink._udf import Udf
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """All functions of an export for one arch, as far as LLVM IR."""
+
+    arch: Arch
+    signatures: tuple[abi.Signature, ...]
+    libraries: tuple[Any, ...]
+    context: Any
+
+
+@dataclass(frozen=True)
+class Built:
+    """
+    All functions of an export for one arch.
+
+    Args:
+        artifacts: Code by kind: "ptx", "ltoir", "cubin".
+        externs: What the code leaves undefined, by name, with its C signature as far as known.
+    """
+
+    artifacts: dict[str, bytes]
+    externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]]
+
+
+def lower(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> Compiled:
+    """
+    Compile *udfs* with Numba.
+
+    Raises:
+        AbiError: A function's name or types have no counterpart in C.
+        ExportError: Numba refused a function.
+    """
+    signatures: list[abi.Signature] = []
+    libraries: list[Any] = []
+    context = None
+    for each in udfs:
+        args, result = arguments(each)
+        if each.is_kernel and result is None:
+            from numba.cuda import types
+
+            result = types.void
+        if result is not None and each.options.aggregates == "value":
+            _c_signature(each, result, args)
+        try:
+            compiled = compile_function(each.function, args, result, arch, **options)
+        except Exception as error:
+            raise ExportError(
+                f"Numba could not compile {each.name} ({each.source}) for {arch.sm}: {error}"
+            ) from error
+        context = compiled.target_context
+        signatures.append(wrap(compiled, each, inline=options["opt"]))
+        libraries.append(compiled.library)
+    return Compiled(arch, tuple(signatures), tuple(libraries), context)
+
+
+def wrap(compiled: Any, each: Udf, *, inline: bool) -> abi.Signature:
+    """Give *compiled*, a result of Numba's compiler, the C function of *each*; return its signature."""
+    from .codegen import wrapper
+
+    if each.options.aggregates == "flat":
+        return wrapper.emit_flat(compiled, each.name, parameters(each), each.options, inline=inline)
+    signature = _c_signature(each, compiled.signature.return_type, compiled.signature.args)
+    wrapper.emit(compiled, signature, each.options, inline=inline, launch_bounds=each.launch_bounds)
+    return signature
+
+
+def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
+    try:
+        return abi.c_signature(
+            each.name,
+            result,
+            zip(parameters(each), args, strict=True),
+            kernel=each.is_kernel,
+            names=record_names(each.function),
+        )
+    except AbiError as error:
+        raise AbiError(f"{error} ({each.source})") from error
+
+
+def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) -> Built:
+    """
+    Return the artifacts of *kinds*, each self-contained as far as can be.
+
+    Raises:
+        ExportError: A compiler refused the code, or a prototype is not C++'s.
+        AssembleError: The PTX could not be assembled.
+    """
+    tag = _tag([each.name for each in compiled.signatures])
+    modules = externs.private_shims(ordered_modules(compiled.libraries), tag)
+    ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
+    missing = externs.undefined(ptx.decode())
+    linked = externs.linkable(compiled.libraries, missing, compiled.arch, tag)
+    ltoir = b""
+    if linked or "ltoir" in kinds:
+        ltoir = _nvvm(compiled, modules, options, lto=True)
+    if linked:
+        symbols = [each.name for each in compiled.signatures if not each.kernel]
+        ptx = externs.merge_ptx(
+            ltoir, linked, compiled.arch, symbols, lineinfo=options["lineinfo"], opt=options["opt"]
+        ).encode()
+        missing = externs.undefined(ptx.decode())
+        if "ltoir" in kinds:
+            ltoir = externs.merge_ltoir(ltoir, linked, compiled.arch)
+    _verify(ptx.decode(), compiled.signatures, compiled.arch)
+    made = {"ptx": ptx, "ltoir": ltoir}
+    if "cubin" in kinds:
+        made["cubin"] = assembler.assemble(
+            ptx,
+            compiled.arch,
+            relocatable=True,
+            opt_level=3 if options["opt"] else 0,
+            lineinfo=options["lineinfo"],
+        ).code
+    declared = {name: (each, externs.declared(compiled.context, each)) for name, each in missing.items()}
+    return Built({kind: code for kind, code in made.items() if kind in kinds}, declared)
+
+
+def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
+    visible = {
+        f.prototype.name: f.prototype for f in ptx_text.functions(ptx) if f.defined and f.linkage == "visible"
+    }
+    for signature in signatures:
+        wanted = signature.prototype_for(modern=llvm_ir.is_modern(arch))
+        if visible.get(signature.name) != wanted:
+            raise ExportError(
+                f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
+                f"{wanted}; please report this with the function's signature."
+            )
+
+
+def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], *, lto: bool) -> bytes:
+    flags: dict[str, Any] = {
+        "arch": compiled.arch.compute,
+        "opt": 3 if options["opt"] else 0,
+        "fastmath": options["fastmath"],
+    }
+    if lto:
+        flags["gen_lto"] = None
+    try:
+        code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **flags)
+    except Exception as error:
+        names = ", ".join(signature.name for signature in compiled.signatures)
+        raise ExportError(
+            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}. "
+            "Check that `numba-ptxlink doctor` lists the arch."
+        ) from error
+    return code
+
+
+def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]) -> Any:
+    """
+    Return *code* with what it calls merged in, as far as that can be.
+
+    Args:
+        library: Numba's code library.
+        code: What Numba made of it: PTX as str or LTO-IR as bytes.
+        cc: The compute capability it was compiled for.
+        symbols: The device functions to keep; kernels are kept anyway.
+
+    Raises:
+        ExportError: A compiler refused the code.
+    """
+    arch = Arch.of(cc)
+    tag = _tag([*symbols, library.name])
+    modules = externs.private_shims(ordered_modules([library]), tag)
+    options = {**library._nvvm_options, "arch": arch.compute}
+    options.pop("gen-lto", None)
+    modules = llvm_ir.in_dialect(modules, arch)
+    ptx = nvvm_compile(modules, options).decode()
+    linked = externs.linkable([library], externs.undefined(ptx), arch, tag)
+    if not linked:
+        return code
+    ltoir = nvvm_compile(modules, {**options, "gen-lto": None})
+    if isinstance(code, str):
+        return externs.merge_ptx(ltoir, linked, arch, symbols, lineinfo=False, opt=options.get("opt") != 0)
+    return externs.merge_ltoir(ltoir, linked, arch)
+
+
+def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:
+    """Return what NVVM makes of *modules* with Numba's *options*."""
+    from numba.cuda.cudadrv import nvvm
+
+    code: bytes = nvvm.compile_ir(list(modules), **options)
+    return code
+
+
+def _tag(names: Sequence[str]) -> str:
+    return f"{zlib.crc32(' '.join(names).encode()):08x}"

@@ -1,0 +1,1 @@
+"""LLVM IR: functions with nvcc's prototypes around Numba's."""

@@ -1,0 +1,273 @@
+"""LLVM IR of C values: the type each has in a prototype, and the way to and from Numba's own values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.cuda import cgutils, types
+
+from numba_ptxlink._cabi import types as c
+
+_I8 = ir.IntType(8)
+_I64 = ir.IntType(64)
+
+
+def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
+    """
+    Return the IR type that nvcc has for *ctype*, as a parameter, as a return value and in memory.
+
+    Structs are named in the IR: link-time optimisation inlines a call only where the types of caller and
+    callee agree, and it takes no literal struct for a named one. Alignment beyond the IR type's own is the
+    function's to declare.
+    """
+    if isinstance(ctype, c.Scalar):
+        if ctype.kind == "float":
+            return ir.FloatType() if ctype.size == 4 else ir.DoubleType()
+        return ir.IntType(ctype.size * 8)
+    if isinstance(ctype, c.Pointer):
+        return (
+            _I8.as_pointer()
+            if isinstance(ctype.target, c.Void)
+            else ir_type(module, ctype.target).as_pointer()
+        )
+    if isinstance(ctype, c.Array):
+        return ir.ArrayType(ir_type(module, ctype.element), ctype.count)
+    return _struct(module, ctype)
+
+
+def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
+    named = module.context.get_identified_type(f"struct.{ctype.name}")
+    if not named.is_opaque:
+        return named
+    if isinstance(ctype, c.Half):
+        named.set_body(ir.IntType(16))
+    elif isinstance(ctype, c.Complex):
+        named.set_body(*[ir_type(module, ctype.element)] * 2)
+    elif isinstance(ctype, c.Vector):
+        named.set_body(*[ir_type(module, ctype.element)] * ctype.count)
+    elif isinstance(ctype, c.View):
+        extents = [ir.ArrayType(_I64, ctype.ndim)] * (2 if ctype.ndim else 0)
+        named.set_body(ir_type(module, ctype.element).as_pointer(), *extents)
+    elif isinstance(ctype, c.Struct):
+        named.packed = ctype.packed
+        named.set_body(*(part for part, _ in _layout(module, ctype)))
+    return named
+
+
+def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member | None]]:
+    """Return the members of the IR struct in order, each with the member it holds, None for padding."""
+    parts: list[tuple[ir.Type, c.Member | None]] = []
+    end = 0
+    for member in struct.members:
+        align = 1 if struct.packed else natural_align(member.type)
+        if member.offset > -(-end // align) * align:
+            parts += _padding(member.offset - end, declared=struct.packed)
+        parts.append((ir_type(module, member.type), member))
+        end = member.offset + member.type.size
+    return parts + _padding(struct.size - end, declared=struct.packed)
+
+
+def _padding(size: int, *, declared: bool) -> list[tuple[ir.Type, c.Member | None]]:
+    # The header declares the padding of a packed struct, as an array; elsewhere nvcc adds single bytes.
+    if declared:
+        return [(ir.ArrayType(_I8, size), None)] if size else []
+    return [(_I8, None)] * size
+
+
+def natural_align(ctype: c.CType) -> int:
+    """Return the alignment that the IR type of *ctype* has by itself, in bytes."""
+    if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
+        return natural_align(ctype.element)
+    if isinstance(ctype, c.Struct):
+        return 1 if ctype.packed else max(natural_align(member.type) for member in ctype.members)
+    return ctype.align
+
+
+def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
+    """Turn *value*, of the IR type of *ctype*, into Numba's value of type *ty*."""
+    if isinstance(ty, types.Boolean):
+        return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
+    if isinstance(ctype, c.Pointer):
+        return builder.bitcast(value, context.get_value_type(ty))
+    if isinstance(ctype, c.Half):
+        return builder.extract_value(value, 0)
+    if isinstance(ctype, (c.Complex, c.Vector)):
+        return _copied(builder, context.get_value_type(ty), value)
+    if isinstance(ctype, c.View):
+        return _array_from_view(context, builder, ctype, ty, value)
+    if isinstance(ty, types.Record):
+        return _spill(builder, value, context.get_value_type(ty))
+    if isinstance(ty, types.Optional):
+        optional = cgutils.create_struct_proxy(ty)(context, builder)
+        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        data = builder.extract_value(value, value_place)
+        optional.data = from_c(context, builder, member.type, ty.type, data)
+        valid = builder.extract_value(value, valid_place)
+        optional.valid = builder.icmp_unsigned("!=", valid, ir.Constant(_I8, 0))
+        return optional._getvalue()
+    if isinstance(ty, types.BaseTuple):
+        parts = [
+            from_c(context, builder, member.type, inner, builder.extract_value(value, number))
+            for (number, member), inner in zip(_places(builder, ctype), ty.types, strict=True)
+        ]
+        return context.make_tuple(builder, ty, parts)
+    return value
+
+
+def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
+    """Turn Numba's *value* of type *ty* into the IR type of *ctype*."""
+    if isinstance(ty, types.Boolean):
+        return builder.zext(value, _I8)
+    if isinstance(ctype, c.Pointer):
+        return builder.bitcast(value, ir_type(builder.module, ctype))
+    target = ir_type(builder.module, ctype)
+    if isinstance(ctype, c.Half):
+        return _assemble(builder, target, {0: value})
+    if isinstance(ctype, (c.Complex, c.Vector)):
+        return _copied(builder, target, value)
+    if isinstance(ctype, c.View):
+        array = cgutils.create_struct_proxy(ty)(context, builder, value=value)
+        parts = {0: builder.bitcast(array.data, target.elements[0])}
+        if ctype.ndim:
+            parts |= {1: array.shape, 2: array.strides}
+        return _assemble(builder, target, parts)
+    if isinstance(ty, types.Record):
+        return builder.load(builder.bitcast(value, target.as_pointer()), align=1)
+    if isinstance(ty, types.Optional):
+        optional = cgutils.create_struct_proxy(ty)(context, builder, value=value)
+        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        data = _unless_none(context, builder, member.type, ty.type, optional)
+        return _assemble(builder, target, {value_place: data, valid_place: builder.zext(optional.valid, _I8)})
+    if isinstance(ty, types.BaseTuple):
+        return _assemble(
+            builder,
+            target,
+            {
+                place: to_c(context, builder, member.type, inner, builder.extract_value(value, number))
+                for number, ((place, member), inner) in enumerate(
+                    zip(_places(builder, ctype), ty.types, strict=True)
+                )
+            },
+        )
+    return value
+
+
+def from_return(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
+    """Turn *value*, as a function of Numba's ABI returns it, into Numba's value of type *ty*."""
+    if isinstance(ty, (types.Tuple, types.NamedTuple)):
+        return _from_stored(context, builder, ty, value)
+    return context.get_returned_value(builder, ty, value)
+
+
+def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
+    # Numba's own way back refuses a tuple that holds a record.
+    if isinstance(ty, types.Record):
+        return _spill(builder, value, context.get_value_type(ty))
+    if isinstance(ty, types.BaseTuple):
+        members = [
+            _from_stored(context, builder, inner, builder.extract_value(value, number))
+            for number, inner in enumerate(ty.types)
+        ]
+        return context.make_tuple(builder, ty, members)
+    if isinstance(ty, types.Optional):
+        optional = cgutils.create_struct_proxy(ty)(context, builder)
+        optional.data = _from_stored(context, builder, ty.type, builder.extract_value(value, 0))
+        optional.valid = context.data_model_manager[types.boolean].from_data(
+            builder, builder.extract_value(value, 1)
+        )
+        return optional._getvalue()
+    return context.data_model_manager[ty].from_data(builder, value)
+
+
+def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, optional: Any) -> Any:
+    """Return the value of *optional* as C has it, zero where it is None."""
+    if not holds_record(ty):
+        return _selected(builder, optional.valid, to_c(context, builder, ctype, ty, optional.data))
+    # A record is an address, and null where it is None.
+    slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(builder.module, ctype), None))
+    with builder.if_then(optional.valid):
+        builder.store(to_c(context, builder, ctype, ty, optional.data), slot)
+    return builder.load(slot)
+
+
+def _selected(builder: ir.IRBuilder, condition: Any, value: Any) -> Any:
+    """Return *value* where *condition* holds, else zero, number by number: that stays in registers."""
+    if not isinstance(value.type, ir.Aggregate):
+        return builder.select(condition, value, ir.Constant(value.type, None))
+    parts = {
+        number: _selected(builder, condition, builder.extract_value(value, number))
+        for number in range(len(value.type.elements))
+    }
+    return _assemble(builder, value.type, parts)
+
+
+def holds_record(ty: Any) -> bool:
+    """Return whether values of the Numba type *ty* have addresses of records in them."""
+    if isinstance(ty, types.BaseTuple):
+        return any(map(holds_record, ty.types))
+    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and holds_record(ty.type))
+
+
+def _array_from_view(context: Any, builder: ir.IRBuilder, ctype: c.View, ty: Any, value: Any) -> Any:
+    array = cgutils.create_struct_proxy(ty)(context, builder)
+    itemsize = ctype.element.size
+    shape = [builder.extract_value(value, [1, axis]) for axis in range(ctype.ndim)]
+    strides = [builder.extract_value(value, [2, axis]) for axis in range(ctype.ndim)]
+    if ty.layout in "CF":
+        # What the type promises need not be read, and NVVM can rely on it.
+        strides = _contiguous(builder, shape if ty.layout == "C" else shape[::-1], itemsize)
+        strides = strides if ty.layout == "C" else strides[::-1]
+    items: Any = ir.Constant(_I64, 1)
+    for extent in shape:
+        items = builder.mul(items, extent)
+    context.populate_array(
+        array,
+        data=builder.bitcast(builder.extract_value(value, 0), array.data.type),
+        shape=shape,
+        strides=strides,
+        itemsize=ir.Constant(_I64, itemsize),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def _contiguous(builder: ir.IRBuilder, shape: list[Any], itemsize: int) -> list[Any]:
+    strides = []
+    stride: Any = ir.Constant(_I64, itemsize)
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride = builder.mul(stride, extent)
+    return strides[::-1]
+
+
+def _places(builder: ir.IRBuilder, ctype: c.CType) -> list[tuple[int, c.Member]]:
+    """Return the members of a struct, each with its number in the IR struct."""
+    if not isinstance(ctype, c.Struct):
+        raise NotImplementedError(ctype)
+    parts = _layout(builder.module, ctype)
+    return [(number, member) for number, (_, member) in enumerate(parts) if member is not None]
+
+
+def _copied(builder: ir.IRBuilder, target: ir.Type, value: Any) -> Any:
+    """Return the members of *value* as a value of the struct type *target*."""
+    count = len(target.elements)
+    return _assemble(
+        builder, target, {number: builder.extract_value(value, number) for number in range(count)}
+    )
+
+
+def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: dict[int, Any]) -> Any:
+    value: Any = ir.Constant(target, ir.Undefined)
+    for number, part in parts.items():
+        value = builder.insert_value(value, part, number)
+    return value
+
+
+def _spill(builder: ir.IRBuilder, value: Any, pointer: ir.Type) -> Any:
+    """Store *value* and return its address, of type *pointer*."""
+    slot = cgutils.alloca_once(builder, value.type)
+    # Numba reads a field at its natural alignment wherever its offset allows that, packed or not.
+    slot.align = 16
+    builder.store(value, slot)
+    return builder.bitcast(slot, pointer)

@@ -1,0 +1,78 @@
+"""The other way to pass aggregates, numba-cuda's own: their members are spread over the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba.cuda import types
+
+from numba_ptxlink._cabi import types as c
+from numba_ptxlink.abi import c_type
+from numba_ptxlink.errors import AbiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BYTE = c.Scalar("uint8_t", 1, 1, "uint")
+
+
+def signature(
+    context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]], *, kernel: bool = False
+) -> c.Signature:
+    """
+    Return the C signature that numba-cuda's prototype amounts to.
+
+    Args:
+        context: Numba's target context.
+        name: The symbol.
+        result: The Numba type of the return value; an Optional's None is zero.
+        params: Name and Numba type of each parameter.
+        kernel: Whether it is a `__global__` function.
+    """
+    spread: list[tuple[str, c.CType]] = []
+    for label, ty in params:
+        leaves = list(context.get_arg_packer([ty]).argument_types)
+        if len(leaves) == 1:
+            spread.append((label, _plain(ty) or _leaf(leaves[0], name)))
+        else:
+            spread += [(f"{label}_{number}", _leaf(leaf, name)) for number, leaf in enumerate(leaves)]
+    value = result.type if isinstance(result, types.Optional) else result
+    returned: c.CType = c.Void()
+    if not isinstance(value, types.NoneType):
+        returned = _plain(value) or _leaf(
+            context.data_model_manager[value].get_return_type(), f"{name}_result"
+        )
+    return c.Signature(name, returned, tuple(spread), kernel)
+
+
+def _plain(ty: Any) -> c.Scalar | None:
+    """Return the C type of *ty* where both ways agree about it: a scalar."""
+    if isinstance(ty, (types.Integer, types.Boolean, types.Float)) and ty != types.float16:
+        ctype = c_type(ty)
+        return ctype if isinstance(ctype, c.Scalar) else None
+    return None
+
+
+def _leaf(kind: ir.Type, name: str) -> c.CType:
+    if isinstance(kind, ir.IntType):
+        size = max(8, kind.width) // 8
+        return c.Scalar(f"uint{size * 8}_t", size, size, "uint")
+    if isinstance(kind, ir.FloatType):
+        return c.Scalar("float", 4, 4, "float")
+    if isinstance(kind, ir.DoubleType):
+        return c.Scalar("double", 8, 8, "float")
+    if isinstance(kind, ir.PointerType):
+        return c.Pointer("void*", 8, 8, c.Void())
+    if isinstance(kind, ir.ArrayType):
+        inner = _leaf(kind.element, f"{name}_0")
+        array = c.Array(
+            f"{inner.name}[{kind.count}]", inner.size * kind.count, inner.align, inner, kind.count
+        )
+        return c.struct(name, [("elements", array)], about=f"What {name} stands for in Numba")
+    if isinstance(kind, ir.LiteralStructType):
+        members = [
+            (f"f{number}", _leaf(each, f"{name}_{number}")) for number, each in enumerate(kind.elements)
+        ]
+        return c.struct(name, members, about=f"What {name} stands for in Numba")
+    raise AbiError(f'Function {name}: {kind} has no C type; use aggregates="value".')

@@ -1,0 +1,210 @@
+"""
+LLVM IR for the C ABI: a function with nvcc's prototype around a function compiled with Numba's own ABI.
+
+A wrapper, and not a calling convention inside the function, because Numba's ABI has what C lacks: a status
+for `raise` and for None. The wrapper decides what becomes of them, and NVVM inlines the function into it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba.cuda import cgutils, types
+from numba.cuda.core import imputils
+from numba.cuda.core.callconv import CUDACallConv
+from numba.cuda.cudadrv import nvvm
+
+from numba_ptxlink._cabi import types as c
+
+from . import flat
+from .convert import from_c, from_return, holds_record, ir_type, natural_align, to_c
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink.abi import AbiOptions
+
+# In instructions, as Numba makes them; a larger function is left to NVVM's own judgement.
+_SMALL = 1000
+
+
+def emit(
+    compiled: Any,
+    signature: c.Signature,
+    options: AbiOptions,
+    *,
+    inline: bool,
+    launch_bounds: int | tuple[int, ...] | None = None,
+) -> ir.Function:
+    """
+    Add the C function of *signature* to the module of *compiled*, which it calls.
+
+    Args:
+        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
+        signature: What the symbol is to look like from C.
+        options: What to do about errors.
+        inline: Whether NVVM may dissolve the Python function into the wrapper.
+        launch_bounds: For a kernel, the most threads a block has, and so on as `cuda.jit` takes it.
+    """
+    context = compiled.target_context
+    inner = _inner(compiled, inline=inline)
+    module = inner.module
+    # The context of all modules would carry the named types into every module that Numba makes from now on.
+    module.context = ir.Context()
+    result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
+    kinds = [ir_type(module, ctype) for _, ctype in signature.params]
+    large = [c.is_large(ctype) and not signature.kernel for _, ctype in signature.params]
+    kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
+    outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
+    _align(outer, signature)
+    if inline and not signature.kernel and sum(len(each.instructions) for each in inner.blocks) < _SMALL:
+        # Taking arguments apart costs instructions that vanish with the call, and the inliner counts them.
+        outer.attributes.add("alwaysinline")
+    if not signature.kernel:
+        _extend(outer.return_value, signature.result)
+    for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
+        argument.name = name
+        if not signature.kernel:
+            _extend(argument, ctype)
+
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    values = []
+    for (_, ctype), value, by_address in zip(signature.params, outer.args, large, strict=True):
+        if by_address:
+            value.add_attribute("byval")
+            value.attributes.align = ctype.align
+        values.append(builder.load(value, align=ctype.align) if by_address else value)
+    arguments = [
+        from_c(context, builder, ctype, ty, value)
+        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, values, strict=True)
+    ]
+    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
+    if isinstance(signature.result, c.Void):
+        builder.ret_void()
+    else:
+        builder.ret(to_c(context, builder, signature.result, compiled.signature.return_type, value))
+    if signature.kernel:
+        nvvm.set_cuda_kernel(outer)
+        nvvm.set_launch_bounds(outer, launch_bounds)
+    return outer
+
+
+def emit_flat(
+    compiled: Any, name: str, params: Sequence[str], options: AbiOptions, *, inline: bool
+) -> c.Signature:
+    """
+    Add a function with numba-cuda's own prototype, and return that as a C signature.
+
+    Args:
+        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
+        name: The symbol.
+        params: The names of the parameters.
+        options: What to do about errors.
+        inline: Whether NVVM may dissolve the Python function into the wrapper.
+    """
+    context = compiled.target_context
+    returns, args = compiled.signature.return_type, compiled.signature.args
+    signature = flat.signature(context, name, returns, list(zip(params, args, strict=True)))
+    packer = context.get_arg_packer(args)
+    value_type = returns.type if isinstance(returns, types.Optional) else returns
+    result = ir.VoidType()
+    if not isinstance(value_type, types.NoneType):
+        result = context.data_model_manager[value_type].get_return_type()
+    inner = _inner(compiled, inline=inline)
+    outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
+    _extend(outer.return_value, signature.result)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    arguments = packer.from_arguments(builder, outer.args)
+    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
+    if isinstance(result, ir.VoidType):
+        builder.ret_void()
+    else:
+        if isinstance(returns, types.Optional):
+            optional = cgutils.create_struct_proxy(returns)(context, builder, value=value)
+            zero = context.get_constant_null(value_type)
+            value = builder.select(optional.valid, optional.data, zero)
+        builder.ret(context.get_return_value(builder, value_type, value))
+    return signature
+
+
+def _inner(compiled: Any, *, inline: bool) -> ir.Function:
+    inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
+    inner.linkage = "internal"
+    for name, variable in inner.module.globals.items():
+        # Device code has no use for the environment that CPU code finds by this symbol.
+        if name.startswith("_ZN08NumbaEnv"):
+            variable.linkage = "internal"
+    if inline or holds_record(compiled.signature.return_type):
+        # A record is returned by its address, which may be in the frame of the function.
+        inner.attributes.discard("noinline")
+        inner.attributes.add("alwaysinline")
+    return inner
+
+
+def _call(
+    compiled: Any,
+    builder: ir.IRBuilder,
+    inner: ir.Function,
+    arguments: Sequence[Any],
+    *,
+    on_error: str,
+    result: ir.Type,
+) -> Any:
+    """Call *inner*, return from the wrapper where it failed, and return its value."""
+    context = compiled.target_context
+    signature = compiled.signature
+    convention = _RawResult(context)
+    status, raw = convention.call_function(builder, inner, signature.return_type, signature.args, arguments)
+    with builder.if_then(status.is_error, likely=False):
+        if on_error == "trap":
+            trap = inner.module.declare_intrinsic("llvm.trap", (), ir.FunctionType(ir.VoidType(), ()))
+            builder.call(trap, ())
+        if isinstance(result, ir.VoidType):
+            builder.ret_void()
+        else:
+            builder.ret(ir.Constant(result, None))
+    if isinstance(result, ir.VoidType):
+        return None
+    if isinstance(signature.return_type, types.Optional):
+        value = from_return(context, builder, signature.return_type.type, raw)
+        return imputils.fix_returning_optional(context, builder, signature, status, value)
+    return from_return(context, builder, signature.return_type, raw)
+
+
+class _RawResult(CUDACallConv):  # type: ignore[misc]
+    """Numba's calling convention, less the conversion of the result, which cannot do every type."""
+
+    class _Context:
+        def __init__(self, context: Any) -> None:
+            self._context = context
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._context, name)
+
+        def get_returned_value(self, _builder: Any, _ty: Any, value: Any) -> Any:
+            return value
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(self._Context(context))
+
+
+def _extend(value: Any, ctype: c.CType) -> None:
+    # nvcc's callers and callees rely on the other side having widened a narrow integer to 32 bits.
+    if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
+        value.add_attribute("signext" if ctype.kind == "int" else "zeroext")
+
+
+def _align(function: ir.Function, signature: c.Signature) -> None:
+    """Tell NVVM where C aligns a parameter or the result to more than its IR type is."""
+    # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
+    values = [signature.result, *(ctype for _, ctype in signature.params)]
+    operands: list[Any] = []
+    for position, ctype in enumerate(values):
+        if position and c.is_large(ctype) and not signature.kernel:
+            continue  # the attribute of the address says it
+        if ctype.align != natural_align(ctype):
+            operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]
+    if operands:
+        annotations = cgutils.get_or_insert_named_metadata(function.module, "nvvm.annotations")
+        annotations.add(function.module.add_metadata([function, *operands]))

@@ -1,0 +1,236 @@
+"""
+Numba's own entry points with the C ABI of this package: `numba.cuda.compile` and its relatives.
+
+Aggregates are "flat" by default here, so that prototypes that callers rely on stay what they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats.llvm_ir import in_dialect
+from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
+from numba_ptxlink._numba_cuda.modules import ordered_modules
+from numba_ptxlink.abi import AbiOptions
+from numba_ptxlink.errors import AbiError, ExportError
+
+from .driverless import current_cc
+from .substitution import Substitution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BINARY = ("cubin", "fatbin")
+
+
+def _arguments(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _wrap_compile_pyfunc(original: Any) -> Any:
+    @functools.wraps(original)
+    def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
+        given = _arguments(original, args, kwargs)
+        abi_info = given["abi_info"]
+        options = AbiOptions.of(abi_info)
+        given["cc"] = given["cc"] or current_cc()
+        # Stock numba-cuda refuses kernels with the C ABI; only who asks for this package's has abi_info.
+        kernel = not given["device"] and abi_info is not None
+        if given["abi"] != "c" or not (given["device"] or kernel):
+            library, result = original(**given)
+            _note(library, given["cc"], ())
+            return library, result
+        return _compile_c(original, given, options, kernel=kernel)
+
+    return _compile_pyfunc_with_fixup
+
+
+def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, kernel: bool) -> Any:
+    from numba.cuda.core import config
+
+    if kernel and given["forceinline"]:
+        raise ValueError("Cannot force-inline kernels")
+    inner = Result()
+    with entered(result=inner):
+        library, result = original(
+            **{**given, "abi": "numba", "abi_info": None, "device": True, "launch_bounds": None}
+        )
+    compiled = inner.compiled
+    debug = config.CUDA_DEBUGINFO_DEFAULT if given["debug"] is None else given["debug"]
+    opt = (config.OPT != 0) if given["opt"] is None else given["opt"]
+    name = options.abi_name or _default_name(given["pyfunc"])
+    function = _emit(compiled, name, given, options, inline=bool(opt and not debug), kernel=kernel)
+    if given["forceinline"]:
+        function.attributes.add("alwaysinline")
+    if kernel:
+        library._entry_name = name
+    library._llvm_strs = in_dialect(ordered_modules([library]), Arch.of(given["cc"]))
+    _note(library, given["cc"], () if kernel else (name,))
+    return library, result
+
+
+def _note(library: Any, cc: tuple[Any, ...], symbols: tuple[str, ...]) -> None:
+    notes(library, LibraryNotes).cc = cc
+    outer = current().result
+    if outer is not None:
+        outer.library, outer.cc, outer.symbols = library, cc, symbols
+
+
+def _emit(
+    compiled: Any, name: str, given: Mapping[str, Any], options: AbiOptions, *, inline: bool, kernel: bool
+) -> Any:
+    from numba_ptxlink import abi
+    from numba_ptxlink._cabi import names as cnames
+    from numba_ptxlink._numba_cuda.codegen import wrapper
+    from numba_ptxlink._numba_cuda.signatures import record_names
+
+    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
+    labels: list[str] = []
+    for label in inspect.signature(function).parameters:
+        labels.append(cnames.legal(label, labels))
+    asked = (given["abi_info"] or {}).get("aggregates")
+    # Nobody relies on a prototype for a kernel, which stock numba-cuda refuses.
+    if asked == "value" or (kernel and asked is None):
+        signature = abi.c_signature(
+            name,
+            compiled.signature.return_type,
+            zip(labels, compiled.signature.args, strict=True),
+            kernel=kernel,
+            names=record_names(function),
+        )
+        bounds = given["launch_bounds"]
+        return wrapper.emit(compiled, signature, options, inline=inline, launch_bounds=bounds)
+    if kernel:
+        raise AbiError(f'Kernel {name} cannot have aggregates="flat"; leave it out, or say "value".')
+    wrapper.emit_flat(compiled, name, labels, options, inline=inline)
+    return compiled.library.get_function(name)
+
+
+def _default_name(function: Any) -> str:
+    from numba.cuda import itanium_mangler
+
+    name: str = itanium_mangler.escape_string(function.__qualname__.rpartition(".")[2])
+    return name
+
+
+def _wrap_compile(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - Numba's name for it
+        given = _arguments(original, args, kwargs)
+        output, made = given["output"], Result()
+        with entered(result=made):
+            code, result = original(**{**given, "output": "ptx" if output in _BINARY else output})
+            if given["abi"] == "c":
+                code = _resolved(code, made)
+            if output in _BINARY:
+                ltoir = b""
+                if output == "fatbin" and given["device"]:
+                    ltoir, _ = original(**{**given, "output": "ltoir"})
+                    ltoir = _resolved(ltoir, made) if given["abi"] == "c" else ltoir
+                code = _binary(code, given, output, ltoir, made.cc)
+        return code, result
+
+    return compile
+
+
+def _resolved(code: Any, made: Result) -> Any:
+    """Return PTX or LTO-IR with what it calls merged in, as far as that can be."""
+    from numba_ptxlink._numba_cuda import build
+
+    if made.library is None or not made.library._linking_files:
+        return code
+    return build.resolve(made.library, code, made.cc, made.symbols)
+
+
+def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
+    from numba_ptxlink import assembler
+    from numba_ptxlink._numba_cuda.codegen import externs
+    from numba_ptxlink._tools import nvfatbin
+
+    arch = Arch.of(cc)
+    # A kernel that misses nothing can be loaded as it is.
+    relocatable = given["device"] or bool(externs.undefined(ptx))
+    cubin = assembler.assemble(
+        ptx,
+        arch,
+        relocatable=relocatable,
+        opt_level=0 if given["debug"] or given["opt"] is False else 3,
+        debug=bool(given["debug"]),
+        lineinfo=given["lineinfo"],
+    ).code
+    if output == "cubin":
+        return cubin
+    entries = [("ptx", arch, "ptx", ptx.encode()), ("cubin", arch, "cubin", cubin)]
+    if ltoir:
+        entries.append(("ltoir", arch, "ltoir", ltoir))
+    return nvfatbin.pack(entries)
+
+
+def _wrap_compile_all(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile_all(*args: Any, **kwargs: Any) -> Any:
+        given = _arguments(original, args, kwargs)
+        output = given["output"]
+        if output not in _BINARY:
+            return original(**given)
+        made = Result()
+        with entered(result=made):
+            codes, result = original(**{**given, "output": "ptx"})
+        if not all(isinstance(code, (str, bytes)) for code in codes):
+            raise ExportError(
+                f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'
+            )
+        texts = [code if isinstance(code, str) else code.decode() for code in codes]
+        # What is linked later has to be relocatable.
+        parts = {**given, "device": True, "debug": None}
+        return [_binary(text, parts, output, b"", made.cc) for text in texts], result
+
+    return compile_all
+
+
+def _wrap_compile_cuda(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile_cuda(*args: Any, **kwargs: Any) -> Any:
+        compiled = original(*args, **kwargs)
+        result = current().result
+        if result is not None:
+            # Device functions that it calls have been compiled before it.
+            result.compiled = compiled
+        return compiled
+
+    return compile_cuda
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        "numba.cuda.compiler",
+        "compile_cuda",
+        _wrap_compile_cuda,
+        "What Numba compiled is handed to the functions around it, which add a C function to it.",
+    ),
+    Substitution(
+        "numba.cuda.compiler",
+        "_compile_pyfunc_with_fixup",
+        _wrap_compile_pyfunc,
+        '`abi="c"` makes functions, and kernels, with the prototype that C++ declares.',
+    ),
+    Substitution(
+        "numba.cuda.compiler",
+        "compile",
+        _wrap_compile,
+        '`output="cubin"` and `"fatbin"`; what a function with `abi="c"` calls is merged into its code.',
+        bound=True,
+    ),
+    Substitution(
+        "numba.cuda.compiler",
+        "compile_all",
+        _wrap_compile_all,
+        '`output="cubin"` and `"fatbin"`.',
+        bound=True,
+    ),
+)

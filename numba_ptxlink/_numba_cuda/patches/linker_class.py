@@ -1,0 +1,27 @@
+"""The linker class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba_ptxlink._numba_cuda.release import DRIVER
+
+from .substitution import Substitution
+
+
+def _wrap_linker(_: Any) -> Any:
+    # Its errors derive from numba-cuda's, so numba-cuda has to be there.
+    from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+
+    return PtxLinker
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        DRIVER,
+        "_Linker",
+        _wrap_linker,
+        "Kernels are assembled and linked in this process, checked, cached, with errors that tell the cure.",
+        bound=True,
+    ),
+)

@@ -1,0 +1,120 @@
+"""One attribute of numba-cuda and what takes its place: put there and taken back, counting who wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._locks import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Wrap = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """
+    One attribute of numba-cuda and what takes its place.
+
+    Args:
+        module: Where it lives.
+        path: Its dotted path inside the module.
+        wrap: Makes the replacement out of the original.
+        reason: Why, in one line; the documentation shows it.
+        bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
+        switch: The environment variable that turns off what it is for, "" where only NUMBA_PTXLINK=0 does.
+    """
+
+    module: str
+    path: str
+    wrap: Wrap
+    reason: str
+    bound: bool = False
+    switch: str = ""
+
+    def owner(self) -> Any:
+        """Return the module or class that holds the attribute."""
+        *parents, _ = self.path.split(".")
+        return functools.reduce(getattr, parents, importlib.import_module(self.module))
+
+    @property
+    def attribute(self) -> str:
+        """The attribute's own name."""
+        return self.path.rpartition(".")[2]
+
+
+@dataclass
+class _InPlace:
+    original: Any
+    wanted: int = 1
+
+
+_in_place: dict[tuple[str, str], _InPlace] = {}
+_lock = Lock()
+
+
+def apply(substitution: Substitution) -> None:
+    """Put the replacement in place, where it is not yet; each call wants an `undo`."""
+    key = (substitution.module, substitution.path)
+    with _lock.held:
+        if key in _in_place:
+            _in_place[key].wanted += 1
+            return
+        owner = substitution.owner()
+        original = owner.__dict__[substitution.attribute]
+        replacement = substitution.wrap(original)
+        setattr(owner, substitution.attribute, replacement)
+        if substitution.bound:
+            _bind_everywhere(original, replacement, substitution.attribute)
+        _in_place[key] = _InPlace(original)
+
+
+def undo(substitution: Substitution) -> None:
+    """Put back what stood there, once nobody wants the replacement any more."""
+    key = (substitution.module, substitution.path)
+    with _lock.held:
+        there = _in_place[key]
+        there.wanted -= 1
+        if there.wanted:
+            return
+        del _in_place[key]
+        owner = substitution.owner()
+        replacement = owner.__dict__[substitution.attribute]
+        setattr(owner, substitution.attribute, there.original)
+        if substitution.bound:
+            _bind_everywhere(replacement, there.original, substitution.attribute)
+
+
+def original_of(substitution: Substitution) -> Any:
+    """Return what numba-cuda has by that name, replaced or not."""
+    there = _in_place.get((substitution.module, substitution.path))
+    return substitution.owner().__dict__[substitution.attribute] if there is None else there.original
+
+
+@contextlib.contextmanager
+def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
+    """Keep *substitutions* in place for the length of a `with` block."""
+    with contextlib.ExitStack() as stack:
+        for each in substitutions:
+            apply(each)
+            stack.callback(undo, each)
+        yield
+
+
+def _bind_everywhere(old: Any, new: Any, attribute: str) -> None:
+    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name *attribute*."""
+    for name, module in list(sys.modules.items()):
+        if (
+            name.startswith("numba.cuda")
+            and isinstance(module, ModuleType)
+            and module.__dict__.get(attribute) is old
+        ):
+            setattr(module, attribute, new)

@@ -1,0 +1,25 @@
+"""
+Everything that is replaced in numba-cuda, each with its reason: the one table.
+
+The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test holds the
+source of each replaced function against the one that this package was written for.
+"""
+
+from __future__ import annotations
+
+from . import code_library, compile_c, corrections, disk_cache, driverless, linker_class, nvvm_cache
+
+TABLE = (
+    *linker_class.SUBSTITUTIONS,
+    *driverless.DRIVERLESS,
+    *driverless.SUBSTITUTIONS,
+    *code_library.SUBSTITUTIONS,
+    *nvvm_cache.NVVM,
+    *disk_cache.SUBSTITUTIONS,
+    *corrections.SUBSTITUTIONS,
+    *compile_c.SUBSTITUTIONS,
+)
+"""The rows, by what they are for."""
+
+HOOKED = frozenset(row.module for row in TABLE)
+"""The modules of numba-cuda whose import the plugin waits for."""

@@ -1,0 +1,384 @@
+"""
+`PtxLinker`, which stands where numba-cuda's linker class stood: its interface, this package's engine.
+
+Imported only once numba-cuda's driver module is there, since errors here are also numba-cuda's.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuda.core import ObjectCode
+from cuda.core._utils.cuda_utils import NVRTCError
+from numba.cuda.core import config as numba_config
+from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
+from numba.cuda.cudadrv.linkable_code import LinkableCode
+from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._link import engine
+from numba_ptxlink._link.inputs import EXTENSIONS, Input, content_of
+from numba_ptxlink._link.sources import SourceOptions, compile_once
+from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
+
+from .codegen import externs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
+
+
+class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
+    """A `LinkError` that callers of numba-cuda catch as its `LinkerError`."""
+
+
+class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
+    """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
+
+
+# What numba-cuda calls the code of its own kernels.
+_UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
+
+_served = {"assembled": 0, "linked": 0}
+_served_lock = Lock()
+
+
+def served() -> dict[str, int]:
+    """Return how many links were completed in this process: "assembled" and "linked"."""
+    with _served_lock.held:
+        return dict(_served)
+
+
+def _count(backend: str) -> None:
+    with _served_lock.held:
+        _served["assembled" if backend == "nvptxcompiler" else "linked"] += 1
+
+
+class PtxLinker:
+    """
+    Collects the inputs of one link, then makes a cubin of them. Needs no driver; one thread at a time.
+
+    Args:
+        max_registers: Cap on registers per thread; None and 0 mean none.
+        lineinfo: Whether to keep line numbers.
+        cc: Compute capability, as (major, minor) or (major, minor, variant).
+        lto: Whether to optimise at link time.
+        additional_flags: Accepted as numba-cuda accepts it, and like there without effect.
+    """
+
+    def __init__(
+        self,
+        max_registers: int | None = None,
+        lineinfo: bool = False,
+        cc: tuple[Any, ...] | None = None,
+        lto: bool | None = None,
+        additional_flags: Any = None,
+    ) -> None:
+        if not isinstance(cc, (tuple, list)):
+            given = "" if cc is None else f", not {cc!r}"
+            raise NumbaLinkError(f"A linker needs cc, such as (9, 0){given}.")
+        self._arch = Arch.of(tuple(cc))
+        self.max_registers = max_registers or None
+        self.lineinfo = lineinfo
+        self.cc = cc
+        self.arch = self._arch.sm
+        self.lto = lto
+        self.additional_flags = additional_flags
+        self.linker: engine.Linked | None = None
+        self._inputs: list[Input] = []
+        self._has_ltoir = False
+        self._origin = ""
+        self._modules: tuple[str, ...] = ()
+        self._failure: PtxlinkError | None = None
+
+    def choose_lto(self, *, has_link_files: bool, debug: bool = False, by_linker: bool = False) -> None:
+        """
+        Give up LTO where it is of no use.
+
+        Where there is nothing to inline, the PTX that NVVM makes of the kernel says it all; and code for the
+        debugger is not optimised.
+
+        Args:
+            has_link_files: Whether something is linked with the kernel.
+            debug: Whether the code is for the debugger.
+            by_linker: Whether the options mean something else where the linker makes the machine code.
+        """
+        if self.lto and not self.additional_flags and (debug or not (has_link_files or by_linker)):
+            self.lto = False
+
+    def describe(self, origin: str, modules: Iterable[str]) -> None:
+        """
+        Tell what Numba knows about the code that it is about to add.
+
+        Args:
+            origin: The Python function it was compiled from and where that stands; messages name it.
+            modules: Its LLVM IR, which with LTO tells the symbols, and in any case the shims that it calls.
+        """
+        self._origin = origin
+        self._modules = tuple(modules)
+
+    def order_files(self, own: int) -> None:
+        """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
+        self._inputs[own:] = sorted(self._inputs[own:], key=lambda each: (each.kind, each.code))
+
+    @property
+    def info_log(self) -> str:
+        """The remarks of a completed link; empty after a failed one."""
+        return self._completed().log if self._failure is None else ""
+
+    @property
+    def error_log(self) -> str:
+        """The complaints of a failed link; empty after a completed one."""
+        return "" if self.linker is not None else self._failed()
+
+    def _completed(self) -> engine.Linked:
+        if self.linker is None:
+            raise ValueError("Not Initialized")
+        return self.linker
+
+    def _failed(self) -> str:
+        if self._failure is None:
+            raise ValueError("Not Initialized")
+        return self._failure.log or str(self._failure)
+
+    def _fail(self, error: PtxlinkError) -> PtxlinkError:
+        self._failure = _as(NumbaLinkError, error)
+        return self._failure
+
+    def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
+        """Add PTX, as text or bytes."""
+        self._add("ptx", ptx, name)
+
+    def add_cubin(self, cubin: Any, name: str = "<cudapy-cubin>") -> None:
+        """Add a cubin."""
+        self._add("cubin", cubin, name)
+
+    def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
+        """Add LTO-IR, which turns LTO on."""
+        self._add("ltoir", ltoir, name)
+        self._has_ltoir = True
+
+    def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
+        """Add a fat binary."""
+        self._add("fatbin", fatbin, name)
+
+    def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
+        """Add a host object with device code in it."""
+        self._add("object", obj, name)
+
+    def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
+        """Add a static library."""
+        self._add("archive", lib, name)
+
+    def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
+        """Compile CUDA C++ with NVRTC and add what comes out."""
+        from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
+
+        kind = "ltoir" if self.lto else "ptx"
+        source = _content(cu)
+        if self._modules:
+            source = externs.needed_shims(source.decode(), self._modules).encode()
+        try:
+            compiled = compile_once(
+                Input("cu", str(name), source),
+                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
+                kind,
+                source_options(engine.source_flags(self._options())),
+            )
+        except LinkError as error:
+            raise _as(NumbaSourceError, error) from error
+        if compiled.log:
+            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+        if not self.lto and numba_config.DUMP_ASSEMBLY:
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - what the variable asks for
+            print(compiled.code.decode())  # noqa: T201
+        self._add(kind, compiled.code, name)
+        self._has_ltoir |= bool(self.lto)
+
+    def add_cu_file(self, path: Any) -> None:
+        """Compile a CUDA C++ file with NVRTC and add what comes out."""
+        self.add_cu(_read(path), Path(path).name)
+
+    def add_file(self, path: Any, kind: Any) -> None:
+        """Add a file of a kind that numba-cuda names by a driver constant."""
+        self.add_data(_read(path), kind, Path(path).name)
+
+    def add_data(self, data: Any, kind: Any, name: str) -> None:
+        """Add content of a kind that numba-cuda names by a driver constant."""
+        if kind == "cu":
+            self.add_cu(data, name)
+            return
+        for extension, constant in FILE_EXTENSION_MAP.items():
+            if kind == constant:
+                adders = {
+                    "ptx": self.add_ptx,
+                    "cubin": self.add_cubin,
+                    "ltoir": self.add_ltoir,
+                    "fatbin": self.add_fatbin,
+                    "object": self.add_object,
+                    "archive": self.add_library,
+                }
+                adders[EXTENSIONS[f".{extension}"]](data, name)
+                return
+        raise NumbaLinkError(f"Don't know how to link {kind}")
+
+    def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
+        """
+        Add a path, whose extension tells its kind, or a `LinkableCode`.
+
+        Args:
+            path_or_code: The input.
+            ignore_nonlto: Leave out, with a warning, what cannot be optimised at link time.
+        """
+        if isinstance(path_or_code, (str, os.PathLike)):
+            name = os.fspath(path_or_code)
+            extension = Path(name).suffix
+            if not extension:
+                raise NumbaLinkError("Don't know how to link file with no extension")
+            kind = EXTENSIONS.get(extension)
+            if kind is None:
+                raise NumbaLinkError(f"Don't know how to link file with extension {extension}")
+            if kind == "cu":
+                self.add_cu_file(name)
+                return
+            content, constant, shown = _read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
+        elif isinstance(path_or_code, LinkableCode):
+            if path_or_code.kind == "cu":
+                self.add_cu(path_or_code.data, path_or_code.name)
+                return
+            content, constant, shown = path_or_code.data, path_or_code.kind, path_or_code.name
+            name = shown
+        else:
+            raise TypeError("Expected path to file or a LinkableCode object")
+        if ignore_nonlto and not _holds_ltoir(content, constant):
+            warnings.warn(
+                f"Not adding {name} as it is not optimizable at link time, and `ignore_nonlto == True`.",
+                stacklevel=2,
+            )
+            return
+        self.add_data(content, constant, shown)
+
+    def get_linked_ptx(self) -> bytes:
+        """Return the PTX that link-time optimisation makes of the inputs."""
+        try:
+            made, flags = engine.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
+        except LinkError as error:
+            raise self._fail(error) from error
+        names = tuple(each.name for each in self._inputs)
+        self.linker = engine.Linked(
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, made.log
+        )
+        return made.code
+
+    def close(self) -> None:
+        """Do nothing: native handles do not outlive the call that made them."""
+
+    def complete(self) -> ObjectCode:
+        """
+        Link.
+
+        Returns:
+            The cubin, as the `cuda.core.ObjectCode` that numba-cuda loads.
+
+        Raises:
+            NumbaLinkError: The link failed. Carries inputs, flags and log.
+        """
+        if not self._inputs:
+            raise NumbaLinkError("There is nothing to link; add an input first.")
+        try:
+            linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
+        except (LinkError, AssembleError) as error:
+            raise self._fail(error) from error
+        _count(linked.backend)
+        self.linker = linked
+        return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
+
+    def _add(self, kind: str, code: Any, name: Any) -> None:
+        shown, witness = str(name), ""
+        if shown in _UNNAMED and self._origin:
+            # With debug information there is one PTX for each function of a kernel.
+            number = sum(each.name.startswith(self._origin) for each in self._inputs)
+            shown = f"{self._origin} #{number + 1}" if number else self._origin
+            witness = "\n".join(self._modules) if kind == "ltoir" else ""
+        self._inputs.append(Input(kind, shown, _content(code), witness))
+
+    def _options(self) -> engine.LinkOptions:
+        # numba-cuda says "debug" and "lineinfo" in its code and nowhere else.
+        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == "ptx"]
+        witnesses = [each.witness for each in self._inputs if each.witness]
+        debug = any("debug" in ptx_text.target(text) for text in texts)
+        debug |= any(map(llvm_ir.is_for_debugging, witnesses))
+        lines = any(map(ptx_text.has_line_numbers, texts)) or any(map(llvm_ir.has_line_numbers, witnesses))
+        return engine.LinkOptions(
+            lto=self._has_ltoir,
+            max_registers=self.max_registers,
+            debug=debug and not self._has_ltoir,
+            lineinfo=not debug and (self.lineinfo or lines),
+        )
+
+
+def _as(error_type: type[PtxlinkError], error: PtxlinkError) -> PtxlinkError:
+    return error_type(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+
+
+def _content(code: Any) -> bytes:
+    if hasattr(code, "read"):
+        code = content_of(code)
+    return code.encode() if isinstance(code, str) else bytes(code)
+
+
+def _read(path: Any) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise NumbaLinkError(f"{path} not found") from error
+
+
+def _holds_ltoir(content: Any, constant: Any) -> bool:
+    if constant == FILE_EXTENSION_MAP["ltoir"]:
+        return True
+    if constant not in (FILE_EXTENSION_MAP["fatbin"], FILE_EXTENSION_MAP["o"]):
+        return False
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return "nvvm" in inspect_obj_content(file.name)
+
+
+def _include_dirs() -> tuple[str, ...]:
+    """Return the directories that numba-cuda gives NVRTC, in its order."""
+    import numba.cuda.cudadrv
+    from numba.cuda.cuda_paths import get_cuda_paths
+
+    major, _ = nvrtc.version()
+    home = Path(numba.cuda.cudadrv.__file__).parent.parent
+    toolkit = get_cuda_paths()["include_dir"].info
+    return (
+        str(home / "include" / str(major)),
+        *((str(toolkit),) if toolkit else ()),
+        *(str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
+        str(home / "memory_management"),
+    )
+
+
+def source_options(flags: Sequence[str] = ()) -> SourceOptions:
+    """Return how CUDA C++ is compiled that kernels link: with *flags* and numba-cuda's search path."""
+    return SourceOptions(
+        flags=tuple(flags),
+        include_dirs=_extra_include_dirs(),
+        toolkit_dirs=_include_dirs(),
+        toolkit_first=True,
+    )
+
+
+def _extra_include_dirs() -> tuple[str, ...]:
+    extra = getattr(numba_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    return tuple(path for path in extra.split(":") if path)

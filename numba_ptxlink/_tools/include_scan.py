@@ -1,0 +1,167 @@
+"""
+What a CUDA C++ source can include: every header that may be read, found without a preprocessor.
+
+NVRTC reports no dependencies. So conditions are ignored, and every header counts that any directory offers
+under a name that occurs: more than is read, never less. Where a name is put together by macros, all files
+below all directories count.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._locks import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MOST_FILES = 20_000
+_SPLICE = re.compile(rb"\\[ \t]*\r?\n")
+_GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
+_WORD = _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)"
+# Anywhere in a line, and in comments and texts too: to take too much is harmless. One pattern for each way to
+# begin, since a search for a fixed beginning is many times faster.
+_DIRECTIVES = tuple(
+    (start, re.compile(re.escape(start) + _WORD, re.DOTALL)) for start in (b"#", b"%:", b"??=")
+)
+_QUESTION = re.compile(
+    rb"__has_(?:include|include_next|embed)\b" + _GAP + rb"(?:\(" + _GAP + rb")?([^\r\n]*)", re.DOTALL
+)
+_LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
+_BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
+_PATH_WORDS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What one text says: the names it includes, and whether others are put together by macros."""
+
+    digest: str
+    names: frozenset[str]
+    opaque: bool
+    knows_paths: bool
+
+
+_scans: dict[tuple[str, int, int, int], _Scan] = {}
+_scans_lock = Lock()
+
+
+def manifest(
+    source: bytes, folder: Path, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """
+    Return lines that change whenever something that *source* includes does; None where that cannot be told.
+
+    Paths are among them only where the code can know them, by `__FILE__`.
+
+    Args:
+        source: The text.
+        folder: The directory it is in, or is taken to be in.
+        include_dirs: The directories that are searched, in order.
+        headers: Headers held in memory, by name.
+    """
+    dirs = [Path(path) for path in include_dirs]
+    held = {name: text.encode() for name, text in headers.items()}
+    own = [(scan(text), folder) for text in (source, *held.values())]
+    lines, scans, used = _follow(own, dirs)
+    if len(scans) > _MOST_FILES:
+        return None
+    lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in held.items()}
+    if any(each.opaque for each in scans):
+        trees = [_tree(path) for path in (folder, *dirs)]
+        if None in trees:
+            return None
+        lines |= {f"tree {i} {tree}" for i, tree in enumerate(trees)}
+        used |= {str(path) for path in (folder, *dirs)}
+    if any(each.knows_paths for each in scans):
+        lines |= {f"path {Path(path).absolute()}" for path in used}
+    return tuple(sorted(lines))
+
+
+def _follow(
+    own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]
+) -> tuple[set[str], list[_Scan], set[str]]:
+    """Return a line for every file that an include may mean, what the texts say, and where it found files."""
+    # Without links and "..", a circle of includes comes to its end.
+    real = functools.cache(os.path.realpath)
+    lines: set[str] = set()
+    used: set[str] = set()
+    files: dict[str, _Scan] = {}
+    seen: set[tuple[str, str, str]] = set()
+    pending = [(found, str(home)) for found, home in own]
+    while pending and len(files) <= _MOST_FILES:
+        found, home = pending.pop()
+        places = [("beside", home), *((str(i), str(path)) for i, path in enumerate(dirs))]
+        for name, (place, directory) in product(found.names, places):
+            if (name, place, directory) in seen:
+                continue
+            seen.add((name, place, directory))
+            path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
+            inner = files.get(path) or _scan_file(path)
+            if inner is not None:
+                lines.add(f"file {place} {name} {inner.digest}")
+                used.add(directory)
+                if path not in files:
+                    files[path] = inner
+                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
+    return lines, [*(each for each, _ in own), *files.values()], used
+
+
+def scan(text: bytes) -> _Scan:
+    """Read the directives out of *text*."""
+    spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
+    directives = [
+        match[1] for start, pattern in _DIRECTIVES if start in spliced for match in pattern.finditer(spliced)
+    ]
+    # A bare __has_include asks whether the compiler knows it.
+    questions = [match[1] for match in _QUESTION.finditer(spliced) if not _BARE.match(match[1])]
+    literals = [_LITERAL.match(argument) for argument in (*directives, *questions)]
+    return _Scan(
+        digest=hashlib.sha256(text).hexdigest(),
+        names=frozenset(os.fsdecode(match[1] or match[2]) for match in literals if match),
+        opaque=None in literals,
+        knows_paths=any(word in spliced for word in _PATH_WORDS),
+    )
+
+
+def _scan_file(path: str) -> _Scan | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - likewise
+        key = (path, status.st_size, status.st_mtime_ns, status.st_ino)
+        with _scans_lock.held:
+            known = _scans.get(key)
+        if known is None:
+            known = scan(Path(path).read_bytes())
+            with _scans_lock.held:
+                _scans[key] = known
+    except OSError:
+        return None
+    return known
+
+
+def _tree(top: Path) -> str | None:
+    digest = hashlib.sha256()
+    count = 0
+    for folder, folders, files in os.walk(top, followlinks=True):
+        folders.sort()
+        # Links may lead in a circle.
+        count += len(folders)
+        for name in sorted(files):
+            path = Path(folder, name)
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            count += 1
+            if count > _MOST_FILES:
+                return None
+            line = (str(path.relative_to(top)), status.st_size, status.st_mtime_ns)
+            digest.update(repr(line).encode())
+    return digest.hexdigest()

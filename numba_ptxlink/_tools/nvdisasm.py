@@ -1,0 +1,42 @@
+"""NVIDIA's tools that are programs: where they are, and machine code as text."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def find_tool(name: str) -> str | None:
+    """Return the path of an NVIDIA tool: on PATH, or in the wheels of this environment; None without it."""
+    found = shutil.which(name)
+    if found:
+        return found
+    for folder in map(Path, sys.path):
+        for path in folder.glob(f"nvidia/*/bin/{name}"):
+            return str(path)
+    return None
+
+
+def disassemble(code: bytes) -> tuple[str, str]:
+    """Return the machine code of a cubin as text, and why there is none."""
+    tool = find_tool("nvdisasm")
+    if tool is None:
+        return (
+            "",
+            "There is no nvdisasm for the machine code; install it with `pip install nvidia-cuda-nvdisasm`.",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "code.cubin")
+        path.write_bytes(code)
+        try:
+            run = subprocess.run(  # noqa: S603 - NVIDIA's own tool
+                [tool, "-c", str(path)], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return "", f"{tool} failed: {error}"
+    if run.returncode:
+        return "", f"{tool} failed: {run.stderr.strip()}"
+    return run.stdout, ""

@@ -1,0 +1,70 @@
+"""Fat binaries through cuda.bindings' nvFatbin: the only module that calls it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+
+
+def pack(entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool = True) -> bytes:
+    """
+    Pack *entries*, each (kind, arch, name, code), into one fat binary. Needs no driver.
+
+    Args:
+        entries: Kinds are "ptx", "ltoir" and "cubin".
+        relocatable: Whether the entries hold relocatable code.
+
+    Raises:
+        LinkError: nvFatbin is missing or refused an entry.
+    """
+    binding = _binding()
+    flags = ["-64", *(("-c",) if relocatable else ())]
+    names = tuple(name for _, _, name, _ in entries)
+    try:
+        handle = binding.create(flags, len(flags))
+        try:
+            for kind, arch, name, code in entries:
+                number = str(arch)
+                if kind == "cubin":
+                    binding.add_cubin(handle, code, len(code), number, name)
+                elif kind == "ptx":
+                    # nvFatbin reads PTX as a C string.
+                    text = code.rstrip(b"\0") + b"\0"
+                    binding.add_ptx(handle, text, len(text), number, name, "")
+                else:
+                    binding.add_ltoir(handle, code, len(code), number, name, "")
+            packed = bytearray(binding.size(handle))
+            binding.get(handle, packed)
+        finally:
+            binding.destroy(handle)
+    except binding.nvFatbinError as error:
+        raise LinkError(
+            f"nvFatbin failed: {error}. Inputs: {', '.join(names)}; flags: {' '.join(flags)}.",
+            flags=tuple(flags),
+            inputs=names,
+        ) from error
+    return bytes(packed)
+
+
+def version() -> tuple[int, int]:
+    """Return nvFatbin's version as (major, minor)."""
+    major, minor = _binding().version()
+    return (int(major), int(minor))
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvfatbin
+
+        nvfatbin.version()
+    except Exception as error:
+        raise LinkError(
+            f"nvFatbin could not be loaded ({error}); install it with `pip install 'numba-ptxlink[cu13]'`."
+        ) from error
+    return nvfatbin

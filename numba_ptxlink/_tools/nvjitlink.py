@@ -1,0 +1,179 @@
+"""nvJitLink through cuda.bindings: the only module that calls it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import cache
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import LinkError
+
+from . import build_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+PACKAGE = "nvidia-nvjitlink"
+# Names of nvJitLink's input types by the kinds of `_inputs`.
+_INPUT_TYPES = {
+    "ptx": "PTX",
+    "ltoir": "LTOIR",
+    "cubin": "CUBIN",
+    "object": "OBJECT",
+    "fatbin": "FATBIN",
+    "archive": "LIBRARY",
+}
+
+
+@dataclass(frozen=True)
+class Product:
+    """
+    What a link made.
+
+    Args:
+        code: A cubin, or PTX where "-ptx" was among the flags.
+        info_log: The linker's own remarks.
+        error_log: The linker's complaints that did not fail the link.
+    """
+
+    code: bytes
+    info_log: str
+    error_log: str
+
+
+def version() -> tuple[int, int]:
+    """Return nvJitLink's version as (major, minor)."""
+    major, minor = _binding().version()
+    return (int(major), int(minor))
+
+
+def identity() -> tuple[str, ...]:
+    """Return what tells this nvJitLink from every other: its name, version and build."""
+    try:
+        return ("nvJitLink", "{}.{}".format(*version()), build_id.loaded("nvJitLink"))
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+
+
+def key(
+    inputs: Sequence[tuple[str, str, bytes]],
+    flags: Sequence[str],
+    output: str = "",
+    *,
+    tool: tuple[str, ...] | None = None,
+    unread: tuple[str, ...] = (),
+) -> cache.Key:
+    """
+    Return everything that the result of `link` depends on.
+
+    Args:
+        inputs: What to link.
+        flags: The linker's arguments.
+        output: As for `link`.
+        tool: Another binding's `identity`.
+        unread: Which inputs were not compared with the others before.
+    """
+    # Debug information may name its sources; code does not.
+    named = any(flag in ("-g", "-lineinfo") for flag in flags)
+    return cache.Key.of(
+        "link",
+        {
+            "package": cache.key.package_version(),
+            "tool": identity() if tool is None else tool,
+            "flags": tuple(flags),
+            "output": output,
+            "names": [name for _, name, _ in inputs] if named else (),
+            **({"unread": unread} if unread else {}),
+            **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
+        },
+    )
+
+
+@in_tool()
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
+    """
+    Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
+
+    Args:
+        inputs: What to link.
+        flags: The linker's arguments.
+        output: "cubin", "ptx" or "ltoir"; by default what *flags* ask for.
+
+    Raises:
+        LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
+    """
+    binding = _binding()
+    names = tuple(name for _, name, _ in inputs)
+
+    def fail(error: Exception, log: str, doing: str) -> LinkError:
+        reason = log or str(error)
+        return LinkError(
+            f"nvJitLink failed to {doing}: {reason.strip()}\n"
+            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
+            flags=tuple(flags),
+            inputs=names,
+            log=log,
+        )
+
+    try:
+        handle = binding.create(len(flags), list(flags))
+    except binding.nvJitLinkError as error:
+        raise fail(error, "", "accept its flags") from error
+    with _destroying(binding, handle):
+        for kind, name, code in inputs:
+            input_type = getattr(binding.InputType, _INPUT_TYPES[kind])
+            try:
+                binding.add_data(handle, input_type, code, len(code), name)
+            except binding.nvJitLinkError as error:
+                raise fail(error, _error_log(binding, handle), f"read the {kind} {name}") from error
+        try:
+            binding.complete(handle)
+        except binding.nvJitLinkError as error:
+            raise fail(error, _error_log(binding, handle), "link") from error
+        output = output or ("ptx" if "-ptx" in flags else "cubin")
+        try:
+            made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
+            getattr(binding, f"get_linked_{output}")(handle, made)
+        except (AttributeError, RuntimeError) as error:
+            raise LinkError(
+                f"nvJitLink {'.'.join(map(str, version()))} cannot give {output} ({error}); upgrade "
+                "nvidia-nvjitlink and cuda-bindings.",
+                flags=tuple(flags),
+                inputs=names,
+            ) from error
+        return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
+
+
+@contextlib.contextmanager
+def _destroying(binding: Any, handle: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        binding.destroy(handle)
+
+
+def _error_log(binding: Any, handle: int) -> str:
+    buffer = bytearray(binding.get_error_log_size(handle))
+    if buffer:
+        binding.get_error_log(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")
+
+
+def _info_log(binding: Any, handle: int) -> str:
+    buffer = bytearray(binding.get_info_log_size(handle))
+    if buffer:
+        binding.get_info_log(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+    return nvjitlink

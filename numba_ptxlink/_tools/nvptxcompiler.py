@@ -1,0 +1,178 @@
+"""nvPTXCompiler, which is linked into this package: the only module that calls it."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._arch import Arch, PtxVersion
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import AssembleError
+
+from . import build_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
+
+    _Getter = Callable[[object, object], int]
+
+_WORKING_SET = 16 << 20
+
+
+class RefusedError(Exception):
+    """
+    The compiler did not make a cubin.
+
+    Args:
+        log: What it complained about.
+        status: The `nvPTXCompileResult` it returned.
+        newer_isa: Whether the PTX is of a newer ISA than it reads.
+    """
+
+    def __init__(self, log: str, status: int, *, newer_isa: bool) -> None:
+        super().__init__(log, status)
+        self.log = log
+        self.status = status
+        self.newer_isa = newer_isa
+
+
+def version() -> tuple[int, int]:
+    """
+    Return the version of the nvPTXCompiler inside this package, as (major, minor).
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    ffi, lib = load()
+    major, minor = ffi.new("unsigned int *"), ffi.new("unsigned int *")
+    _check("nvPTXCompilerGetVersion", lib.nvPTXCompilerGetVersion(major, minor))
+    return (major[0], minor[0])
+
+
+def identity() -> tuple[str, ...]:
+    """
+    Return what tells this nvPTXCompiler from every other: its name, version and build.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    release = "{}.{}".format(*version())
+    from numba_ptxlink._native import _nvptxcompiler
+
+    return ("nvPTXCompiler", release, build_id.build_id(_nvptxcompiler.__file__))
+
+
+def supported_archs() -> tuple[Arch, ...]:
+    """
+    Return the architectures that `compile_ptx` generates code for, in ascending order.
+
+    The library lists no variants. It takes "a" from 9.0 on, and "f" from 10.0 on.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    ffi, lib = load()
+    count = ffi.new("int *")
+    _check("nvPTXCompilerGetNumSupportedArchs", lib.nvPTXCompilerGetNumSupportedArchs(count))
+    numbers = ffi.new("int[]", count[0])
+    _check("nvPTXCompilerGetSupportedArchs", lib.nvPTXCompilerGetSupportedArchs(numbers))
+    return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
+
+
+def supported_ptx_versions() -> tuple[PtxVersion, ...]:
+    """
+    Return the versions of the PTX ISA that `compile_ptx` reads, in ascending order.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    ffi, lib = load()
+    count = ffi.new("int *")
+    _check("nvPTXCompilerGetNumSupportedVersions", lib.nvPTXCompilerGetNumSupportedVersions(count))
+    versions = ffi.new("int[][2]", count[0])
+    _check("nvPTXCompilerGetSupportedVersions", lib.nvPTXCompilerGetSupportedVersions(versions))
+    return tuple(sorted(PtxVersion(major, minor) for major, minor in versions))
+
+
+@in_tool()
+def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
+    """
+    Return the cubin of the PTX *text*, and what the compiler remarked. Needs no driver; thread-safe.
+
+    Raises:
+        RefusedError: The compiler refused the PTX or a flag.
+        AssembleError: The package is not built, or the compiler failed otherwise.
+    """
+    ffi, lib = load()
+    _keep_memory()
+    # The array holds bare pointers: the strings have to outlive it.
+    strings = [ffi.new("char[]", flag.encode()) for flag in flags]
+    with _compiler(ffi, lib, text) as handle:
+        status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
+        if status != lib.NVPTXCOMPILE_SUCCESS:
+            log = _log(ffi, handle, lib.nvPTXCompilerGetErrorLogSize, lib.nvPTXCompilerGetErrorLog)
+            newer = status == lib.NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION
+            raise RefusedError(log, status, newer_isa=newer)
+        code = _read(
+            ffi, handle, lib.nvPTXCompilerGetCompiledProgramSize, lib.nvPTXCompilerGetCompiledProgram
+        )
+        return code, _log(ffi, handle, lib.nvPTXCompilerGetInfoLogSize, lib.nvPTXCompilerGetInfoLog)
+
+
+@functools.cache
+def _keep_memory() -> None:
+    """
+    Let the C library keep what one compilation frees for the next one, up to twice this size.
+
+    glibc learns from the largest block that was freed. Otherwise the 9 MB of a small kernel go back to the
+    system and come again page by page, in up to a fifth of its time. Limits that the process has set stay.
+    """
+    bytes(_WORKING_SET)
+
+
+def load() -> tuple[_Ffi, _Lib]:
+    """Return the cffi module's `ffi` and `lib`."""
+    try:
+        from numba_ptxlink._native._nvptxcompiler import ffi, lib
+    except ImportError as error:
+        raise AssembleError(
+            f"The compiled part of numba-ptxlink cannot be imported ({error}); "
+            "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
+            "or python -m pip install -e . in a checkout."
+        ) from error
+    return ffi, lib
+
+
+@contextmanager
+def _compiler(ffi: _Ffi, lib: _Lib, ptx: bytes) -> Iterator[object]:
+    handle = ffi.new("nvPTXCompilerHandle *")
+    _check("nvPTXCompilerCreate", lib.nvPTXCompilerCreate(handle, len(ptx), ptx))
+    try:
+        yield handle[0]
+    finally:
+        lib.nvPTXCompilerDestroy(handle)
+
+
+def _check(function: str, result: int) -> None:
+    if result:
+        raise AssembleError(
+            f"{function} failed with status {result}; free memory and try again, "
+            "or report it with the PTX at the issue tracker of numba-ptxlink."
+        )
+
+
+def _read(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> bytes:
+    size = ffi.new("size_t *")
+    _check("nvPTXCompiler", get_size(handle, size))
+    if not size[0]:
+        return b""
+    content = ffi.new("char[]", size[0])
+    _check("nvPTXCompiler", get_bytes(handle, content))
+    return bytes(ffi.buffer(content))
+
+
+def _log(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> str:
+    return _read(ffi, handle, get_size, get_bytes).rstrip(b"\0").decode(errors="replace")

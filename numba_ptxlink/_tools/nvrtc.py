@@ -1,0 +1,244 @@
+"""NVRTC through cuda.bindings: the only module that calls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import cache
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import LinkError
+
+from . import build_id, include_scan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
+
+_MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+
+
+_LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
+# Options that read or write files of their own, or that report the time.
+_BEYOND_KEYS = (
+    "-I",
+    "--include-path",
+    "-include",
+    "--pre-include",
+    "-pch",
+    "--pch",
+    "--create-pch",
+    "--use-pch",
+    "-time",
+    "--time",
+    "--device-time-trace",
+    "--fdevice-time-trace",
+    "-fdevice-time-trace",
+)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """
+    What NVRTC made of a CUDA C++ source.
+
+    Args:
+        code: PTX text, LTO-IR or a cubin.
+        log: NVRTC's warnings and remarks.
+        flags: The options it was given.
+        lowered_names: The symbol of each name expression, in the order of the expressions.
+    """
+
+    code: bytes
+    log: str
+    flags: tuple[str, ...]
+    lowered_names: tuple[tuple[str, str], ...] = ()
+
+
+def version() -> tuple[int, int]:
+    """Return NVRTC's version as (major, minor)."""
+    binding = _binding()
+    status, major, minor = binding.nvrtcVersion()
+    if int(status):
+        raise LinkError(_MISSING.format(reason=status.name))
+    return (int(major), int(minor))
+
+
+def toolkit_include_dirs() -> tuple[Path, ...]:
+    """Return the include directories of the CUDA toolkit and of CCCL that are installed beside NVRTC."""
+    from cuda import pathfinder
+
+    found: list[Path] = []
+    for library in ("cudart", "cccl"):
+        try:
+            header_dir = pathfinder.locate_nvidia_header_directory(library)
+        except Exception:  # noqa: BLE001 - a name this pathfinder does not know is simply not found
+            header_dir = None
+        if header_dir is not None and Path(header_dir.abs_path) not in found:
+            found.append(Path(header_dir.abs_path))
+    return tuple(found)
+
+
+def compile_source(
+    source: str | bytes,
+    name: str,
+    arch: Arch,
+    *,
+    output: str = "ptx",
+    flags: Sequence[str] = (),
+    include_dirs: Sequence[Path | str] = (),
+    headers: Mapping[str, str] | None = None,
+    name_expressions: Sequence[str] = (),
+) -> Compiled:
+    """
+    Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
+
+    Args:
+        source: One translation unit.
+        name: What the log calls the source.
+        arch: The GPU to generate code for.
+        output: "ptx", "ltoir" or "cubin".
+        flags: Further NVRTC options.
+        include_dirs: Directories that `#include` searches, in order.
+        headers: Headers held in memory, by the name that `#include` uses.
+        name_expressions: Functions, variables and template instances whose symbols are wanted.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option. Carries its log.
+    """
+    binding = _binding()
+    if isinstance(source, str):
+        source = source.encode()
+    options = (
+        f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
+        "--relocatable-device-code=true",
+        *(("-dlto",) if output == "ltoir" else ()),
+        *(f"--include-path={path}" for path in include_dirs),
+        *flags,
+    )
+    held = dict(headers or {})
+    expressions = tuple(name_expressions)
+
+    def make() -> cache.Entry:
+        return _compile(
+            binding, source, name, options=options, output=output, headers=held, name_expressions=expressions
+        )
+
+    key = _key(
+        source,
+        name,
+        options=options,
+        output=output,
+        include_dirs=include_dirs,
+        headers=held,
+        name_expressions=expressions,
+    )
+    made = make() if key is None else cache.cached(key, make)
+    lowered = made.meta.get("lowered_names", {})
+    return Compiled(made.code, made.log, options, tuple((each, lowered[each]) for each in expressions))
+
+
+def _key(
+    source: bytes,
+    name: str,
+    *,
+    options: tuple[str, ...],
+    output: str,
+    include_dirs: Sequence[Path | str],
+    headers: Mapping[str, str],
+    name_expressions: tuple[str, ...] = (),
+) -> cache.Key | None:
+    """Return what the result depends on, None where that is more than can be told."""
+    paths = [f"--include-path={path}" for path in include_dirs]
+    plain = tuple(option for option in options if option not in paths)
+    if any(option.startswith(_BEYOND_KEYS) for option in plain):
+        return None
+    folder = Path(name).parent
+    included = include_scan.manifest(source, folder, include_dirs, headers)
+    if included is None:
+        return None
+    # Line numbers come with the paths of their files.
+    lines = any(option in _LINES for option in plain)
+    return cache.Key.of(
+        "nvrtc",
+        {
+            "package": cache.key.package_version(),
+            "tool": ("NVRTC", "{}.{}".format(*version()), build_id.loaded("nvrtc")),
+            "flags": plain,
+            "output": output,
+            "source": source,
+            "name": name,
+            "name expressions": name_expressions,
+            "includes": included,
+            "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
+        },
+    )
+
+
+@in_tool()
+def _compile(
+    binding: Any,
+    source: bytes,
+    name: str,
+    *,
+    options: tuple[str, ...],
+    output: str,
+    headers: Mapping[str, str],
+    name_expressions: tuple[str, ...],
+) -> cache.Entry:
+    texts = [text.encode() for text in headers.values()]
+    names = [header.encode() for header in headers]
+    status, program = binding.nvrtcCreateProgram(source, name.encode(), len(texts), texts, names)
+    if int(status):
+        raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
+    try:
+        for expression in name_expressions:
+            binding.nvrtcAddNameExpression(program, expression.encode())
+        (status,) = binding.nvrtcCompileProgram(
+            program, len(options), [option.encode() for option in options]
+        )
+        log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
+        if int(status):
+            raise LinkError(
+                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(options)}.",
+                flags=options,
+                inputs=(name,),
+                log=log,
+            )
+        getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
+        code = _fetch(binding, program, getter)
+        lowered = {each: _lowered(binding, program, each, name) for each in name_expressions}
+        meta = {"log": log.strip(), "lowered_names": lowered}
+        return cache.Entry(meta, code.rstrip(b"\0") if output == "ptx" else code)
+    finally:
+        binding.nvrtcDestroyProgram(program)
+
+
+def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:
+    status, symbol = binding.nvrtcGetLoweredName(program, expression.encode())
+    if int(status):
+        raise LinkError(
+            f"{name} has no symbol for the name expression {expression!r} ({status.name}); "
+            'write it as C++ would in that file, such as "ns::kernel<float>".',
+            inputs=(name,),
+        )
+    return str(symbol.decode())
+
+
+def _fetch(binding: Any, program: Any, what: str) -> bytes:
+    _, size = getattr(binding, f"nvrtcGet{what}Size")(program)
+    buffer = b"\0" * size
+    getattr(binding, f"nvrtcGet{what}")(program, buffer)
+    return bytes(buffer)
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+    return nvrtc

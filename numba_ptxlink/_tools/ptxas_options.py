@@ -1,0 +1,127 @@
+"""Options as values, and the argument vectors that the tools get from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
+
+_MAX_REGISTERS = 255
+
+# What these flags say is also an attribute of the result, which would then lie.
+_ASSEMBLE_PARAMETER_OF_FLAG = {
+    "arch": "arch",
+    "gpu-name": "arch",
+    "c": "relocatable",
+    "compile-only": "relocatable",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssembleOptions:
+    """
+    What nvPTXCompiler is asked to do, besides the architecture.
+
+    Args:
+        relocatable: Keep calls and variables open for a later link.
+        opt_level: 0 to 3. Under *debug* the default means 0.
+        debug: Emit full debug information; the code is not optimised.
+        lineinfo: Emit line numbers. Included in *debug*.
+        max_registers: The most registers a thread may use, 1 to 255. The compiler raises a
+            number below the architecture's minimum (24 for sm_90), and says so in its log.
+        extra_flags: Further ptxas flags, one string each, passed on as they are.
+
+    Raises:
+        ConfigError: An option has a wrong type or value, or contradicts another.
+    """
+
+    relocatable: bool = False
+    opt_level: int = 3
+    debug: bool = False
+    lineinfo: bool = False
+    max_registers: int | None = None
+    extra_flags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("relocatable", "debug", "lineinfo"):
+            _require_bool(name, getattr(self, name))
+        _require_opt_level(self.opt_level, debug=self.debug)
+        _require_max_registers(self.max_registers)
+        flags = _require_flags(self.extra_flags, _ASSEMBLE_PARAMETER_OF_FLAG)
+        object.__setattr__(self, "extra_flags", flags)
+
+    def arguments(self, arch: Arch) -> tuple[str, ...]:
+        """Return the argument vector for nvPTXCompiler."""
+        arguments = [f"--gpu-name={arch.sm}"]
+        if self.relocatable:
+            arguments.append("--compile-only")
+        if self.debug:
+            # Neither another level nor line numbers go with it: the compiler fails on the one
+            # ("Optimized debugging not supported") and warns about the other.
+            arguments.append("--device-debug")
+        else:
+            arguments.append(f"--opt-level={self.opt_level}")
+            if self.lineinfo:
+                arguments.append("--generate-line-info")
+        if self.max_registers is not None:
+            arguments.append(f"--maxrregcount={self.max_registers}")
+        return (*arguments, *self.extra_flags)
+
+
+def _require_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}, of type {_type(value)}; pass True or False.")
+
+
+def _require_opt_level(value: object, *, debug: bool) -> None:
+    # The compiler takes any number here without a word.
+    if not _is_int(value) or value not in (0, 1, 2, 3):
+        raise ConfigError(f"opt_level is {value!r}; pass 0, 1, 2 or 3.")
+    if debug and value in (1, 2):
+        raise ConfigError(
+            f"debug=True contradicts opt_level={value}: code for the debugger is not optimised; "
+            "leave out opt_level, or pass lineinfo=True in place of debug."
+        )
+
+
+def _require_max_registers(value: object) -> None:
+    if value is None:
+        return
+    if not _is_int(value):
+        raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
+    if not (isinstance(value, int) and 1 <= value <= _MAX_REGISTERS):
+        # The compiler would ignore a larger one, and read 0 as its minimum.
+        raise ConfigError(
+            f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
+        )
+
+
+def _require_flags(value: object, parameters: Mapping[str, str]) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise ConfigError(f"extra_flags is {value!r}; pass a sequence of strings, one a flag.")
+    flags = tuple(value)
+    for flag in flags:
+        if not isinstance(flag, str):
+            raise ConfigError(f"extra_flags contains {flag!r}, of type {_type(flag)}; pass strings only.")
+        if not flag or "\0" in flag:
+            raise ConfigError(
+                f"extra_flags contains {flag!r}; a flag has at least one character and no NUL: correct it."
+            )
+        parameter = parameters.get(flag.lstrip("-").partition("=")[0]) if flag[0] == "-" else None
+        if parameter:
+            raise ConfigError(f"extra_flags contains {flag!r}; use the parameter {parameter} for it.")
+    return flags
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

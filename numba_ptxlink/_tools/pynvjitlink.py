@@ -1,0 +1,98 @@
+"""nvJitLink through pynvjitlink, the CUDA 12 stack's binding: the only module that calls it."""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import LinkError
+
+from . import nvjitlink
+from .nvjitlink import Product
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numba_ptxlink import cache
+
+PACKAGE = "pynvjitlink-cu12"
+_MISSING = (
+    "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
+    "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
+)
+_ADDERS = {
+    "ptx": "add_ptx",
+    "ltoir": "add_ltoir",
+    "cubin": "add_cubin",
+    "object": "add_object",
+    "fatbin": "add_fatbin",
+    "archive": "add_library",
+}
+
+
+def version() -> tuple[int, int]:
+    """Return the version of the nvJitLink inside pynvjitlink as (major, minor)."""
+    major, minor = _binding().nvjitlink_version()
+    return (int(major), int(minor))
+
+
+def key(
+    inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
+) -> cache.Key:
+    """Return everything that the result of `link` depends on."""
+    release = "{}.{}".format(*version())
+    try:
+        build = metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        build = ""  # a build of its own, without an installation
+    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)
+
+
+@in_tool()
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
+    """
+    Link *inputs*, each (kind, name, code), with nvJitLink. Needs a driver's library, but no device.
+
+    Raises:
+        LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
+    """
+    api = _binding()
+    names = tuple(name for _, name, _ in inputs)
+
+    def attempt(doing: str, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except (api.NvJitLinkError, RuntimeError, ValueError) as error:
+            log = "" if linker is None else _text(linker.error_log)
+            raise LinkError(
+                f"nvJitLink failed to {doing}: {(log or str(error)).strip()}\n"
+                f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
+                flags=tuple(flags),
+                inputs=names,
+                log=log,
+            ) from error
+
+    linker: Any = None
+    linker = attempt("accept its flags", lambda: api.NvJitLinker(*flags))
+    for kind, name, code in inputs:
+        add = getattr(linker, _ADDERS[kind])
+        attempt(f"read the {kind} {name}", functools.partial(add, code, name))
+    getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
+    made = attempt("link", getter)
+    return Product(bytes(made), _text(linker.info_log), _text(linker.error_log))
+
+
+def _text(log: Any) -> str:
+    # None where nothing has been said yet.
+    text = log if isinstance(log, str) else bytes(log or b"").decode(errors="replace")
+    return text.rstrip("\0")
+
+
+def _binding() -> Any:
+    try:
+        from pynvjitlink import api
+    except Exception as error:
+        raise LinkError(_MISSING.format(reason=error)) from error
+    return api

@@ -1,0 +1,87 @@
+"""Every tool in play, with its version, and what they can do together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import PtxlinkError
+
+from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numba_ptxlink._arch import Arch, PtxVersion
+
+_PACKAGES = (
+    "numba-ptxlink",
+    "numba-cuda",
+    "numba",
+    "cuda-core",
+    "cuda-bindings",
+    "nvidia-nvvm",
+    "nvidia-nvjitlink",
+    "nvidia-cuda-nvrtc",
+    "nvidia-nvfatbin",
+)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """
+    The tools of this environment, as each reports itself.
+
+    Args:
+        nvptxcompiler: Version of the PTX compiler inside this package.
+        archs: The architectures it generates code for, as the library lists them.
+        ptx_versions: The PTX ISA versions it reads.
+        nvjitlink: nvJitLink's version, None where it cannot be loaded.
+        nvrtc: NVRTC's version, None where it cannot be loaded.
+        nvfatbin: nvFatbin's version, None where it cannot be loaded.
+        driver: The newest CUDA the driver supports, None without a driver.
+        packages: The installed packages that matter, with their versions.
+    """
+
+    nvptxcompiler: tuple[int, int]
+    archs: tuple[Arch, ...]
+    ptx_versions: tuple[PtxVersion, ...]
+    nvjitlink: tuple[int, int] | None
+    nvrtc: tuple[int, int] | None
+    nvfatbin: tuple[int, int] | None
+    driver: tuple[int, int] | None
+    packages: dict[str, str]
+
+
+def toolchain() -> Toolchain:
+    """
+    Return every tool's version, as the tool gives it. Needs neither a GPU nor a driver.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    return Toolchain(
+        nvptxcompiler=nvptxcompiler.version(),
+        archs=nvptxcompiler.supported_archs(),
+        ptx_versions=nvptxcompiler.supported_ptx_versions(),
+        nvjitlink=_if_there(nvjitlink.version),
+        nvrtc=_if_there(nvrtc.version),
+        nvfatbin=_if_there(nvfatbin.version),
+        driver=driver.version(),
+        packages=dict(filter(None, map(_installed, _PACKAGES))),
+    )
+
+
+def _if_there(version: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
+    try:
+        return version()
+    except PtxlinkError:
+        return None
+
+
+def _installed(package: str) -> tuple[str, str] | None:
+    try:
+        return (package, metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return None

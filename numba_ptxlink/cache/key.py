@@ -1,0 +1,105 @@
+"""What a cached result is a function of: labelled parts, hashed to the address it is kept under."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SCHEMA = 1
+"""Raised whenever a part changes its meaning, or what is stored under a key its form."""
+
+_SHOWN = 96
+
+
+@dataclass(frozen=True)
+class Key:
+    """
+    The address of one result.
+
+    Args:
+        kind: What the result is: "assemble", "link", "nvvm", "nvrtc" or "symbols".
+        digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
+        parts: By label, the part itself where it is short text, otherwise the start of its SHA-256.
+    """
+
+    kind: str
+    digest: bytes
+    parts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kind: str, parts: Mapping[str, bytes | str | Sequence[bytes | str]]) -> Key:
+        """
+        Hash *parts*. Equal exactly where kind, labels, their order and contents are equal.
+
+        Args:
+            kind: What the result is.
+            parts: By label, text, bytes or a sequence of them.
+        """
+        whole = hashlib.sha256()
+        shown: dict[str, str] = {}
+        _feed(whole, b"schema", str(SCHEMA).encode())
+        _feed(whole, b"kind", kind.encode())
+        for label, part in parts.items():
+            digest = hashlib.sha256()
+            if isinstance(part, (str, bytes)):
+                _feed(digest, b"one", _bytes(part))
+            else:
+                for each in part:
+                    _feed(digest, b"each", _bytes(each))
+            _feed(whole, label.encode(), digest.digest())
+            shown[label] = _show(part, digest.hexdigest())
+        return cls(kind, whole.digest(), shown)
+
+    def differences(self, other: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the labels under which this key's parts and *other* differ, in this key's order."""
+        labels = dict.fromkeys((*self.parts, *other))
+        return tuple(label for label in labels if self.parts.get(label) != other.get(label))
+
+
+def _feed(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
+    digest.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))
+    digest.update(part)
+
+
+def _bytes(part: bytes | str) -> bytes:
+    return part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+
+
+def _show(part: bytes | str | Sequence[bytes | str], digest: str) -> str:
+    text = part if isinstance(part, str) else None
+    if text is None and not isinstance(part, bytes) and all(isinstance(each, str) for each in part):
+        text = " ".join(map(str, part))
+    return text if text is not None and len(text) <= _SHOWN and text.isprintable() else digest[:16]
+
+
+@functools.cache
+def package_version() -> str:
+    """
+    Return this package's version and a digest of its source, which are part of every key.
+
+    They decide flags and checks. Between two versions it is the source alone that tells builds apart; it is
+    taken by content, so that machines with the same one share entries.
+    """
+    from numba_ptxlink._version import __version__
+
+    return f"{__version__} {source_digest(Path(__file__).parents[1]) or 'of unknown source'}"
+
+
+def source_digest(package: Path) -> str:
+    """Return the start of a digest of all Python files of the folder *package*, "" where there are none."""
+    whole = hashlib.sha256()
+    found = False
+    for file in sorted(package.rglob("*.py")):
+        try:
+            content = file.read_bytes()
+        except OSError:
+            return ""
+        found = True
+        _feed(whole, file.relative_to(package).as_posix().encode(), content)
+    return whole.hexdigest()[:32] if found else ""
