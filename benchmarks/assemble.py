@@ -1,19 +1,16 @@
 """
-Time PTX to cubin: assemble() beside nvJitLink and a ptxas process, on the same PTX, in one run.
+PTX to cubin: assemble() beside nvJitLink and a ptxas process, on the same PTX, in one run.
 
-nvJitLink may answer from the driver's compute cache where there is a driver, so the cache is off here.
+The sections are sizes of the PTX in bytes. The time is that of one module where as many are compiled at a
+time as there are threads. This package's cache and the driver's, which nvJitLink asks, are off.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import functools
 import os
-import platform
 import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +18,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# Read when the libraries are loaded.
 os.environ["CUDA_CACHE_DISABLE"] = "1"
+os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
+import _harness
 from cuda.bindings import nvjitlink
 
 from numba_ptxlink.assembler import assemble, compiler_version
@@ -73,24 +73,6 @@ def find_ptxas() -> str | None:
     return next((str(file.locate()) for file in files if file.name == "ptxas"), shutil.which("ptxas"))
 
 
-def measure(contenders: dict[str, Callable[[], object]], threads: int, repeats: int) -> dict[str, float]:
-    """
-    Return each contender's median milliseconds per module, *threads* modules at a time.
-
-    The contenders take turns, so that a busy machine slows all of them.
-    """
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(repeats + 1):
-            for name, compile_one in contenders.items():
-                start = time.perf_counter()
-                for future in [pool.submit(compile_one) for _ in range(threads)]:
-                    future.result()
-                samples[name].append(1000 * (time.perf_counter() - start) / threads)
-    # The first round loads libraries and starts threads.
-    return {name: statistics.median(times[1:]) for name, times in samples.items()}
-
-
 def tools(ptx: bytes, arch: str, scratch: Path) -> dict[str, Callable[[], object]]:
     """Return what each competitor does with *ptx*."""
     found: dict[str, Callable[[], object]] = {
@@ -112,48 +94,49 @@ def tools(ptx: bytes, arch: str, scratch: Path) -> dict[str, Callable[[], object
     return found
 
 
-def main() -> None:
-    """Run the comparison and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-
+def measure(size: int, bench: _harness.Bench) -> None:
+    """Measure PTX of about *size* characters, in one thread and in several at a time."""
+    ptx = generate_ptx(size).encode()
+    quick, repeats = bench.options.quick, bench.options.repeats
     cores = len(os.sched_getaffinity(0))
-    rows: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory() as directory:
-        for size in SIZES:
-            ptx = generate_ptx(size).encode()
-            contenders = tools(ptx, options.arch, Path(directory))
-            repeats = max(3, options.repeats // 3) if size > 100_000 else options.repeats
-            for threads in sorted({1, 2, cores, 2 * cores}):
-                medians = measure(contenders, threads, repeats)
-                rows.append({"bytes": len(ptx), "threads": threads, **medians})
-    about = {
-        "arch": options.arch,
-        "cores": cores,
-        "machine": platform.machine(),
-        "nvptxcompiler": "{}.{}".format(*compiler_version()),
-        "nvjitlink": "{}.{}".format(*nvjitlink.version()),
-        "ptxas": find_ptxas(),
-        "python": platform.python_version(),
-    }
-    if options.json:
-        json.dump({"about": about, "unit": "ms per module, median", "rows": rows}, sys.stdout, indent=2)
-        print()
-        return
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print("\nms per module, median; in parentheses the multiple of assemble()\n")
-    print(f"{'bytes':>8} {'threads':>7} {'assemble':>10} {'nvJitLink':>18} {'ptxas process':>18}")
-    for row in rows:
-        cells = [
-            f"{row[name]:.2f} ({row[name] / row['assemble']:.2f}x)" if name in row else "not found"
-            for name in ("nvjitlink", "ptxas")
-        ]
-        print(f"{row['bytes']:>8} {row['threads']:>7} {row['assemble']:>10.2f} {cells[0]:>18} {cells[1]:>18}")
+    with tempfile.TemporaryDirectory() as scratch:
+        compilers = tools(ptx, bench.options.arch, Path(scratch))
+        if "ptxas" not in compilers:
+            bench.leave_out("ptxas", "neither the wheel nvidia-cuda-nvcc nor PATH has it")
+        for threads in sorted({1, 2, cores, 2 * cores}):
+            with ThreadPoolExecutor(threads) as pool:
+                contenders = {
+                    name: functools.partial(compile_at_once, pool, compile_one, threads)
+                    for name, compile_one in compilers.items()
+                }
+                # The first turn loads libraries and starts threads.
+                turns = repeats if size < 100_000 else max(repeats // 3, 1)
+                samples = bench.in_turns(contenders, turns, warmup=not quick or size < 1000)
+            bench.row({"bytes": len(ptx), "threads": threads, **_harness.compare(samples["time"])})
+
+
+def compile_at_once(
+    pool: ThreadPoolExecutor, compile_one: Callable[[], object], threads: int
+) -> dict[str, list[float]]:
+    """Return the seconds for one module where *threads* are compiled at a time."""
+    begin = time.perf_counter()
+    for future in [pool.submit(compile_one) for _ in range(threads)]:
+        future.result()
+    return {"time": [(time.perf_counter() - begin) / threads]}
+
+
+def main() -> None:
+    """Run the comparison."""
+    sections = {str(size): functools.partial(measure, size) for size in SIZES}
+    parser = _harness.make_parser(__doc__, sections, repeats=(15, 3))
+    parser.add_argument("--arch", default="sm_90")
+    _harness.run(
+        parser,
+        sections,
+        nvptxcompiler="{}.{}".format(*compiler_version()),
+        nvjitlink="{}.{}".format(*nvjitlink.version()),
+        ptxas=find_ptxas(),
+    )
 
 
 if __name__ == "__main__":

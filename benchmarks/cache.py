@@ -1,10 +1,11 @@
 """
 What the cache costs and saves.
 
-hits: time of a hit for cubins of 5 kB, 50 kB and 5 MB, in a process that has used the cache before.
-growth: the same for 50 kB, and the time of a write, in a cache of 10 to 100,000 entries.
-herd: processes that start at one time on an empty cache and want one kernel: how often it was compiled, and
-how long all of them took. On a device also with numba-cuda's own linker.
+hits: a hit for cubins of 5 kB, 50 kB and 5 MB in a process that has used the cache before, beside reading a
+file of that size.
+growth: hits and writes of 50 kB in a cache of 10 to 100,000 entries, beside one of 10.
+herd: processes that start at one time and want one kernel, with and without a common cache: how long all of
+them took, and how often the kernel was compiled. On a device also beside numba-cuda's own linker.
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
 with and without a link file, with and without `cache=True`, beside numba-cuda's own linker and the driver's
 cache. What the first launch consists of follows it. Needs a device.
@@ -12,7 +13,7 @@ cache. What the first launch consists of follows it. Needs a device.
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
 import os
 import statistics
@@ -20,12 +21,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import _harness
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry, Key
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SIZES = {"5 kB": 5_000, "50 kB": 50_000, "5 MB": 5_000_000}
+SMALLEST = 10
 
 LAUNCH = """
 import collections, json, sys, time
@@ -79,170 +88,215 @@ LINKS = {
     "no link file": {"link": "None", "call": "x"},
     "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
 }
-COLUMNS = ("import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
+PARTS = ("import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
+LINKERS = {"stock": "0", "plugin": "1"}
 
 HERD = """
 import sys
 import numba_ptxlink as pl
-from numba_ptxlink import cache
 # Part of every process that uses numba-cuda, and dearer than a small compile.
 import cuda.core.utils
 print("ready", flush=True)
 sys.stdin.readline()
 pl.assemble(open(sys.argv[1]).read(), "sm_90")
-print(cache.counters().misses)
+print(pl.status().cache_misses)
 """
 
 
 def main() -> None:
-    """Run the parts that were asked for."""
-    parts = {"hits": hits, "growth": growth, "herd": herd, "start": start}
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    """Run the sections that were asked for."""
+    sections = {"hits": hits, "growth": growth, "herd": herd, "start": start}
+    parser = _harness.make_parser(__doc__, sections, repeats=(3, 1))
+    parser.add_argument("--processes", type=int, default=(32, 8), help="of a herd, %(default)s")
+    parser.add_argument(
+        "--entries", type=int, default=(100_000, 1_000), help="the largest cache of growth, %(default)s"
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)} (default: all)")
-    parser.add_argument("--processes", type=int, default=32)
-    parser.add_argument("--entries", type=int, default=100_000, help="the largest cache of growth")
-    parser.add_argument("--repeats", type=int, default=3, help="of each kind of start")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    unknown = set(arguments.parts) - parts.keys()
-    if unknown:
-        parser.error(f"{', '.join(sorted(unknown))}: no such part")
-    results = {}
-    for name in arguments.parts or parts:
-        rows = results[name] = parts[name](arguments)
-        if not arguments.json:
-            print(f"\n{name}")
-            for label, row in rows.items():
-                print(f"  {label:40} " + "  ".join(f"{column}: {value}" for column, value in row.items()))
-            sys.stdout.flush()
-    if arguments.json:
-        print(json.dumps(results, indent=2))
+    _harness.run(parser, sections)
 
 
-def hits(_: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Time hits by size, with the key that a cubin of that size would have."""
-    rows: dict[str, dict[str, object]] = {}
+def hits(bench: _harness.Bench) -> None:
+    """Measure hits by size, with the key that a cubin of that size would have."""
     with tempfile.TemporaryDirectory() as folder:
-        cache = Cache(Config(cache_dirs=(str(Path(folder, "cache")),)))
+        cache = open_cache(Path(folder, "cache"))
         for label, size in SIZES.items():
             code, ptx = os.urandom(size), os.urandom(size)
-            cache.through(Key.of("assemble", {"ptx": ptx}), lambda code=code: Entry({"log": ""}, code))
-            turns = 500 if size < 1_000_000 else 30
-            found = timed(turns, lambda ptx=ptx: cache.through(Key.of("assemble", {"ptx": ptx}), unexpected))
-            rows[label] = found
-    return rows
+            cache.through(Key.of("assemble", {"ptx": ptx}), functools.partial(Entry, {"log": ""}, code))
+            file = Path(folder, "file")
+            file.write_bytes(code)
+            look_up = functools.partial(look_up_ptx, cache, ptx)
+            measured = measure(
+                bench, {"read": file.read_bytes, "hit": look_up}, 500 if size < 1_000_000 else 30
+            )
+            bench.row({"size": label, **measured})
 
 
-def growth(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Time hits and writes in caches of more and more entries."""
-    rows: dict[str, dict[str, object]] = {}
+def look_up_ptx(cache: Cache, ptx: bytes) -> None:
+    """Have a hit as the assembler has one: the key is made from the PTX."""
+    cache.through(Key.of("assemble", {"ptx": ptx}), unexpected)
+
+
+def growth(bench: _harness.Bench) -> None:
+    """Measure hits and writes in caches of more and more entries, beside one that stays small."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "cache")
-        small = b"x" * 1000
+        paths = {"small": Path(folder, "small"), "grown": Path(folder, "grown")}
+        fill(paths["small"], 0, SMALLEST)
         count = 0
         for entries in (10, 100, 1_000, 10_000, 100_000):
-            if entries > arguments.entries:
+            if entries > bench.options.entries:
                 break
-            cache = Cache(Config(cache_dirs=(str(path),), cache_size=1 << 40))
-            while count < entries:
-                cache.put(Key.of("link", {"number": str(count)}), Entry({}, small))
-                count += 1
-            fresh = Cache(Config(cache_dirs=(str(path),), cache_size=1 << 40))
-            begin = time.perf_counter()
-            fresh.get(Key.of("link", {"number": "0"}))
-            first = time.perf_counter() - begin
-            key, code = Key.of("link", {"number": "large"}), os.urandom(50_000)
-            fresh.put(key, Entry({}, code))
-            found = timed(200, lambda fresh=fresh, key=key: fresh.get(key))
-            written = timed(50, lambda fresh=fresh, key=key, code=code: fresh.put(key, Entry({}, code)))
-            rows[f"{entries} entries"] = {
-                "first hit of a process": ms(first),
-                "hit": found["median"],
-                "write": written["median"],
+            fill(paths["grown"], count, entries)
+            count = entries
+            code = os.urandom(50_000)
+            key = Key.of("link", {"number": "large"})
+            caches = {name: open_cache(path) for name, path in paths.items()}
+            for cache in caches.values():
+                cache.put(key, Entry({}, code))
+            operations = {
+                "open and hit": (functools.partial(look_up_first, path) for path in paths.values()),
+                "hit": (functools.partial(cache.get, key) for cache in caches.values()),
+                "write": (functools.partial(cache.put, key, Entry({}, code)) for cache in caches.values()),
             }
-    return rows
+            for operation, calls in operations.items():
+                contenders = dict(zip((f"{SMALLEST} entries", "grown"), calls, strict=True))
+                turns = {"hit": 200}.get(operation, 50)
+                bench.row({"operation": operation, "grown to": entries, **measure(bench, contenders, turns)})
 
 
-def herd(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Start many processes on an empty cache."""
-    rows = {"assemble, this cache": herd_of(arguments.processes, one_key=True)}
-    rows["assemble, cache off"] = herd_of(arguments.processes, one_key=False)
-    if missing_device():
-        rows["kernels"] = {"left out": missing_device()}
-        return rows
-    for label, plugin in (("first kernel, this cache", "1"), ("first kernel, stock", "0")):
-        with tempfile.TemporaryDirectory() as folder:
-            begin = time.perf_counter()
-            processes = [launch("link file", plugin, Path(folder)) for _ in range(arguments.processes)]
-            found = [outcome(process, plugin) for process in processes]
-            made = [each["misses"] for each in found]
-            rows[label] = {
-                "wall": ms(time.perf_counter() - begin),
-                "compiles": sum(made) if plugin == "1" else "not counted",
-                "first launch, median": ms(statistics.median(each["first launch"] for each in found)),
-            }
-    return rows
+def open_cache(path: Path) -> Cache:
+    """Return the cache in *path* as a process sees it that has not used it yet."""
+    return Cache(Config(cache_dirs=(str(path),), cache_size=1 << 40))
 
 
-def herd_of(processes: int, *, one_key: bool) -> dict[str, object]:
+def fill(path: Path, begin: int, end: int) -> None:
+    """Put small entries with the numbers from *begin* up to *end* into the cache in *path*."""
+    cache = open_cache(path)
+    for number in range(begin, end):
+        cache.put(Key.of("link", {"number": str(number)}), Entry({}, b"x" * 1000))
+
+
+def look_up_first(path: Path) -> None:
+    """Open the cache in *path* and have a hit."""
+    open_cache(path).get(Key.of("link", {"number": "0"}))
+
+
+def measure(bench: _harness.Bench, calls: dict[str, Callable[[], object]], turns: int) -> dict[str, object]:
+    """Return how *calls* compare, and the 99th percentile of the last."""
+    contenders = {name: functools.partial(_harness.timed, call) for name, call in calls.items()}
+    times = bench.in_turns(contenders, turns)["time"]
+    last = [*times][-1]
+    return {**_harness.compare(times), f"{last} p99 ms": 1e3 * sorted(times[last])[int(0.99 * (turns - 1))]}
+
+
+def herd(bench: _harness.Bench) -> None:
+    """Start many processes at one time."""
+    count = bench.options.processes
+    contenders = {
+        "cache off": functools.partial(assemble_at_once, count, cached=False),
+        "cache": functools.partial(assemble_at_once, count, cached=True),
+    }
+    show_herd(bench, "assemble", bench.in_turns(contenders, bench.options.repeats))
+    if _harness.missing_device():
+        bench.leave_out("kernels", _harness.missing_device())
+        return
+    contenders = {linker: functools.partial(launch_at_once, count, linker) for linker in LINKERS}
+    show_herd(bench, "first kernel", bench.in_turns(contenders, bench.options.repeats))
+
+
+def show_herd(bench: _harness.Bench, label: str, samples: dict[str, dict[str, list[float]]]) -> None:
+    """Print one row for each time, and how often the processes compiled in all."""
+    compiles = {
+        f"compiles, {name}": int(statistics.median(counts))
+        for name, counts in samples.pop("compiles").items()
+    }
+    for figure, times in samples.items():
+        row = {"program": label, "time": figure, "processes": bench.options.processes}
+        bench.row({**row, **_harness.compare(times), **compiles})
+
+
+def assemble_at_once(processes: int, *, cached: bool) -> dict[str, list[float]]:
     """Let *processes* assemble one large kernel at one time."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         ptx = Path(folder, "large.ptx")
         ptx.write_text(large_kernel())
-        environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(Path(folder, "cache")) if one_key else "0"}
+        environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(Path(folder, "cache")) if cached else "0"}
         command = [sys.executable, "-c", HERD, str(ptx)]
-        started = [
-            subprocess.Popen(
+        started = []
+        for _ in range(processes):
+            process = subprocess.Popen(
                 command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
             )
-            for _ in range(processes)
-        ]
+            stack.callback(process.kill)
+            started.append(process)
         for process in started:
             process.stdout.readline()
-        gun = time.perf_counter()
+        begin = time.perf_counter()
         for process in started:
             process.stdin.write("go\n")
-        made = [int(process.communicate()[0]) for process in started]
-        return {
-            "processes": processes,
-            "compiles": sum(made) if one_key else processes,
-            "wall": ms(time.perf_counter() - gun),
+        compiles = [int(process.communicate()[0]) for process in started]
+        wall = time.perf_counter() - begin
+        # A cache that is off counts nothing.
+        return {"all of them": [wall], "compiles": [sum(compiles) if cached else processes]}
+
+
+def launch_at_once(processes: int, linker: str) -> dict[str, list[float]]:
+    """Let *processes* compile and launch one kernel at one time."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        begin = time.perf_counter()
+        started = []
+        for _ in range(processes):
+            started.append(launch("link file", linker, Path(folder)))
+            stack.callback(started[-1].kill)
+        outcomes = [read_outcome(process, linker) for process in started]
+        figures = {
+            "all of them": [time.perf_counter() - begin],
+            "first launch": [statistics.median(outcome["first launch"] for outcome in outcomes)],
         }
+        if linker == "plugin":
+            figures["compiles"] = [sum(outcome["misses"] for outcome in outcomes)]
+        return figures
 
 
-def start(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Time the first launch of fresh processes, and of the processes that come after them."""
-    reason = missing_device()
-    if reason:
-        return {"left out": {"reason": reason}}
-    rows: dict[str, dict[str, object]] = {}
-    for link in LINKS:
-        for jit_cache in (False, True):
-            for plugin, name in (("0", "stock"), ("1", "plugin")):
-                label = f"{link}, {'cache=True, ' if jit_cache else ''}{name}"
-                if link == "link file" and jit_cache and plugin == "0":
-                    rows[label] = {"left out": "numba-cuda cannot keep kernels with link files"}
-                    continue
-                found: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
-                for _ in range(arguments.repeats):
-                    with tempfile.TemporaryDirectory() as folder:
-                        for each in found.values():
-                            process = launch(link, plugin, Path(folder), jit_cache=jit_cache)
-                            each.append(outcome(process, plugin))
-                for state, each in found.items():
-                    rows[f"{label}, {state}"] = {
-                        column: ms(statistics.median(one[column] for one in each)) for column in COLUMNS
-                    }
-    return rows
+def start(bench: _harness.Bench) -> None:
+    """Measure the first launch of fresh processes, and of the processes that come after them."""
+    if _harness.missing_device():
+        raise _harness.LeftOutError(_harness.missing_device())
+    for jit_cache in (False, True):
+        if jit_cache and bench.options.quick:
+            bench.leave_out("cache=True", "--quick")
+            continue
+        for link in LINKS:
+            linkers = list(LINKERS)
+            if link == "link file" and jit_cache:
+                bench.leave_out(
+                    "stock, cache=True, link file", "numba-cuda cannot keep kernels with link files"
+                )
+                linkers.remove("stock")
+            contenders = {
+                linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache)
+                for linker in linkers
+            }
+            for figure, times in bench.in_turns(contenders, bench.options.repeats).items():
+                caches, _, part = figure.partition(" ")
+                row = {"kernel": f"{link}{', cache=True' * jit_cache}", "caches": caches, "part": part}
+                bench.row({**row, **_harness.compare(times)})
 
 
-def launch(link: str, plugin: str, folder: Path, *, jit_cache: bool = False) -> subprocess.Popen[str]:
+def launch_twice(link: str, linker: str, *, jit_cache: bool) -> dict[str, list[float]]:
+    """Return the times of a process on cold caches and of one after it, by "cold" or "warm" and the part."""
+    times = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for caches in ("cold", "warm"):
+            with launch(link, linker, Path(folder), jit_cache=jit_cache) as process:
+                outcome = read_outcome(process, linker)
+            times |= {f"{caches} {part}": [outcome[part]] for part in PARTS}
+    return times
+
+
+def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> subprocess.Popen[str]:
     """Start a process that launches one kernel, with all its caches in *folder*."""
     environ = {
         **os.environ,
-        "NUMBA_PTXLINK": plugin,
+        "NUMBA_PTXLINK": LINKERS[linker],
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink"),
         "NUMBA_CACHE_DIR": str(folder / "numba"),
         "CUDA_CACHE_PATH": str(folder / "driver"),
@@ -255,21 +309,14 @@ def launch(link: str, plugin: str, folder: Path, *, jit_cache: bool = False) -> 
     return subprocess.Popen([sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, text=True)
 
 
-def outcome(process: subprocess.Popen[str], plugin: str) -> dict[str, float]:
+def read_outcome(process: subprocess.Popen[str], linker: str) -> dict[str, float]:
     """Return what a process that `launch` started has measured."""
-    found: dict[str, float] = json.loads(process.communicate()[0].splitlines()[-1])
-    if (found["misses"] >= 0) != (plugin == "1"):
+    outcome: dict[str, float] = json.loads(process.communicate()[0].splitlines()[-1])
+    if (outcome["misses"] >= 0) != (linker == "plugin"):
         sys.exit(
             "the plugin is not active where it should be, or the other way round; is its .pth file read?"
         )
-    return found
-
-
-def missing_device() -> str:
-    """Return why there is no device, "" where there is one."""
-    program = "from cuda.core import Device; Device(0).set_current()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    return f"no CUDA device ({done.stderr.strip().splitlines()[-1][:80]})" if done.returncode else ""
+    return outcome
 
 
 def large_kernel(operations: int = 5_000) -> str:
@@ -285,25 +332,9 @@ def large_kernel(operations: int = 5_000) -> str:
     )
 
 
-def timed(turns: int, call: object) -> dict[str, object]:
-    """Return the median and the 99th percentile of the time of *call*."""
-    times = []
-    for _ in range(turns):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    times.sort()
-    return {"median": ms(statistics.median(times)), "p99": ms(times[int(0.99 * (turns - 1))])}
-
-
 def unexpected() -> Entry:
     """Fail: a hit was expected."""
     raise AssertionError
-
-
-def ms(seconds: float) -> str:
-    """Return *seconds* in milliseconds, as text."""
-    return f"{1e3 * seconds:.3f} ms" if seconds < 0.01 else f"{1e3 * seconds:.1f} ms"
 
 
 if __name__ == "__main__":

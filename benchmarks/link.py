@@ -1,23 +1,25 @@
 """
 Compiling and linking Numba kernels: numba-cuda's own linker and this package's, side by side in one run.
 
-Each measurement is a process of its own, and the two linkers take turns. A process compiles distinct kernels
-from Python to code that is ready to launch; the first one is reported apart, since it also loads the tools.
-Of the others it also says what comes after Numba's front end, which is the same Python with both linkers.
-The caches, which are the driver's and with the plugin this package's too, are off; on and empty; or full of
-the same kernels. Then comes the first link of a large library in a process, with every cache empty. The last
-part links the same PTX in one thread and in two.
+Each measurement is a process of its own, and the two linkers take turns.
 
-Needs a device, or --no-device, which puts a stand-in in its place and leaves out the loading.
+kernels: a process compiles distinct kernels from Python to code that is ready to launch. The first one also
+loads the tools. Of the later ones there is also what comes after Numba's front end, which is the same Python
+with both linkers. The caches, which are the driver's and with the plugin this package's too, are off; on and
+empty; or full of the same kernels.
+libraries: the first link of a large library in a process, with every cache empty.
+threads: the same links in one thread and in two.
+
+Without a device, or with --no-device, a stand-in takes its place and nothing is loaded.
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
 import itertools
 import json
 import os
-import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,13 +29,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import _harness
+
+
+def import_tools() -> tuple[Any, Any]:
+    """Return the package's NVRTC and nvFatbin, which the first kernel of a process is to load itself."""
+    from numba_ptxlink import _fatbin, _nvrtc
+
+    return _nvrtc, _fatbin
+
+
 LINKERS = ("stock", "plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
 CACHES = ("off", "empty", "full")
+# What --quick measures of them.
+QUICK = {*((CASES[0], state) for state in CACHES), ("one .cu", "off")}
 ROUNDS = 3
-PARTS = ("first", "next", "its back end")
 LIBRARIES = ("fat binary", "fat binary, PTX alone", "LTO-IR")
-FUNCTIONS = 300
+THREADED = ("one PTX", "two PTX")
 FUNCTION = """\
 extern "C" __device__ float f{number}(float a, int n) {{
   float r = a;
@@ -67,149 +80,107 @@ def kernel(x, y):
 
 
 def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--processes", type=int, default=5, help="processes of each kind")
-    parser.add_argument("--kernels", type=int, default=8, help="kernels in each process")
-    parser.add_argument("--links", type=int, default=48, help="links for the comparison of threads")
-    parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        child(json.loads(options.child))
+    """Run the benchmark, or one of its processes."""
+    if sys.argv[1:2] == ["--child"]:
+        child(json.loads(sys.argv[2]))
         return
-    results = {"kernels": kernels(options), "libraries": libraries(options), "threads": threads(options)}
-    if options.json:
-        print(json.dumps(results, indent=2))
-    else:
-        show(results)
+    sections = {"kernels": kernels, "libraries": libraries, "threads": threads}
+    parser = _harness.make_parser(__doc__, sections, repeats=(5, 1))
+    parser.add_argument("--kernels", type=int, default=(8, 4), help="kernels in each process, %(default)s")
+    parser.add_argument(
+        "--functions", type=int, default=(300, 60), help="functions of a library, %(default)s"
+    )
+    parser.add_argument("--links", type=int, default=(48, 4), help="links to share by threads, %(default)s")
+    parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
+    _harness.run(parser, sections)
 
 
-def kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return one row for each state of the caches and each case."""
-    rows = []
-    for caches in CACHES:
-        for case in CASES:
-            times: dict[str, dict[str, list[float]]] = {
-                each: {part: [] for part in PARTS} for each in LINKERS
-            }
-            with tempfile.TemporaryDirectory() as scratch:
-                # Where the caches are to be full, a run that fills them comes first.
-                for turn in range(options.processes + (caches == "full")):
-                    for linker in LINKERS:
-                        task = {
-                            "linker": linker,
-                            "case": case,
-                            "kernels": options.kernels,
-                            "no_device": options.no_device,
-                        }
-                        folder = Path(scratch, linker, "" if caches == "full" else str(turn))
-                        made = run(task, None if caches == "off" else folder)
-                        if caches != "full" or turn:
-                            times[linker]["first"].append(made["times"][0])
-                            times[linker]["next"] += made["times"][1:]
-                            times[linker]["its back end"] += made["back_ends"][1:]
-            row: dict[str, Any] = {"case": case, "caches": caches}
-            for part in PARTS:
-                stock, plugin = (1e3 * statistics.median(times[each][part]) for each in LINKERS)
-                row[part] = {"stock_ms": stock, "plugin_ms": plugin, "ratio": plugin / stock}
-            rows.append(row)
-    return rows
-
-
-def libraries(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return one row for each kind of a large library: its first link, with every cache empty."""
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for case in LIBRARIES:
-            times: dict[str, list[float]] = {each: [] for each in LINKERS}
-            made = Path(scratch, case)
-            run({"linker": "plugin", "make": case, "to": str(made), "no_device": options.no_device}, None)
-            for turn in range(options.processes):
-                for linker in LINKERS:
-                    task = {
-                        "linker": linker,
-                        "library": case,
-                        "from": str(made),
-                        "no_device": options.no_device,
-                    }
-                    folder = Path(scratch, f"{case} {linker} {turn}")
-                    times[linker] += run(task, folder, driver_cache=False)["times"]
-            stock, plugin = (1e3 * statistics.median(times[each]) for each in LINKERS)
-            size = Path(made, "library").stat().st_size
-            rows.append(
-                {
-                    "library": case,
-                    "bytes": size,
-                    "stock_ms": stock,
-                    "plugin_ms": plugin,
-                    "ratio": plugin / stock,
+def kernels(bench: _harness.Bench) -> None:
+    """Measure kernels without and with something to link, in each state of the caches."""
+    announce(bench)
+    for case in CASES:
+        task = {"do": "compile", "case": case, "kernels": bench.options.kernels}
+        with tempfile.TemporaryDirectory() as scratch:
+            # The processes that find their caches full come after the ones that filled them.
+            for state in CACHES:
+                if bench.options.quick and (case, state) not in QUICK:
+                    bench.leave_out(f"{case}, caches {state}", "--quick")
+                    continue
+                contenders = {
+                    linker: functools.partial(
+                        compile_kernels, bench, {**task, "linker": linker}, state, Path(scratch, linker)
+                    )
+                    for linker in LINKERS
                 }
-            )
-    return rows
+                for part, times in bench.in_turns(contenders, bench.options.repeats).items():
+                    bench.row({"kernels": case, "caches": state, "time of": part, **_harness.compare(times)})
 
 
-def make_library(case: str, folder: Path) -> dict[str, list[float]]:
-    """Write a kernel and a library of several hundred functions to *folder*."""
-    from numba import cuda
-
-    from numba_ptxlink import Arch, _fatbin, _nvrtc
-
-    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
-    functions = "".join(FUNCTION.format(number=number) for number in range(FUNCTIONS))
-    kinds = {"LTO-IR": ("ltoir",), "fat binary": ("cubin", "ptx"), "fat binary, PTX alone": ("ptx",)}[case]
-    codes = [_nvrtc.compile_source(functions, "f.cu", arch, output=kind).code for kind in kinds]
-    caller = "ltoir" if case == "LTO-IR" else "ptx"
-    packed = [(kind, arch, "f", code) for kind, code in zip(kinds, codes, strict=True)]
-    folder.mkdir()
-    Path(folder, "library").write_bytes(codes[0] if case == "LTO-IR" else _fatbin.pack(packed))
-    Path(folder, "kernel").write_bytes(_nvrtc.compile_source(CALLER, "k.cu", arch, output=caller).code)
-    return {"times": []}
+def compile_kernels(
+    bench: _harness.Bench, task: dict[str, object], state: str, caches: Path
+) -> dict[str, list[float]]:
+    """Return the times of a process that compiles kernels, by part."""
+    if state == "empty":
+        shutil.rmtree(caches, ignore_errors=True)
+    figures = run(bench, task, None if state == "off" else caches)
+    return {
+        "first kernel": figures["times"][:1],
+        "later kernels": figures["times"][1:],
+        "after the front end": figures["back_ends"][1:],
+    }
 
 
-def link_library(case: str, folder: Path) -> dict[str, list[float]]:
-    """Return the seconds of the first link of the library in *folder*."""
-    from cuda.bindings import nvjitlink
-    from numba import cuda
-    from numba.cuda.cudadrv import driver
-
-    # The two linkers load it at other moments.
-    nvjitlink.version()
-    kernel, library = (Path(folder, each).read_bytes() for each in ("kernel", "library"))
-    cc = tuple(cuda.get_current_device().compute_capability)
-    started = time.perf_counter()
-    lto = case == "LTO-IR"
-    linker = driver._Linker(cc=cc, lto=lto)  # noqa: SLF001 - the class that the plugin replaces
-    (linker.add_ltoir if lto else linker.add_ptx)(kernel)
-    (linker.add_ltoir if lto else linker.add_fatbin)(library)
-    linker.complete()
-    return {"times": [time.perf_counter() - started]}
-
-
-def threads(options: argparse.Namespace) -> list[dict[str, object]]:
-    """Return, for each linker, the time of the same links in one thread and in two."""
-    rows = []
-    for kind in ("one PTX", "two PTX"):
-        for linker in LINKERS:
-            task = {
-                "linker": linker,
-                "threads": kind,
-                "links": options.links,
-                "no_device": options.no_device,
+def libraries(bench: _harness.Bench) -> None:
+    """Measure the first link of a process for each kind of a large library, with every cache empty."""
+    announce(bench)
+    with tempfile.TemporaryDirectory() as scratch:
+        task = {"do": "make libraries", "folder": scratch, "functions": bench.options.functions}
+        run(bench, {**task, "linker": "plugin"}, None)
+        for case in LIBRARIES:
+            if bench.options.quick and case == "fat binary, PTX alone":
+                bench.leave_out(case, "--quick")
+                continue
+            folder = Path(scratch, case)
+            contenders = {
+                linker: functools.partial(link_once, bench, linker, case, folder) for linker in LINKERS
             }
-            measured = [run(task, None) for _ in range(min(3, options.processes))]
-            one, two = (
-                1e3 * statistics.median(time for each in measured for time in each[workers])
-                for workers in ("1", "2")
-            )
-            rows.append(
-                {"inputs": kind, "linker": linker, "one_ms": one, "two_ms": two, "speedup": one / two}
-            )
-    return rows
+            times = bench.in_turns(contenders, bench.options.repeats)["times"]
+            size = Path(folder, "library").stat().st_size
+            bench.row({"library": case, "bytes": size, **_harness.compare(times)})
 
 
-def run(task: dict[str, object], folder: Path | None, *, driver_cache: bool = True) -> dict[str, list[float]]:
+def link_once(bench: _harness.Bench, linker: str, case: str, folder: Path) -> dict[str, list[float]]:
+    """Return the time of the first link of a process."""
+    task = {"do": "link library", "linker": linker, "case": case, "folder": str(folder)}
+    with tempfile.TemporaryDirectory() as caches:
+        return run(bench, task, Path(caches), driver_cache=False)
+
+
+def threads(bench: _harness.Bench) -> None:
+    """Measure the same links in one thread and in two."""
+    announce(bench)
+    task = {"do": "link in threads", "links": bench.options.links}
+    contenders = {
+        linker: functools.partial(run, bench, {**task, "linker": linker}, None) for linker in LINKERS
+    }
+    samples = bench.in_turns(contenders, min(3, bench.options.repeats))
+    for inputs in THREADED:
+        for linker in LINKERS:
+            times = {name: samples[f"{inputs}, {name}"][linker] for name in ("two threads", "one thread")}
+            bench.row({"links of": inputs, "linker": linker, **_harness.compare(times)})
+
+
+@functools.cache
+def announce(bench: _harness.Bench) -> None:
+    """Say once where there is no device."""
+    if bench.options.no_device or _harness.missing_device():
+        bench.leave_out("loading on a device", _harness.missing_device() or "--no-device")
+        bench.options.no_device = True
+
+
+def run(
+    bench: _harness.Bench, task: dict[str, object], folder: Path | None, *, driver_cache: bool = True
+) -> dict[str, list[float]]:
     """Run one process of this script with its caches in *folder*, None for no caches; return its figures."""
     environ = {
         **os.environ,
@@ -218,20 +189,20 @@ def run(task: dict[str, object], folder: Path | None, *, driver_cache: bool = Tr
         "CUDA_CACHE_DISABLE": "0" if folder and driver_cache else "1",
     }
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         environ["CUDA_CACHE_PATH"] = str(folder / "driver")
-    made = subprocess.run(
-        [sys.executable, __file__, "--child", json.dumps(task)],
-        env=environ,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    measured: dict[str, list[float]] = json.loads(made.stdout.splitlines()[-1])
-    return measured
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        json.dumps({**task, "no_device": bench.options.no_device}),
+    ]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
-def child(task: dict[str, object]) -> None:
+def child(task: dict[str, Any]) -> None:
     """Measure one thing in a fresh process, and print it as JSON."""
     import numba_ptxlink as pl
 
@@ -243,18 +214,65 @@ def child(task: dict[str, object]) -> None:
         stand_in()
     else:
         cuda.current_context()
-    if "make" in task:
-        measured = make_library(str(task["make"]), Path(str(task["to"])))
-    elif "library" in task:
-        measured = link_library(str(task["library"]), Path(str(task["from"])))
-    else:
-        measured = links(task) if "threads" in task else compilations(task)
+    tasks = {
+        "compile": compilations,
+        "make libraries": make_libraries,
+        "link library": link_library,
+        "link in threads": links,
+    }
+    figures = tasks[task["do"]](task)
     if pl.status().active is not (task["linker"] == "plugin"):
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
-    print(json.dumps(measured))
+    print(json.dumps(figures))
 
 
-def compilations(task: dict[str, object]) -> dict[str, list[float]]:
+def make_libraries(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Write each kind of library, and a kernel that calls it, to a folder of its own."""
+    from numba import cuda
+
+    from numba_ptxlink import Arch
+
+    nvrtc, fatbin = import_tools()
+    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
+    functions = "".join(FUNCTION.format(number=number) for number in range(task["functions"]))
+    codes = {
+        kind: nvrtc.compile_source(functions, "f.cu", arch, output=kind).code
+        for kind in ("cubin", "ptx", "ltoir")
+    }
+    packed = {
+        "fat binary": fatbin.pack([(kind, arch, "f", codes[kind]) for kind in ("cubin", "ptx")]),
+        "fat binary, PTX alone": fatbin.pack([("ptx", arch, "f", codes["ptx"])]),
+        "LTO-IR": codes["ltoir"],
+    }
+    for case in LIBRARIES:
+        caller = "ltoir" if case == "LTO-IR" else "ptx"
+        folder = Path(task["folder"], case)
+        folder.mkdir()
+        Path(folder, "library").write_bytes(packed[case])
+        Path(folder, "kernel").write_bytes(nvrtc.compile_source(CALLER, "k.cu", arch, output=caller).code)
+    return {}
+
+
+def link_library(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the seconds of the first link of a library that `make_libraries` has written."""
+    from cuda.bindings import nvjitlink
+    from numba import cuda
+    from numba.cuda.cudadrv import driver
+
+    # The two linkers load it at other moments.
+    nvjitlink.version()
+    kernel, library = (Path(task["folder"], name).read_bytes() for name in ("kernel", "library"))
+    cc = tuple(cuda.get_current_device().compute_capability)
+    lto = task["case"] == "LTO-IR"
+    begin = time.perf_counter()
+    linker = driver._Linker(cc=cc, lto=lto)  # noqa: SLF001 - the class that the plugin replaces
+    (linker.add_ltoir if lto else linker.add_ptx)(kernel)
+    (linker.add_ltoir if lto else linker.add_fatbin)(library)
+    linker.complete()
+    return {"times": [time.perf_counter() - begin]}
+
+
+def compilations(task: dict[str, Any]) -> dict[str, list[float]]:
     """Return the seconds from Python, and from LLVM IR, to code that is ready to launch, for each kernel."""
     import math
 
@@ -279,7 +297,7 @@ def compilations(task: dict[str, object]) -> dict[str, list[float]]:
         return made
 
     front_end.compile_cuda = until_reached
-    for number in range(int(str(task["kernels"]))):
+    for number in range(task["kernels"]):
         names = {"cuda": cuda, "math": math, "blend": blend}
         exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
         signature = (types.float32[::1], types.float32[::1])
@@ -296,51 +314,52 @@ def library(output: str = "ltoir") -> bytes:
     """Return the C++ function as LTO-IR or PTX for this device."""
     from numba import cuda
 
-    from numba_ptxlink import Arch, _nvrtc
+    from numba_ptxlink import Arch
 
-    cc = tuple(cuda.get_current_device().compute_capability)
-    return _nvrtc.compile_source(SOURCE, "blend.cu", Arch.of(cc), output=output).code
+    nvrtc, _ = import_tools()
+    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
+    code: bytes = nvrtc.compile_source(SOURCE, "blend.cu", arch, output=output).code
+    return code
 
 
-def links(task: dict[str, object]) -> dict[str, list[float]]:
-    """Return the seconds that the same links took in one thread and in two, in turn, by number of threads."""
+def links(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the seconds that links took in one thread and in two, in turns, by inputs and threads."""
     import math
 
     from numba import cuda, types
     from numba.cuda.cudadrv import driver
 
-    linked = task["threads"] != "one PTX"
     external = cuda.declare_device("blend", "float32(float32, float32)", abi="c")
     cc = tuple(cuda.get_current_device().compute_capability)
     callee = library("ptx")
-    texts = []
-    for number in range(4):
+    signature = types.void(types.float32[::1], types.float32[::1])
+    texts: dict[str, list[bytes]] = {inputs: [] for inputs in THREADED}
+    for inputs, number in itertools.product(THREADED, range(4)):
         names = {"cuda": cuda, "math": math, "blend": external}
-        call = "blend(value, y[i])" if linked else "value"
+        call = "value" if inputs == "one PTX" else "blend(value, y[i])"
         exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
-        signature = types.void(types.float32[::1], types.float32[::1])
         text, _ = cuda.compile(names["kernel"], signature, cc=cc, device=False, abi="numba")
-        texts.append(text.encode())
+        texts[inputs].append(text.encode())
 
-    def one(number: int) -> None:
+    def link(inputs: str, number: int) -> None:
         linker = driver._Linker(cc=cc)  # noqa: SLF001 - the class that the plugin replaces
         # A comment makes each text new to every cache.
-        linker.add_ptx(texts[number % len(texts)] + f"\n// {number}\n".encode())
-        if linked:
-            linker.add_ptx(callee + f"\n// {number}\n".encode())
+        comment = f"\n// {number}\n".encode()
+        linker.add_ptx(texts[inputs][number % 4] + comment)
+        if inputs != "one PTX":
+            linker.add_ptx(callee + comment)
         linker.complete()
 
-    count = int(str(task["links"]))
-    one(-1)
-    numbers = itertools.count()
-    measured: dict[str, list[float]] = {"1": [], "2": []}
-    for _ in range(ROUNDS):
-        for workers, times in measured.items():
-            with ThreadPoolExecutor(int(workers)) as pool:
-                started = time.perf_counter()
-                list(pool.map(one, itertools.islice(numbers, count)))
-                times.append(time.perf_counter() - started)
-    return measured
+    numbers = itertools.count(1)
+    figures: dict[str, list[float]] = {}
+    for inputs in THREADED:
+        link(inputs, 0)
+        for _, (name, workers) in itertools.product(range(ROUNDS), (("one thread", 1), ("two threads", 2))):
+            with ThreadPoolExecutor(workers) as pool:
+                begin = time.perf_counter()
+                list(pool.map(functools.partial(link, inputs), itertools.islice(numbers, task["links"])))
+                figures.setdefault(f"{inputs}, {name}", []).append(time.perf_counter() - begin)
+    return figures
 
 
 def stand_in() -> None:
@@ -357,30 +376,6 @@ def stand_in() -> None:
     for owner in (numba.cuda.api, numba.cuda.dispatcher, cuda):
         owner.get_current_device = lambda: device
     numba.cuda.cudadrv.devices.get_context = lambda *_: context
-
-
-def show(results: dict[str, list[dict[str, Any]]]) -> None:
-    """Print tables."""
-    print(f"{'kernels':16} {'caches':7} {'':12} {'stock':>10} {'plugin':>10} {'ratio':>6}")
-    for row in results["kernels"]:
-        for part in PARTS:
-            times = row[part]
-            print(
-                f"{row['case']:16} {row['caches']:7} {part:12} {times['stock_ms']:7.1f} ms "
-                f"{times['plugin_ms']:7.1f} ms {times['ratio']:6.2f}"
-            )
-    print(f"\n{'first link of a':24} {'bytes':>8} {'stock':>10} {'plugin':>10} {'ratio':>6}")
-    for row in results["libraries"]:
-        print(
-            f"{row['library']:24} {row['bytes']:8} {row['stock_ms']:7.1f} ms {row['plugin_ms']:7.1f} ms "
-            f"{row['ratio']:6.2f}"
-        )
-    print(f"\n{'links of':18} {'linker':8} {'1 thread':>11} {'2 threads':>11} {'speedup':>8}")
-    for row in results["threads"]:
-        print(
-            f"{row['inputs']:18} {row['linker']:8} {row['one_ms']:8.1f} ms {row['two_ms']:8.1f} ms "
-            f"{row['speedup']:7.2f}x"
-        )
 
 
 if __name__ == "__main__":

@@ -1,30 +1,29 @@
 """
 What a call from C++ to an exported Python function costs, against the same function in the same C++ source.
 
-Needs a device. Each kernel calls its function in a loop; the time is the kernel's, by events, the median of
-many launches.
-
-    python benchmarks/udf_call.py [--json FILE]
+size: the bytes of each cubin.
+time: each kernel calls its function in a loop; the time is the kernel's, by events. Needs a device. The exit
+status is 1 where LTO costs more than 2 % over one source, but not with --quick, which has too few launches
+to tell.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
+import functools
+import os
 import sys
 from collections import namedtuple
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+# Read when the package is imported: what is linked here is what this version links.
+os.environ["NUMBA_PTXLINK_CACHE"] = "0"
+
+import _harness
 import numpy as np
 from numba.cuda import types
 
 import numba_ptxlink as pl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BLOCKS, THREADS, TURNS = 1056, 256, 2000
 
@@ -96,24 +95,63 @@ extern "C" __global__ void caller(float* out, float* table, int turns) {{
 """
 
 
-def variants(folder: Path, case: Sequence[Any], arch: pl.Arch) -> dict[str, bytes]:
+@functools.cache
+def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
     """Return the cubins to compare: one C++ source, and C++ linked with Python as LTO-IR and as PTX."""
-    function, in_cxx, begin, turn, end = case
-    made = pl.export([function], folder, archs=[arch], emit=["ptx", "ltoir"], name="udf")
+    function, in_cxx, begin, turn, end = CASES[name]
     kernel = KERNEL.format(begin=begin, turn=turn, end=end)
-    # The header declares the function, so the C++ one is that function, defined in place.
-    single = f'#include "udf.h"\nextern "C" __device__ __forceinline__ {in_cxx}\n{kernel}'
-    options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "nvrtc_flags": ["-std=c++17"]}
-    caller = f'#include "udf.h"\n{kernel}'
-    return {
-        "one source": pl.link(single, lto=False, **options).cubin,
-        "LTO": pl.link(caller, made.artifacts["ltoir", arch.sm], lto=True, **options).cubin,
-        "PTX": pl.link(caller, made.artifacts["ptx", arch.sm], lto=False, **options).cubin,
-    }
+    with TemporaryDirectory() as folder:
+        exported = pl.export([function], folder, archs=[arch], emit=["ptx", "ltoir"], name="udf")
+        # The header declares the function, so the C++ one is that function, defined in place.
+        single = f'#include "udf.h"\nextern "C" __device__ __forceinline__ {in_cxx}\n{kernel}'
+        options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "nvrtc_flags": ["-std=c++17"]}
+        caller = f'#include "udf.h"\n{kernel}'
+        return {
+            "one source": pl.link(single, lto=False, **options).cubin,
+            "LTO": pl.link(caller, exported.artifacts["ltoir", arch.sm], lto=True, **options).cubin,
+            "PTX": pl.link(caller, exported.artifacts["ptx", arch.sm], lto=False, **options).cubin,
+        }
 
 
-def measure(cubins: dict[str, bytes], launches: int) -> dict[str, tuple[float, np.ndarray]]:
-    """Return for each cubin the median time of a launch in milliseconds, and what it computed."""
+def find_arch(bench: _harness.Bench) -> pl.Arch:
+    """Return the arch that was asked for, else the device's, else some arch."""
+    if bench.options.arch or _harness.missing_device():
+        return pl.Arch.of(bench.options.arch or "sm_90")
+    from cuda.core import Device
+
+    return pl.Arch.of(tuple(Device(0).compute_capability))
+
+
+def size(bench: _harness.Bench) -> None:
+    """Measure the bytes of the cubins."""
+    arch = find_arch(bench)
+    for name in CASES:
+        sizes = {f"{kind} bytes": len(cubin) for kind, cubin in build(name, arch).items()}
+        bench.row({"call": name, "arch": str(arch.sm), **sizes})
+
+
+def measure(bench: _harness.Bench) -> None:
+    """Measure the kernels of each case in turns, and how far their results are apart."""
+    if _harness.missing_device():
+        raise _harness.LeftOutError(_harness.missing_device())
+    from cuda.core import Device
+
+    Device(0).set_current()
+    arch = pl.Arch.of(tuple(Device(0).compute_capability))
+    for name in CASES:
+        results: dict[str, np.ndarray] = {}
+        contenders = load(build(name, arch), results)
+        samples = bench.in_turns(contenders, bench.options.repeats, warmup=5)
+        differences = {
+            f"{kind}, largest difference": float(np.abs(result - results["one source"]).max())
+            for kind, result in results.items()
+            if kind != "one source"
+        }
+        bench.row({"call": name, **_harness.compare(samples["time"]), **differences})
+
+
+def load(cubins: dict[str, bytes], results: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return for each cubin what launches its kernel once, and keeps in *results* what that computed."""
     from cuda.bindings import driver
     from numba import cuda
 
@@ -124,68 +162,36 @@ def measure(cubins: dict[str, bytes], launches: int) -> dict[str, tuple[float, n
 
     table = cuda.to_device(np.linspace(0, 1, 1025, dtype=np.float32))
     out = cuda.to_device(np.zeros(BLOCKS * THREADS, np.float32))
-    values = [np.array([each.__cuda_array_interface__["data"][0]], np.uint64) for each in (out, table)]
+    values = [np.array([array.__cuda_array_interface__["data"][0]], np.uint64) for array in (out, table)]
     values.append(np.array([TURNS], np.int32))
     addresses = np.array([value.ctypes.data for value in values], np.uint64)
-    modules = {name: check(driver.cuModuleLoadData(code)) for name, code in cubins.items()}
-    kernels = {name: check(driver.cuModuleGetFunction(each, b"caller")) for name, each in modules.items()}
     begin, end = (check(driver.cuEventCreate(0)) for _ in range(2))
-    times: dict[str, list[float]] = {name: [] for name in cubins}
-    results = {}
-    # Turn by turn, so that a change of the clock meets all alike; the first turns warm up.
-    for turn in range(launches + 5):
-        for name, kernel in kernels.items():
-            check(driver.cuEventRecord(begin, 0))
-            check(driver.cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, 0, addresses.ctypes.data, 0))
-            check(driver.cuEventRecord(end, 0))
-            check(driver.cuEventSynchronize(end))
-            if turn >= 5:
-                times[name].append(check(driver.cuEventElapsedTime(begin, end)))
-            results[name] = out.copy_to_host()
-    return {name: (statistics.median(times[name]), results[name]) for name in cubins}
+
+    # The arguments are the addresses of *values* and *table*, which have to live as long as this.
+    def launch(name: str, kernel: Any, _: Any) -> dict[str, list[float]]:
+        check(driver.cuEventRecord(begin, 0))
+        check(driver.cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, 0, addresses.ctypes.data, 0))
+        check(driver.cuEventRecord(end, 0))
+        check(driver.cuEventSynchronize(end))
+        results[name] = out.copy_to_host()
+        return {"time": [check(driver.cuEventElapsedTime(begin, end)) / 1e3]}
+
+    contenders = {}
+    for name, cubin in cubins.items():
+        module = check(driver.cuModuleLoadData(cubin))
+        kernel = check(driver.cuModuleGetFunction(module, b"caller"))
+        contenders[name] = functools.partial(launch, name, kernel, (values, table))
+    return contenders
 
 
 def main() -> int:
-    """Print the table; return 1 where LTO costs more than 2 % over one source."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the figures there")
-    parser.add_argument("--launches", type=int, default=51, help="how many launches of each to time")
-    parser.add_argument("--build-only", metavar="ARCH", help="link for an arch and run nothing")
-    options = parser.parse_args()
-    figures: dict[str, Any] = {}
-    worst = 0.0
-    for name, case in CASES.items():
-        with TemporaryDirectory() as folder:
-            if options.build_only:
-                sizes = {
-                    kind: len(code)
-                    for kind, code in variants(Path(folder), case, pl.Arch.of(options.build_only)).items()
-                }
-                print(f"{name:16} {sizes}")
-                continue
-            from cuda.core import Device
-
-            Device(0).set_current()
-            arch = pl.Arch.of(tuple(Device(0).compute_capability))
-            found = measure(variants(Path(folder), case, arch), options.launches)
-        base, reference = found["one source"]
-        figures[name] = {
-            kind: {
-                "ms": time,
-                "ratio": time / base,
-                "largest_difference": float(np.abs(result - reference).max()),
-            }
-            for kind, (time, result) in found.items()
-        }
-        worst = max(worst, figures[name]["LTO"]["ratio"])
-        cells = "  ".join(
-            f"{kind} {each['ms']:.4f} ms ({each['ratio']:.3f})" for kind, each in figures[name].items()
-        )
-        print(f"{name:16} {cells}")
-    if options.json and figures:
-        described = {"blocks": BLOCKS, "threads": THREADS, "turns": TURNS, "figures": figures}
-        options.json.write_text(json.dumps(described, indent=2) + "\n")
-    return int(worst > 1.02)
+    """Run the benchmark; return 1 where LTO costs more than 2 % over one source."""
+    sections = {"size": size, "time": measure}
+    parser = _harness.make_parser(__doc__, sections, repeats=(51, 15))
+    parser.add_argument("--arch", help="the arch of the sizes (default: the device's, without one sm_90)")
+    bench = _harness.run(parser, sections)
+    ratios = [row["LTO/one source"]["median"] for row in bench.report["rows"] if "LTO/one source" in row]
+    return int(not bench.options.quick and max(ratios, default=0) > 1.02)
 
 
 if __name__ == "__main__":
