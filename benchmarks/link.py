@@ -34,9 +34,9 @@ import _harness
 
 def import_tools() -> tuple[Any, Any]:
     """Return the package's NVRTC and nvFatbin, which the first kernel of a process is to load itself."""
-    from numba_ptxlink import _fatbin, _nvrtc
+    from numba_ptxlink._tools import nvfatbin, nvrtc
 
-    return _nvrtc, _fatbin
+    return nvrtc, nvfatbin
 
 
 LINKERS = ("stock", "plugin")
