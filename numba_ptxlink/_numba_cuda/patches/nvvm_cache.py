@@ -101,14 +101,12 @@ NVVM = (
         "nvvm.compile_ir",
         _wrap_compile_ir,
         "What NVVM made before comes out of the cache.",
-        switch="NUMBA_PTXLINK_CACHE=0",
     ),
     Substitution(
         "numba.cuda.codegen",
         "nvvm.CompilationUnit.get_log",
         _wrap_get_log,
         "NVVM's warnings are kept beside its output, and shown again.",
-        switch="NUMBA_PTXLINK_CACHE=0",
     ),
 )
 """What makes NVVM's output come out of the cache; an export needs it, too."""

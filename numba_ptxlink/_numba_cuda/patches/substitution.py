@@ -30,7 +30,6 @@ class Substitution:
         wrap: Makes the replacement out of the original.
         reason: Why, in one line; the documentation shows it.
         bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
-        switch: The environment variable that turns off what it is for, "" where only NUMBA_PTXLINK=0 does.
     """
 
     module: str
@@ -38,7 +37,6 @@ class Substitution:
     wrap: Wrap
     reason: str
     bound: bool = False
-    switch: str = ""
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -95,8 +93,9 @@ def undo(substitution: Substitution) -> None:
 
 def original_of(substitution: Substitution) -> Any:
     """Return what numba-cuda has by that name, replaced or not."""
+    owner = substitution.owner()  # whose import may replace it
     there = _in_place.get((substitution.module, substitution.path))
-    return substitution.owner().__dict__[substitution.attribute] if there is None else there.original
+    return owner.__dict__[substitution.attribute] if there is None else there.original
 
 
 @contextlib.contextmanager
