@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _plugin
 from ._arch import Arch
 from ._formats import ltoir, ptx_text
+from ._formats.kinds import LTOIR
 from ._formats.ptx_isa import newest_isa
 from ._link.checks import LOSES_STRUCTS
 from ._numba_cuda import release
@@ -235,9 +236,9 @@ def _links_ltoir(tools: Toolchain) -> Ability:
     what = "NVRTC's LTO-IR, linked by nvJitLink"
     versions = f"NVRTC {_dotted(tools.nvrtc)}, nvJitLink {_dotted(tools.nvjitlink)}"
     try:
-        code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output="ltoir").code
+        code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output=LTOIR).code
         header = ltoir.read(code)
-        nvjitlink.link([("ltoir", "sample", code)], ("-arch=sm_75", "-lto", "-r"))
+        nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto", "-r"))
     except PtxlinkError as error:
         return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
     container = _dotted(header.container) if header else "unknown"

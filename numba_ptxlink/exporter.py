@@ -10,7 +10,7 @@ import logging
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -20,10 +20,12 @@ from . import abi, assembler
 from ._arch import Arch, ArchLike
 from ._cabi import header
 from ._cabi.types import has_stray_members
+from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._numba_cuda import build
-from ._numba_cuda.signatures import describe, expand
+from ._numba_cuda.compile import CompileOptions
+from ._numba_cuda.signatures import Typed, describe, typed
 from ._tools import nvfatbin
-from ._udf import Kernel, Udf, kernel, raise_sites, udf
+from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
-EMIT = ("ptx", "ltoir", "cubin", "fatbin")
+EMIT = ARTIFACTS
 """The kinds of artifact that an export can write."""
 
 log = logging.getLogger(__name__)
@@ -98,24 +100,24 @@ def export(
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     with _loaded(source) as (default_name, marked):
         stem = name or default_name
-        udfs = expand(marked)
-        options = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
-        compiled = [build.lower(udfs, arch, options) for arch in parsed]
-        declarations = [_declare(each, sig) for each, sig in zip(udfs, compiled[0].signatures, strict=True)]
+        functions = typed(marked)
+        options = CompileOptions(opt, fastmath, lineinfo)
+        compiled = [build.lower(functions, arch, options) for arch in parsed]
+        declarations = [_declare(*pair) for pair in zip(functions, compiled[0].signatures, strict=True)]
     for signature in compiled[0].signatures:
         _warn(signature)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]] = {}
-    wanted = {*kinds, *(("ptx", "ltoir", "cubin") if "fatbin" in kinds else ())}
+    wanted = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}
     for each in compiled:
         built = build.build(each, wanted, options)
         externs.update(built.externs)
         made = built.artifacts
         packed += [(kind, each.arch, f"{stem}.{each.arch.sm}.{kind}", code) for kind, code in made.items()]
         files.update({(kind, each.arch.sm): code for kind, code in made.items() if kind in kinds})
-    if "fatbin" in kinds:
-        files["fatbin", ""] = nvfatbin.pack(packed)
+    if FATBIN in kinds:
+        files[FATBIN, ""] = nvfatbin.pack(packed)
     text = header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
     names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
     manifest = {
@@ -123,13 +125,13 @@ def export(
         "name": stem,
         "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
-        "functions": [_describe(*each) for each in zip(declarations, udfs, strict=True)],
+        "functions": [_describe(*each) for each in zip(declarations, functions, strict=True)],
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
             {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
             for kind, arch in files
         ],
-        "options": options,
+        "options": asdict(options),
         "tools": _tools(),
     }
     out = Path(out_dir)
@@ -148,8 +150,8 @@ def export(
 
 def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
     """Compile *udfs* to one piece of PTX or LTO-IR, as *kind* says, with the default options."""
-    options = {"opt": True, "fastmath": False, "lineinfo": False}
-    return build.build(build.lower(expand(udfs), arch, options), (kind,), options).artifacts[kind]
+    options = CompileOptions()
+    return build.build(build.lower(typed(udfs), arch, options), (kind,), options).artifacts[kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -213,39 +215,38 @@ def _imported(path: Path) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def _declare(each: Udf, signature: abi.Signature) -> header.Declaration:
-    doc = inspect.getdoc(each.function) or ""
+def _declare(each: Typed, signature: abi.Signature) -> header.Declaration:
+    doc = inspect.getdoc(each.udf.function) or ""
     return header.Declaration(
         signature=signature,
         python=describe(each),
         summary=doc.splitlines()[0] if doc else "",
-        source=each.source,
+        source=each.udf.source,
         errors=_errors(each),
     )
 
 
-def _errors(each: Udf) -> str:
-    sites = raise_sites(each)
-    if not sites:
+def _errors(each: Typed) -> str:
+    if not each.raises:
         return ""
-    does = "stops the kernel" if each.options.on_error == "trap" else "returns zero"
-    if each.is_kernel and each.options.on_error == "zero":
+    does = "stops the kernel" if each.udf.options.on_error == "trap" else "returns zero"
+    if each.udf.is_kernel and each.udf.options.on_error == "zero":
         does = "returns"
-    return f"Where Python would raise ({', '.join(sites)}), it {does}."
+    return f"Where Python would raise ({', '.join(each.raises)}), it {does}."
 
 
-def _describe(each: header.Declaration, udf: Udf) -> dict[str, Any]:
+def _describe(each: header.Declaration, function: Typed) -> dict[str, Any]:
     return {
         "symbol": each.signature.name,
-        "kind": "kernel" if udf.is_kernel else "function",
+        "kind": "kernel" if function.udf.is_kernel else "function",
         "python": each.python,
         "source": each.source,
         "declaration": f"{each.signature};",
         "prototype": str(each.signature.prototype),
         "result": each.signature.result.name,
         "parameters": [{"name": name, "type": ctype.name} for name, ctype in each.signature.params],
-        "on_error": udf.options.on_error,
-        "raises": raise_sites(udf),
+        "on_error": function.udf.options.on_error,
+        "raises": list(function.raises),
     }
 
 

@@ -11,6 +11,7 @@ from . import assembler
 from ._arch import Arch
 from ._formats import elf, ltoir, ptx_text
 from ._formats.containers import FatbinEntry, fatbin_entries
+from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
 from ._link import symbols
 from ._link.inputs import Input, read
 from ._tools.nvdisasm import disassemble, find_tool
@@ -114,14 +115,14 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
         ConfigError: *arch* is no GPU architecture.
     """
     given = read(source)
-    if given.kind == "cu":
+    if given.kind == CU:
         raise LinkError(
             f"{given.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
             "`numba-ptxlink link`.",
             inputs=(given.name,),
         )
     target = None if arch is None else Arch.of(arch)
-    reader = {"ptx": _of_ptx, "cubin": _of_cubin, "ltoir": _of_ltoir}.get(given.kind, _of_container)
+    reader = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}.get(given.kind, _of_container)
     found, image = reader(given, target)
     if not sass or not image:
         return found
@@ -140,11 +141,11 @@ def _of_ptx(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     except (ConfigError, PtxlinkError) as error:
         notes = (f"Resources are not told: {str(error).splitlines()[0]}",)
         reports = tuple(_report(each) for each in found)
-        return Inspection(given.name, "ptx", "", details, symbols=reports, notes=notes), b""
+        return Inspection(given.name, PTX, "", details, symbols=reports, notes=notes), b""
     image = elf.read(made.code, given.name)
     spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(made.info_log)}
     reports = tuple(replace(each, spills=spills.get(each.name)) for each in _resources(found, image))
-    return Inspection(given.name, "ptx", machine.sm, details, symbols=reports), made.code
+    return Inspection(given.name, PTX, machine.sm, details, symbols=reports), made.code
 
 
 def _of_cubin(given: Input, _: Arch | None) -> tuple[Inspection, bytes]:
@@ -152,7 +153,7 @@ def _of_cubin(given: Input, _: Arch | None) -> tuple[Inspection, bytes]:
     found = symbols.table(given, Arch(*divmod(image.sm, 10))).symbols or ()
     details = {"linkable": "yes" if image.relocatable else "no"}
     reports = _resources(found, image)
-    return Inspection(given.name, "cubin", f"sm_{image.sm}", details, symbols=reports), given.code
+    return Inspection(given.name, CUBIN, f"sm_{image.sm}", details, symbols=reports), given.code
 
 
 def _of_ltoir(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
@@ -168,7 +169,7 @@ def _of_ltoir(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _of_container(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    entries = fatbin_entries(given.code, given.name) if given.kind == "fatbin" else ()
+    entries = fatbin_entries(given.code, given.name) if given.kind == FATBIN else ()
     if arch is None:
         named = [each.arch for each in entries]
         arch = Arch.of(named[0]) if named else Arch(7, 5)

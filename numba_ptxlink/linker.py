@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
 from ._config import CHECKS
+from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.sources import SourceOptions, compile_once
@@ -105,9 +106,9 @@ def link(
     remarks: list[str] = []
     lowered: dict[str, str] = {}
     ready: list[Input] = []
-    kind = "ltoir" if wants_lto else "ptx"
+    kind = LTOIR if wants_lto else PTX
     for each in gathered:
-        if isinstance(each, Input) and each.kind == "cu":
+        if isinstance(each, Input) and each.kind == CU:
             toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
             compiled = compile_once(each, target, kind, replace(source_options, toolkit_dirs=toolkit))
             remarks.append(compiled.log)
@@ -147,7 +148,7 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
         )
         return None
     log.info("%s is linked too: the device runtime is called", path.name)
-    return Input("archive", path.name, path.read_bytes())
+    return Input(ARCHIVE, path.name, path.read_bytes())
 
 
 def _is_udf(source: Any) -> bool:
@@ -156,8 +157,8 @@ def _is_udf(source: Any) -> bool:
 
 def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
     kinds = [each.kind if isinstance(each, Input) else "udf" for each in inputs]
-    if asked is False and "ltoir" in kinds:
-        names = ", ".join(each.name for each in inputs if isinstance(each, Input) and each.kind == "ltoir")
+    if asked is False and LTOIR in kinds:
+        names = ", ".join(each.name for each in inputs if isinstance(each, Input) and each.kind == LTOIR)
         raise LinkError(
             f"{names} holds LTO-IR, which can only be linked with link-time optimisation; "
             "leave lto out, or give PTX or a cubin in its place.",
@@ -165,7 +166,7 @@ def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
         )
     if asked is not None:
         return asked
-    return "ltoir" in kinds or (len(kinds) > 1 and set(kinds) <= {"cu", "udf"})
+    return LTOIR in kinds or (len(kinds) > 1 and set(kinds) <= {CU, "udf"})
 
 
 def __getattr__(name: str) -> Any:

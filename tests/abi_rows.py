@@ -21,6 +21,8 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._formats import ptx_text
 from numba_ptxlink._numba_cuda import build as udf_build
+from numba_ptxlink._numba_cuda.compile import CompileOptions
+from numba_ptxlink._numba_cuda.signatures import typed
 from numba_ptxlink._tools import nvrtc as nvrtc_tool
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
-OPTIONS = {"opt": True, "fastmath": False, "lineinfo": False}
+OPTIONS = CompileOptions()
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 NUMBERS = ("boolean", *INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
@@ -233,7 +235,7 @@ def draw(count: int, seed: int) -> list[Echo]:
 def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> udf_build.Compiled:
     """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
     return udf_build.lower(
-        [echo.udf(f"f{number}") for number, echo in enumerate(echoes)], Arch.of(arch), OPTIONS
+        typed([echo.udf(f"f{number}") for number, echo in enumerate(echoes)]), Arch.of(arch), OPTIONS
     )
 
 

@@ -96,10 +96,12 @@ class FakeLinker:
             raise RuntimeError("UNRECOGNIZED_OPTION")
 
     def __getattr__(self, name):
-        kinds = {adder: kind for kind, adder in pynvjitlink_tool._ADDERS.items()}
-        if name not in kinds:
+        # The names of pynvjitlink's own methods.
+        kinds = {f"add_{kind}": kind for kind in ("ptx", "ltoir", "cubin", "object", "fatbin")}
+        kind = {**kinds, "add_library": "archive"}.get(name)
+        if kind is None:
             raise AttributeError(name)
-        return lambda code, label: self.inputs.append((kinds[name], label, code))
+        return lambda code, label: self.inputs.append((kind, label, code))
 
     def get_linked_cubin(self):
         """Link."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 from . import compression, elf
+from .kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ _VERSION = 1
 # once it is unpacked. Found by packing the same code in every way that the tools of 12.4 to 13.5 have.
 _ENTRY = struct.Struct("<HHIQIIIIQQQQ")
 _ENTRY_VERSION = 0x101
-_ENTRY_KINDS = {1: "ptx", 2: "cubin", 8: "ltoir"}
+_ENTRY_KINDS = {1: PTX, 2: CUBIN, 8: LTOIR}
 # Several entries of one kind compressed as one: a number and a size, then a header for each, which has its
 # place in the content where others have the size of the header.
 _TOGETHER = 0x100
@@ -72,7 +73,7 @@ class FatbinEntry:
         return compression.unpack(self.payload[: self.packed_size], self.flags, self.unpacked_size)
 
 
-def fatbin_entries(code: bytes, name: str = "fatbin") -> tuple[FatbinEntry, ...]:
+def fatbin_entries(code: bytes, name: str = FATBIN) -> tuple[FatbinEntry, ...]:
     """
     Return what a fat binary lists.
 
@@ -152,7 +153,7 @@ def chosen(entries: tuple[FatbinEntry, ...], arch: Arch, *, lto: bool) -> Fatbin
         ]
         return max(fitting, key=lambda one: one[:2])[2] if fitting else None
 
-    return (newest("ltoir") if lto else None) or newest("cubin") or newest("ptx")
+    return (newest(LTOIR) if lto else None) or newest(CUBIN) or newest(PTX)
 
 
 def _fits(entry: FatbinEntry, arch: Arch) -> int | None:
@@ -164,7 +165,7 @@ def _fits(entry: FatbinEntry, arch: Arch) -> int | None:
         return (
             number if same and (entry.arch == arch.sm or text[-1] == "f") and number <= arch.number else None
         )
-    return number if number <= arch.number and (same or entry.kind != "cubin") else None
+    return number if number <= arch.number and (same or entry.kind != CUBIN) else None
 
 
 def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
@@ -180,9 +181,9 @@ def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
         LinkError: It is damaged.
         UnfamiliarError: It is of a form that is not known here.
     """
-    if kind == "fatbin":
+    if kind == FATBIN:
         return [fatbin_entries(code, name)]
-    if kind == "object":
+    if kind == OBJECT:
         held = [
             content for section, content in elf.raw_sections(code, name) if section == _RELOCATABLE_SECTION
         ]
@@ -190,7 +191,7 @@ def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
     lists = []
     for member, content in members(code, name):
         if content.startswith(b"\x7fELF"):
-            lists += fatbins(content, "object", f"{name}({member})")
+            lists += fatbins(content, OBJECT, f"{name}({member})")
         elif member not in ("", "/", "/SYM64"):
             raise _unfamiliar(f"{name}({member})", f"content that begins with {content[:4].hex()}")
     return lists
@@ -248,15 +249,15 @@ def check_whole(kind: str, code: bytes, name: str, arch: Arch | None = None) -> 
         LinkError: It is damaged.
     """
     try:
-        if kind == "cubin":
+        if kind == CUBIN:
             elf.read(code, name)
-        elif kind == "fatbin":
+        elif kind == FATBIN:
             entries = fatbin_entries(code, name)
             linked = chosen(entries, arch, lto=False) if arch else None
             for entry in entries if arch is None else filter(None, (linked,)):
                 if entry.payload.startswith(b"\x7fELF"):
                     elf.read(entry.payload, name)
-        elif kind == "archive":
+        elif kind == ARCHIVE:
             for _ in members(code, name):
                 pass
     except elf.UnfamiliarError as error:

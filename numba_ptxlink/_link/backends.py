@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import assembler
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import nvjitlink, pynvjitlink
 from numba_ptxlink.errors import ConfigError, LinkError
 
@@ -61,7 +62,7 @@ def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str | None:
         return "link-time optimisation"
     if len(inputs) > 1:
         return f"{len(inputs)} inputs"
-    if inputs[0].kind != "ptx":
+    if inputs[0].kind != PTX:
         article = "an" if inputs[0].kind[0] in "ao" else "a"
         return f"{article} {inputs[0].kind}"
     declared = ptx_text.version(inputs[0].code.decode(errors="replace"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers, elf, ptx_text
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx_isa import sure_isa
 from numba_ptxlink.errors import LinkError
 
@@ -98,7 +99,7 @@ def check(
     merged = _check_definitions(several, tables, distinct)
     if merged:
         distinct = tuple(
-            replace(each, code=merge.weaken(each.code, merged)) if each.kind == "ptx" else each
+            replace(each, code=merge.weaken(each.code, merged)) if each.kind == PTX else each
             for each in distinct
         )
     return Findings(distinct, tables, tuple(sorted(merged)))
@@ -138,7 +139,7 @@ def _left_out(inputs: Sequence[Input], checks: str) -> set[int]:
     needing = [
         (len(each.code), number)
         for number, each in enumerate(inputs)
-        if each.kind not in ("ptx", "cubin") and not each.witness and not _is_runtime(each)
+        if each.kind not in (PTX, CUBIN) and not each.witness and not _is_runtime(each)
     ]
     if checks == "all":
         return set()
@@ -175,7 +176,7 @@ def _is_runtime(source: Input) -> bool:
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:
     """Refuse PTX that is too new: once nvJitLink has, it links undefined references from then on."""
-    declared = ptx_text.version(source.code.decode(errors="replace")) if source.kind == "ptx" else None
+    declared = ptx_text.version(source.code.decode(errors="replace")) if source.kind == PTX else None
     newest = sure_isa(linker)
     if declared is not None and newest is not None and declared > newest:
         raise LinkError(
@@ -188,7 +189,7 @@ def _check_version(source: Input, linker: tuple[int, int], package: str) -> None
 
 def _check_machine(source: Input, arch: Arch) -> None:
     """Refuse machine code for other GPUs: once nvJitLink has, every other thread waits for ever in it."""
-    if source.kind != "cubin":
+    if source.kind != CUBIN:
         return
     try:
         sm = elf.read(source.code, source.name).sm
@@ -250,7 +251,7 @@ def _warn_of_large_structs(
         told = [each.prototype for _, each in found if each.prototype]
         sizes = [param.size for each in told for param in (*each.params, each.result) if param]
         # With LTO on both sides there is no call left to pass anything.
-        if max(sizes, default=0) > _LARGE and any(tables[number].kind != "ltoir" for number, _ in found):
+        if max(sizes, default=0) > _LARGE and any(tables[number].kind != LTOIR for number, _ in found):
             log.warning(
                 "%s takes or returns a struct of %d bytes, and nvJitLink %s passes some above %d wrongly; "
                 "upgrade it with `pip install --upgrade %s`, link LTO-IR, or pass a pointer",
@@ -263,7 +264,7 @@ def _warn_of_large_structs(
 
 
 def _told(symbol: Symbol, table: Table) -> str:
-    where = f"{table.name}:{symbol.line}" if symbol.line and table.kind == "ptx" else table.name
+    where = f"{table.name}:{symbol.line}" if symbol.line and table.kind == PTX else table.name
     return f"{symbol.prototype}  {'defined' if symbol.defined else 'declared'} in {where}"
 
 
@@ -294,18 +295,18 @@ def _check_definitions(
             (number, each)
             for number, each in found
             # A library gives only what nobody else defines.
-            if each.defined and not each.weak and tables[number].kind != "archive"
+            if each.defined and not each.weak and tables[number].kind != ARCHIVE
         ]
         if len(strong) < 2:
             continue
         sources = [inputs[number] for number, _ in strong]
-        if all(each.kind == "ptx" for each in sources) and strong[0][1].kind != "variable":
+        if all(each.kind == PTX for each in sources) and strong[0][1].kind != "variable":
             texts = [each.code.decode(errors="replace") for each in sources]
             if merge.same(texts, name):
                 merged.add(name)
                 continue
         places = ", ".join(
-            f"{table.name}:{each.line}" if table.kind == "ptx" and each.line else table.name
+            f"{table.name}:{each.line}" if table.kind == PTX and each.line else table.name
             for table, each in ((tables[number], each) for number, each in strong)
         )
         raise LinkError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import ltoir, ptx_text
+from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import symbols
@@ -137,8 +138,8 @@ def _too_new(
     upgrade = (
         f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
     )
-    if _NEWER in failure and source.kind == "ltoir":
-        headers = {each.name: ltoir.read(each.code) for each in inputs if each.kind == "ltoir"}
+    if _NEWER in failure and source.kind == LTOIR:
+        headers = {each.name: ltoir.read(each.code) for each in inputs if each.kind == LTOIR}
         newest_container = max((each.container for each in headers.values() if each), default=None)
         header = headers[source.name]
         if header is not None and header.container == newest_container:
@@ -151,7 +152,7 @@ def _too_new(
 
 def _misfit(source: Input, arch: Arch) -> str:
     """Return that *source* is for an architecture that the link's is not, "" where it may not be."""
-    if source.kind == "ptx":
+    if source.kind == PTX:
         target = ptx_text.target(source.code.decode(errors="replace"))
         try:
             needs = Arch.of(target[0]) if target else None
@@ -161,7 +162,7 @@ def _misfit(source: Input, arch: Arch) -> str:
             return ""
         holds = f"PTX for {needs.sm}"
     else:
-        header = ltoir.read(source.code) if source.kind == "ltoir" else None
+        header = ltoir.read(source.code) if source.kind == LTOIR else None
         if header is None or header.sm <= arch.number:
             return ""
         holds = f"LTO-IR for sm_{header.sm}"

@@ -1,33 +1,14 @@
-"""What can be linked, where it comes from, and how its kind is recognised."""
+"""What can be linked, and where it comes from."""
 
 from __future__ import annotations
 
 import os
-import re
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, recognise
 from numba_ptxlink.errors import LinkError
-
-KINDS = ("ptx", "ltoir", "cubin", "object", "fatbin", "archive", "cu")
-
-EXTENSIONS = {
-    ".ptx": "ptx",
-    ".ltoir": "ltoir",
-    ".cubin": "cubin",
-    ".o": "object",
-    ".obj": "object",
-    ".fatbin": "fatbin",
-    ".a": "archive",
-    ".lib": "archive",
-    ".cu": "cu",
-}
-
-_EM_CUDA = 190
-_MAGIC = {b"\x50\xed\x55\xba": "fatbin", b"!<arch>\n": "archive", b"\xedCN\x7f": "ltoir"}
-_PTX_VERSION = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,7 +17,7 @@ class Input:
     One input of a link.
 
     Args:
-        kind: One of `KINDS`.
+        kind: A name out of `_formats.kinds.KINDS`.
         name: What messages call it: its file name, or a name in angle brackets.
         code: Its content.
         witness: LLVM IR of the same code, where a binary's maker has it at hand; it tells the symbols.
@@ -105,38 +86,16 @@ def _read_file(path: Path) -> Input:
         raise LinkError(f"{path} could not be read: {error.strerror}.", inputs=(path.name,)) from error
     named = EXTENSIONS.get(path.suffix.lower())
     found = recognise(code)
-    if found is None or (named is not None and named != found and "cu" not in (named, found)):
+    if found is None or (named is not None and named != found and CU not in (named, found)):
         says = f"its extension says {named}" if named else "it has no known extension"
         holds = f"its content is {found}" if found else "its content is of no known kind"
         raise LinkError(
             f"{path}: {says} and {holds}; give a file of {', '.join(KINDS)} under its own extension.",
             inputs=(path.name,),
         )
-    if found == "cu" and named not in ("cu", None):
+    if found == CU and named not in (CU, None):
         raise LinkError(
             f"{path}: its extension says {named} and its content does not; the file may be damaged.",
             inputs=(path.name,),
         )
     return Input(named or found, path.name, code)
-
-
-def recognise(code: bytes) -> str | None:
-    """Return the kind of *code* by its first bytes, None for one that is none of `KINDS`."""
-    if code.startswith(b"\x7fELF"):
-        machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
-        return "cubin" if machine == _EM_CUDA else "object"
-    for magic, kind in _MAGIC.items():
-        if code.startswith(magic):
-            return kind
-    text = code.rstrip(b"\0")
-    if not text.strip() or b"\0" in text or not _is_utf8(text):
-        return None
-    return "ptx" if _PTX_VERSION.search(text) else "cu"
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

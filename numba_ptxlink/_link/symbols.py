@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._formats import containers, elf, llvm_ir, ptx_text
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx_text import Param, Prototype
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import nvjitlink
@@ -66,7 +67,7 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
         lto: Whether the link optimises, for which a fat binary gives other code.
         deep: Whether to let nvJitLink compile what nothing else tells, which is LTO-IR.
     """
-    if source.kind == "ptx":
+    if source.kind == PTX:
         return Table(source.name, source.kind, _of_ptx(source.code.decode(errors="replace")))
     if source.witness:
         return Table(source.name, source.kind, _of_llvm(source.witness, arch))
@@ -148,7 +149,7 @@ _known_lock = Lock()
 
 def _of_binary(source: Input, arch: Arch, *, lto: bool, deep: bool) -> tuple[Symbol, ...] | None:
     small = len(source.code) < _WORTH_KEEPING
-    if source.kind == "cubin" and small:
+    if source.kind == CUBIN and small:
         return _read(source, arch, lto=lto)
     known = (source.kind, arch.sm, lto, hashlib.sha256(source.code).hexdigest())
     with _known_lock.held:
@@ -157,7 +158,7 @@ def _of_binary(source: Input, arch: Arch, *, lto: bool, deep: bool) -> tuple[Sym
             return _known[known]
     key = _key(source, arch, lto=lto)
     # What is read in less time than an entry of the cache is not kept there.
-    found = _kept(key) if source.kind == "ltoir" or not small else None
+    found = _kept(key) if source.kind == LTOIR or not small else None
     if found is None:
         found = _read(source, arch, lto=lto)
         compiled = found is None and deep
@@ -191,9 +192,9 @@ def _kept(key: cache.Key) -> tuple[Symbol, ...] | None:
 def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
     """Return what can be read without a tool; None where it is not all of it."""
     try:
-        if source.kind == "cubin":
+        if source.kind == CUBIN:
             return of_image(elf.read(source.code, source.name))
-        if source.kind == "ltoir":
+        if source.kind == LTOIR:
             return None
         lists = containers.fatbins(source.code, source.kind, source.name)
         parts = [_of_entry(entries, arch, lto=lto, name=source.name) for entries in lists]
@@ -215,14 +216,14 @@ def _of_entry(
     entries: tuple[containers.FatbinEntry, ...], arch: Arch, *, lto: bool, name: str
 ) -> tuple[Symbol, ...] | None:
     entry = containers.chosen(entries, arch, lto=lto)
-    if entry is not None and entry.kind == "ltoir":
+    if entry is not None and entry.kind == LTOIR:
         # Machine code and PTX for the same architecture beside it have the same source.
-        beside = tuple(each for each in entries if each.arch == entry.arch and each.kind != "ltoir")
+        beside = tuple(each for each in entries if each.arch == entry.arch and each.kind != LTOIR)
         entry = containers.chosen(beside, arch, lto=False)
     content = None if entry is None else entry.content()
     if entry is None or content is None:
         return None
-    if entry.kind == "ptx":
+    if entry.kind == PTX:
         return _of_ptx(content.rstrip(b"\0").decode(errors="replace"))
     return of_image(elf.read(content, name))
 
@@ -240,7 +241,7 @@ def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
 def unpack(source: Input, arch: Arch, *flags: str) -> bytes | None:
     """Return *source* as one relocatable image made by nvJitLink, None where it has no code for *arch*."""
     plain, lto = (f"-arch={arch.sm}", "-r", *flags), (f"-arch={arch.sm}", "-lto", "-r", *flags)
-    for arguments in (lto,) if source.kind == "ltoir" else (plain, lto):
+    for arguments in (lto,) if source.kind == LTOIR else (plain, lto):
         try:
             return nvjitlink.link([(source.kind, source.name, source.code)], arguments).code
         except LinkError as error:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import abi, assembler
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir, ptx_text
-from numba_ptxlink._udf import parameters
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink.errors import AbiError, ExportError
 
 from .codegen import externs
 from .compile import compile_function, compile_ir
 from .modules import ordered_modules
-from .signatures import arguments, record_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from numba_ptxlink._udf import Udf
+    from .compile import CompileOptions
+    from .signatures import Typed
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Built:
     externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]]
 
 
-def lower(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> Compiled:
+def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
     """
-    Compile *udfs* with Numba.
+    Compile *functions* with Numba.
 
     Raises:
         AbiError: A function's name or types have no counterpart in C.
@@ -58,51 +58,52 @@ def lower(udfs: Sequence[Udf], arch: Arch, options: dict[str, bool]) -> Compiled
     signatures: list[abi.Signature] = []
     libraries: list[Any] = []
     context = None
-    for each in udfs:
-        args, result = arguments(each)
-        if each.is_kernel and result is None:
+    for each in functions:
+        udf, result = each.udf, each.result
+        if udf.is_kernel and result is None:
             from numba.cuda import types
 
             result = types.void
-        if result is not None and each.options.aggregates == "value":
-            _c_signature(each, result, args)
+        if result is not None and udf.options.aggregates == "value":
+            _c_signature(each, result, each.args)
         try:
-            compiled = compile_function(each.function, args, result, arch, **options)
+            compiled = compile_function(udf.function, each.args, result, arch, options)
         except Exception as error:
             raise ExportError(
-                f"Numba could not compile {each.name} ({each.source}) for {arch.sm}: {error}"
+                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"
             ) from error
         context = compiled.target_context
-        signatures.append(wrap(compiled, each, inline=options["opt"]))
+        signatures.append(wrap(compiled, each, inline=options.opt))
         libraries.append(compiled.library)
     return Compiled(arch, tuple(signatures), tuple(libraries), context)
 
 
-def wrap(compiled: Any, each: Udf, *, inline: bool) -> abi.Signature:
+def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
     """Give *compiled*, a result of Numba's compiler, the C function of *each*; return its signature."""
     from .codegen import wrapper
 
-    if each.options.aggregates == "flat":
-        return wrapper.emit_flat(compiled, each.name, parameters(each), each.options, inline=inline)
+    udf = each.udf
+    if udf.options.aggregates == "flat":
+        return wrapper.emit_flat(compiled, udf.name, each.labels, udf.options, inline=inline)
     signature = _c_signature(each, compiled.signature.return_type, compiled.signature.args)
-    wrapper.emit(compiled, signature, each.options, inline=inline, launch_bounds=each.launch_bounds)
+    wrapper.emit(compiled, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature
 
 
-def _c_signature(each: Udf, result: Any, args: Sequence[Any]) -> abi.Signature:
+def _c_signature(each: Typed, result: Any, args: Sequence[Any]) -> abi.Signature:
     try:
         return abi.c_signature(
-            each.name,
+            each.udf.name,
             result,
-            zip(parameters(each), args, strict=True),
-            kernel=each.is_kernel,
-            names=record_names(each.function),
+            zip(each.labels, args, strict=True),
+            kernel=each.udf.is_kernel,
+            names=each.records,
         )
     except AbiError as error:
-        raise AbiError(f"{error} ({each.source})") from error
+        raise AbiError(f"{error} ({each.udf.source})") from error
 
 
-def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) -> Built:
+def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -> Built:
     """
     Return the artifacts of *kinds*, each self-contained as far as can be.
 
@@ -116,25 +117,25 @@ def build(compiled: Compiled, kinds: Collection[str], options: dict[str, bool]) 
     missing = externs.undefined(ptx.decode())
     linked = externs.linkable(compiled.libraries, missing, compiled.arch, tag)
     ltoir = b""
-    if linked or "ltoir" in kinds:
+    if linked or LTOIR in kinds:
         ltoir = _nvvm(compiled, modules, options, lto=True)
     if linked:
         symbols = [each.name for each in compiled.signatures if not each.kernel]
         ptx = externs.merge_ptx(
-            ltoir, linked, compiled.arch, symbols, lineinfo=options["lineinfo"], opt=options["opt"]
+            ltoir, linked, compiled.arch, symbols, lineinfo=options.lineinfo, opt=options.opt
         ).encode()
         missing = externs.undefined(ptx.decode())
-        if "ltoir" in kinds:
+        if LTOIR in kinds:
             ltoir = externs.merge_ltoir(ltoir, linked, compiled.arch)
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
-    made = {"ptx": ptx, "ltoir": ltoir}
-    if "cubin" in kinds:
-        made["cubin"] = assembler.assemble(
+    made = {PTX: ptx, LTOIR: ltoir}
+    if CUBIN in kinds:
+        made[CUBIN] = assembler.assemble(
             ptx,
             compiled.arch,
             relocatable=True,
-            opt_level=3 if options["opt"] else 0,
-            lineinfo=options["lineinfo"],
+            opt_level=options.level,
+            lineinfo=options.lineinfo,
         ).code
     declared = {name: (each, externs.declared(compiled.context, each)) for name, each in missing.items()}
     return Built({kind: code for kind, code in made.items() if kind in kinds}, declared)
@@ -153,16 +154,9 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
             )
 
 
-def _nvvm(compiled: Compiled, modules: Sequence[str], options: dict[str, bool], *, lto: bool) -> bytes:
-    flags: dict[str, Any] = {
-        "arch": compiled.arch.compute,
-        "opt": 3 if options["opt"] else 0,
-        "fastmath": options["fastmath"],
-    }
-    if lto:
-        flags["gen_lto"] = None
+def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *, lto: bool) -> bytes:
     try:
-        code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **flags)
+        code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **options.nvvm(compiled.arch, lto=lto))
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         raise ExportError(

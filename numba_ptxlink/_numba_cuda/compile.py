@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .patches.driverless import DRIVERLESS
@@ -14,16 +15,38 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
 
 
+@dataclass(frozen=True)
+class CompileOptions:
+    """
+    How marked functions are compiled.
+
+    Args:
+        opt: Whether NVVM optimises.
+        fastmath: Whether floating-point arithmetic may be approximate.
+        lineinfo: Whether the code carries the Python line numbers.
+    """
+
+    opt: bool = True
+    fastmath: bool = False
+    lineinfo: bool = False
+
+    @property
+    def level(self) -> int:
+        """The optimisation level of NVVM and the assembler."""
+        return 3 if self.opt else 0
+
+    def nvvm(self, arch: Arch, *, lto: bool) -> dict[str, Any]:
+        """Return the options of numba-cuda's `compile_ir`."""
+        flags: dict[str, Any] = {"arch": arch.compute, "opt": self.level, "fastmath": self.fastmath}
+        return {**flags, "gen_lto": None} if lto else flags
+
+
 def compile_function(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     result: Any,
     arch: Arch,
-    *,
-    debug: bool = False,
-    lineinfo: bool = False,
-    fastmath: bool = False,
-    opt: bool = True,
+    options: CompileOptions = CompileOptions(),
 ) -> Any:
     """Compile *function* with Numba's ABI, as far as LLVM IR, and return the CUDACompileResult. No driver."""
     from numba.cuda.compiler import compile_cuda
@@ -34,10 +57,9 @@ def compile_function(
             function,
             result,
             args,
-            debug=debug,
-            lineinfo=lineinfo,
-            fastmath=fastmath,
-            nvvm_options={"fastmath": fastmath, "opt": 3 if opt else 0},
+            lineinfo=options.lineinfo,
+            fastmath=options.fastmath,
+            nvvm_options={"fastmath": options.fastmath, "opt": options.level},
             cc=arch.cc,
         )
 

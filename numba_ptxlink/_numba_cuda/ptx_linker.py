@@ -21,8 +21,9 @@ from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
 from numba_ptxlink._link import engine
-from numba_ptxlink._link.inputs import EXTENSIONS, Input, content_of
+from numba_ptxlink._link.inputs import Input, content_of
 from numba_ptxlink._link.sources import SourceOptions, compile_once
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import nvrtc
@@ -155,40 +156,40 @@ class PtxLinker:
 
     def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
         """Add PTX, as text or bytes."""
-        self._add("ptx", ptx, name)
+        self._add(PTX, ptx, name)
 
     def add_cubin(self, cubin: Any, name: str = "<cudapy-cubin>") -> None:
         """Add a cubin."""
-        self._add("cubin", cubin, name)
+        self._add(CUBIN, cubin, name)
 
     def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
         """Add LTO-IR, which turns LTO on."""
-        self._add("ltoir", ltoir, name)
+        self._add(LTOIR, ltoir, name)
         self._has_ltoir = True
 
     def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
         """Add a fat binary."""
-        self._add("fatbin", fatbin, name)
+        self._add(FATBIN, fatbin, name)
 
     def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
         """Add a host object with device code in it."""
-        self._add("object", obj, name)
+        self._add(OBJECT, obj, name)
 
     def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
         """Add a static library."""
-        self._add("archive", lib, name)
+        self._add(ARCHIVE, lib, name)
 
     def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
         """Compile CUDA C++ with NVRTC and add what comes out."""
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
-        kind = "ltoir" if self.lto else "ptx"
+        kind = LTOIR if self.lto else PTX
         source = _content(cu)
         if self._modules:
             source = externs.needed_shims(source.decode(), self._modules).encode()
         try:
             compiled = compile_once(
-                Input("cu", str(name), source),
+                Input(CU, str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
                 source_options(engine.source_flags(self._options())),
@@ -213,20 +214,13 @@ class PtxLinker:
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
         """Add content of a kind that numba-cuda names by a driver constant."""
-        if kind == "cu":
+        if kind == CU:
             self.add_cu(data, name)
             return
         for extension, constant in FILE_EXTENSION_MAP.items():
             if kind == constant:
-                adders = {
-                    "ptx": self.add_ptx,
-                    "cubin": self.add_cubin,
-                    "ltoir": self.add_ltoir,
-                    "fatbin": self.add_fatbin,
-                    "object": self.add_object,
-                    "archive": self.add_library,
-                }
-                adders[EXTENSIONS[f".{extension}"]](data, name)
+                called = KINDS[EXTENSIONS[f".{extension}"]].nvjitlink.lower()
+                getattr(self, f"add_{called}")(data, name)
                 return
         raise NumbaLinkError(f"Don't know how to link {kind}")
 
@@ -246,12 +240,12 @@ class PtxLinker:
             kind = EXTENSIONS.get(extension)
             if kind is None:
                 raise NumbaLinkError(f"Don't know how to link file with extension {extension}")
-            if kind == "cu":
+            if kind == CU:
                 self.add_cu_file(name)
                 return
             content, constant, shown = _read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
         elif isinstance(path_or_code, LinkableCode):
-            if path_or_code.kind == "cu":
+            if path_or_code.kind == CU:
                 self.add_cu(path_or_code.data, path_or_code.name)
                 return
             content, constant, shown = path_or_code.data, path_or_code.kind, path_or_code.name
@@ -307,12 +301,12 @@ class PtxLinker:
             # With debug information there is one PTX for each function of a kernel.
             number = sum(each.name.startswith(self._origin) for each in self._inputs)
             shown = f"{self._origin} #{number + 1}" if number else self._origin
-            witness = "\n".join(self._modules) if kind == "ltoir" else ""
+            witness = "\n".join(self._modules) if kind == LTOIR else ""
         self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> engine.LinkOptions:
         # numba-cuda says "debug" and "lineinfo" in its code and nowhere else.
-        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == "ptx"]
+        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == PTX]
         witnesses = [each.witness for each in self._inputs if each.witness]
         debug = any("debug" in ptx_text.target(text) for text in texts)
         debug |= any(map(llvm_ir.is_for_debugging, witnesses))

@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink._udf import Udf, parameters
+from numba_ptxlink._udf import Udf, parameters, raise_sites
 from numba_ptxlink.errors import AbiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LONGEST_TYPE = 80
+
+
+@dataclass(frozen=True)
+class Typed:
+    """
+    A marked function with all that its signature and its module say, worked out once for all architectures.
+
+    Args:
+        udf: The function.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result, None where it is to be inferred.
+        labels: What its parameters are called in C.
+        records: The names that its module has for records.
+        raises: Where it raises, each as "file.py:line".
+    """
+
+    udf: Udf
+    args: tuple[Any, ...]
+    result: Any
+    labels: tuple[str, ...]
+    records: Mapping[Any, str]
+    raises: tuple[str, ...]
+
+
+def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
+    """
+    Return every signature of *marked*, each with a C name of its own.
+
+    Raises:
+        AbiError: Two have the same name, or a signature is none of Numba's.
+    """
+    return tuple(
+        Typed(
+            each,
+            *arguments(each),
+            tuple(parameters(each)),
+            record_names(each.function),
+            tuple(raise_sites(each)),
+        )
+        for each in expand(marked)
+    )
 
 
 def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
@@ -74,15 +116,14 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
     return tuple(args), result
 
 
-def describe(each: Udf) -> str:
+def describe(each: Typed) -> str:
     """Return name and signature in Python's words."""
-    if isinstance(each.signature, str):
-        return f"{each.function.__qualname__}: {each.signature}"
-    args, result = arguments(each)
-    names = record_names(each.function)
-    spelled = ", ".join(_spell(ty, names) for ty in args)
-    returns = "" if result is None else f" -> {_spell(result, names)}"
-    return f"{each.function.__qualname__}: ({spelled}){returns}"
+    name = each.udf.function.__qualname__
+    if isinstance(each.udf.signature, str):
+        return f"{name}: {each.udf.signature}"
+    spelled = ", ".join(_spell(ty, each.records) for ty in each.args)
+    returns = "" if each.result is None else f" -> {_spell(each.result, each.records)}"
+    return f"{name}: ({spelled}){returns}"
 
 
 def _spell(ty: Any, names: Mapping[Any, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def pack(entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool =
         try:
             for kind, arch, name, code in entries:
                 number = str(arch)
-                if kind == "cubin":
+                if kind == CUBIN:
                     binding.add_cubin(handle, code, len(code), number, name)
-                elif kind == "ptx":
+                elif kind == PTX:
                     # nvFatbin reads PTX as a C string.
                     text = code.rstrip(b"\0") + b"\0"
                     binding.add_ptx(handle, text, len(text), number, name, "")

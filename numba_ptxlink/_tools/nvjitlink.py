@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 PACKAGE = "nvidia-nvjitlink"
-# Names of nvJitLink's input types by the kinds of `_inputs`.
-_INPUT_TYPES = {
-    "ptx": "PTX",
-    "ltoir": "LTOIR",
-    "cubin": "CUBIN",
-    "object": "OBJECT",
-    "fatbin": "FATBIN",
-    "archive": "LIBRARY",
-}
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         raise fail(error, "", "accept its flags") from error
     with _destroying(binding, handle):
         for kind, name, code in inputs:
-            input_type = getattr(binding.InputType, _INPUT_TYPES[kind])
+            input_type = getattr(binding.InputType, KINDS[kind].nvjitlink)
             try:
                 binding.add_data(handle, input_type, code, len(code), name)
             except binding.nvJitLinkError as error:
@@ -133,7 +125,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
             binding.complete(handle)
         except binding.nvJitLinkError as error:
             raise fail(error, _error_log(binding, handle), "link") from error
-        output = output or ("ptx" if "-ptx" in flags else "cubin")
+        output = output or (PTX if "-ptx" in flags else CUBIN)
         try:
             made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
             getattr(binding, f"get_linked_{output}")(handle, made)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
@@ -86,7 +87,7 @@ def compile_source(
     name: str,
     arch: Arch,
     *,
-    output: str = "ptx",
+    output: str = PTX,
     flags: Sequence[str] = (),
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
@@ -114,7 +115,7 @@ def compile_source(
     options = (
         f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
         "--relocatable-device-code=true",
-        *(("-dlto",) if output == "ltoir" else ()),
+        *(("-dlto",) if output == LTOIR else ()),
         *(f"--include-path={path}" for path in include_dirs),
         *flags,
     )
@@ -207,11 +208,11 @@ def _compile(
                 inputs=(name,),
                 log=log,
             )
-        getter = {"ptx": "PTX", "ltoir": "LTOIR", "cubin": "CUBIN"}[output]
+        getter = KINDS[output].nvjitlink
         code = _fetch(binding, program, getter)
         lowered = {each: _lowered(binding, program, each, name) for each in name_expressions}
         meta = {"log": log.strip(), "lowered_names": lowered}
-        return cache.Entry(meta, code.rstrip(b"\0") if output == "ptx" else code)
+        return cache.Entry(meta, code.rstrip(b"\0") if output == PTX else code)
     finally:
         binding.nvrtcDestroyProgram(program)
 

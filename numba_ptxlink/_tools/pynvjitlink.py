@@ -6,6 +6,7 @@ import functools
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats.kinds import KINDS
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
@@ -22,14 +23,6 @@ _MISSING = (
     "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
     "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
 )
-_ADDERS = {
-    "ptx": "add_ptx",
-    "ltoir": "add_ltoir",
-    "cubin": "add_cubin",
-    "object": "add_object",
-    "fatbin": "add_fatbin",
-    "archive": "add_library",
-}
 
 
 def version() -> tuple[int, int]:
@@ -77,7 +70,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     linker: Any = None
     linker = attempt("accept its flags", lambda: api.NvJitLinker(*flags))
     for kind, name, code in inputs:
-        add = getattr(linker, _ADDERS[kind])
+        add = getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")
         attempt(f"read the {kind} {name}", functools.partial(add, code, name))
     getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
     made = attempt("link", getter)

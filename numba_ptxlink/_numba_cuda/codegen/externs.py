@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import abi, cache
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._numba_cuda import stable_names
 from numba_ptxlink._tools import nvjitlink, nvrtc
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
@@ -86,9 +87,9 @@ def linkable(
         if code.name == "nrt.cu":
             continue  # comes under names of this export, where it is needed
         text = code.data if isinstance(code.data, bytes) else code.data.encode()
-        if code.kind == "ltoir":
+        if code.kind == LTOIR:
             made[code.name, text] = None
-        elif code.kind == "cu":
+        elif code.kind == CU:
             folder = [Path(each).parent] if isinstance(each, (str, Path)) else []
             made[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
     if any(name.startswith("NRT_") for name in missing):
@@ -145,7 +146,7 @@ def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> byt
             source,
             name,
             arch,
-            output="ltoir",
+            output=LTOIR,
             flags=["-std=c++17"],
             include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
         ).code
@@ -155,7 +156,7 @@ def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> byt
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
     """Return one piece of LTO-IR of the functions and the code they call."""
-    return _link(ltoir, linked, ["-lto", "-r"], arch, "ltoir")
+    return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 
 
 def merge_ptx(
@@ -178,7 +179,7 @@ def merge_ptx(
     kernel = f'extern "C" __global__ void {_KEEP}(void** {_KEEP}_p) {{\n{body}}}\n'
     keep = _compile(uses + kernel, f"{_KEEP}.cu", arch, [])
     flags = ["-lto", "-ptx", *(["-lineinfo"] if lineinfo else []), *([] if opt else ["-O0"])]
-    text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, "ptx").decode().rstrip("\0").strip() + "\n"
+    text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
     text, count = _KEEP_ENTRY.subn("", text)
     if not count:
         raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
@@ -196,7 +197,7 @@ def _link(
     ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
 ) -> bytes:
     vector = [f"-arch={arch.sm}", *flags]
-    inputs = [("ltoir", "<functions>", ltoir), *(("ltoir", name, code) for name, code in linked)]
+    inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
     try:
         return cache.cached(
             nvjitlink.key(inputs, vector, output),

@@ -11,6 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._formats.llvm_ir import in_dialect
 from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
 from numba_ptxlink._numba_cuda.modules import ordered_modules
@@ -23,7 +24,7 @@ from .substitution import Substitution
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BINARY = ("cubin", "fatbin")
+_BINARY = (CUBIN, FATBIN)
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,13 +125,13 @@ def _wrap_compile(original: Any) -> Any:
         given = _arguments(original, args, kwargs)
         output, made = given["output"], Result()
         with entered(result=made):
-            code, result = original(**{**given, "output": "ptx" if output in _BINARY else output})
+            code, result = original(**{**given, "output": PTX if output in _BINARY else output})
             if given["abi"] == "c":
                 code = _resolved(code, made)
             if output in _BINARY:
                 ltoir = b""
-                if output == "fatbin" and given["device"]:
-                    ltoir, _ = original(**{**given, "output": "ltoir"})
+                if output == FATBIN and given["device"]:
+                    ltoir, _ = original(**{**given, "output": LTOIR})
                     ltoir = _resolved(ltoir, made) if given["abi"] == "c" else ltoir
                 code = _binary(code, given, output, ltoir, made.cc)
         return code, result
@@ -163,11 +164,11 @@ def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: t
         debug=bool(given["debug"]),
         lineinfo=given["lineinfo"],
     ).code
-    if output == "cubin":
+    if output == CUBIN:
         return cubin
-    entries = [("ptx", arch, "ptx", ptx.encode()), ("cubin", arch, "cubin", cubin)]
+    entries = [(PTX, arch, PTX, ptx.encode()), (CUBIN, arch, CUBIN, cubin)]
     if ltoir:
-        entries.append(("ltoir", arch, "ltoir", ltoir))
+        entries.append((LTOIR, arch, LTOIR, ltoir))
     return nvfatbin.pack(entries)
 
 
@@ -180,7 +181,7 @@ def _wrap_compile_all(original: Any) -> Any:
             return original(**given)
         made = Result()
         with entered(result=made):
-            codes, result = original(**{**given, "output": "ptx"})
+            codes, result = original(**{**given, "output": PTX})
         if not all(isinstance(code, (str, bytes)) for code in codes):
             raise ExportError(
                 f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'

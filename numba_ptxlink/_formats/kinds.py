@@ -1,0 +1,72 @@
+"""The kinds of code that can be linked: a row for each, and how a file or its content is recognised."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
+FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
+
+_EM_CUDA = 190
+_ELF = b"\x7fELF"
+_PTX_VERSION = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """
+    A kind of code.
+
+    Args:
+        name: What options and messages call it.
+        extensions: The extensions of its files, the usual one first.
+        magic: What its content begins with, b"" where that does not tell.
+        nvjitlink: nvJitLink's name for it as an `nvJitLinkInputType`, "" for what it does not link.
+        artifact: Whether an export writes it.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    magic: bytes = b""
+    nvjitlink: str = ""
+    artifact: bool = False
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(PTX, (".ptx",), nvjitlink="PTX", artifact=True),
+        Kind(LTOIR, (".ltoir",), b"\xedCN\x7f", "LTOIR", artifact=True),
+        Kind(CUBIN, (".cubin",), nvjitlink="CUBIN", artifact=True),
+        Kind(OBJECT, (".o", ".obj"), nvjitlink="OBJECT"),
+        Kind(FATBIN, (".fatbin",), b"\x50\xed\x55\xba", "FATBIN", artifact=True),
+        Kind(ARCHIVE, (".a", ".lib"), b"!<arch>\n", "LIBRARY"),
+        Kind(CU, (".cu",)),
+    )
+}
+EXTENSIONS = {extension: kind.name for kind in KINDS.values() for extension in kind.extensions}
+ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.artifact)
+
+
+def recognise(code: bytes) -> str | None:
+    """Return the kind of *code* by its content, None for one that is none of `KINDS`."""
+    if code.startswith(_ELF):
+        machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
+        return CUBIN if machine == _EM_CUDA else OBJECT
+    for kind in KINDS.values():
+        if kind.magic and code.startswith(kind.magic):
+            return kind.name
+    text = code.rstrip(b"\0")
+    if not text.strip() or b"\0" in text or not _is_utf8(text):
+        return None
+    return PTX if _PTX_VERSION.search(text) else CU
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
