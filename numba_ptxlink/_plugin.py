@@ -18,6 +18,7 @@ from ._locks import Lock
 from ._numba_cuda import release
 from ._numba_cuda.patches import substitution
 from ._numba_cuda.patches.table import HOOKED, TABLE
+from ._numba_cuda.ptx_linker import served
 from ._tools import driver, nvrtc
 from .errors import ActivationError, PtxlinkError
 
@@ -119,10 +120,7 @@ def disable() -> Status:
 
 def status() -> Status:
     """Return what the plugin is doing and why. Imports neither numba nor CUDA."""
-    counts = {"assembled": 0, "linked": 0}
-    linker = sys.modules.get("numba_ptxlink._numba_cuda.ptx_linker")
-    if linker is not None:
-        counts = linker.served()
+    counts = served()
     kept = cache.counters()
     with _lock.held:
         return Status(

@@ -18,13 +18,14 @@ from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.sources import SourceOptions, compile_once
+from ._numba_cuda.ptx_linker import PtxLinker
 from ._tools import nvrtc
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Linked", "link"]
+__all__ = ["Linked", "PtxLinker", "link"]
 
 log = logging.getLogger(__name__)
 
@@ -167,12 +168,3 @@ def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
     if asked is not None:
         return asked
     return LTOIR in kinds or (len(kinds) > 1 and set(kinds) <= {CU, "udf"})
-
-
-def __getattr__(name: str) -> Any:
-    # PtxLinker derives its errors from numba-cuda's, so naming it imports numba-cuda.
-    if name == "PtxLinker":
-        from ._numba_cuda.ptx_linker import PtxLinker
-
-        return PtxLinker
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

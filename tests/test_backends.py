@@ -71,7 +71,7 @@ def test_numba_kernels_use_the_backend_of_the_variable():
     """A kernel with nothing to link goes to the backend that the variable names."""
     program = (
         "from numba_ptxlink import linker, status\n"
-        "from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker\n"
+        "from numba_ptxlink.linker import PtxLinker\n"
         f"linked = PtxLinker(cc=(8, 0)); linked.add_ptx({make_kernel()!r}); linked.complete()\n"
         "print(linked.linker.backend, status().backend)\n"
     )

@@ -16,8 +16,8 @@ from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
 from numba_ptxlink import _plugin, assembler
-from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 from numba_ptxlink._tools import nvfatbin, nvjitlink
+from numba_ptxlink.linker import PtxLinker
 
 SM_80, SM_90 = pl.Arch.of("sm_80"), pl.Arch.of("sm_90")
 ELF = b"\x7fELF"

@@ -11,7 +11,7 @@ from linkcases import CALLEE, CALLER, KERNEL, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._link import inputs as link_inputs
-from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+from numba_ptxlink.linker import PtxLinker
 
 PTX = function()
 

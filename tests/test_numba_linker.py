@@ -13,7 +13,7 @@ from conftest import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._numba_cuda import ptx_linker
-from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
     'extern "C" __device__ int triple(int x);\n'

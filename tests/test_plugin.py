@@ -86,6 +86,16 @@ def test_the_hook_waits_for_all_that_is_replaced():
     assert lines == ["False False None", "False True", "False"]
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["numba_ptxlink.linker import PtxLinker", "numba_ptxlink._numba_cuda.link_errors import NumbaLinkError"],
+)
+def test_naming_the_linker_first_activates_too(first):
+    """Whatever of this package is imported first, the import of numba.cuda activates the plugin."""
+    lines = run(f"from {first}\nimport numba.cuda", SHOW)
+    assert lines == ["True|numba-cuda is installed and supported|import hook|0"]
+
+
 def test_the_hook_imports_nothing_of_this_package():
     """An interpreter that never imports numba.cuda never imports this package."""
     done = subprocess.run(

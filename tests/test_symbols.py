@@ -17,10 +17,10 @@ from numba_ptxlink._link import checks as link_checks
 from numba_ptxlink._link import engine, explain, symbol_tables
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
-from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 from numba_ptxlink._tools import nvfatbin, nvjitlink, nvrtc
 from numba_ptxlink.cli import main
 from numba_ptxlink.inspection import find_tool
+from numba_ptxlink.linker import PtxLinker
 
 ARCH = pl.Arch.of("sm_80")
 WRONG = 'extern "C" __device__ int f(double a) { return 1; }\n'

@@ -1,7 +1,7 @@
 """
 `PtxLinker`, which stands where numba-cuda's linker class stood: its interface, this package's engine.
 
-Imported only once numba-cuda's driver module is there, since errors here are also numba-cuda's.
+Importing it imports nothing of numba-cuda, whose import it may be a part of.
 """
 
 from __future__ import annotations
@@ -12,37 +12,22 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuda.core import ObjectCode
-from cuda.core._utils.cuda_utils import NVRTCError
-from numba.cuda.core import config as numba_config
-from numba.cuda.cudadrv.driver import LinkerError, inspect_obj_content
-from numba.cuda.cudadrv.linkable_code import LinkableCode
-from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
-
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir, ptx_text
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
 from numba_ptxlink._link import engine
 from numba_ptxlink._link.inputs import Input, content_of
-from numba_ptxlink._link.sources import SourceOptions, compile_once
+from numba_ptxlink._link.sources import compile_once
 from numba_ptxlink._locks import Lock
-from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
 from .codegen import externs
+from .include_dirs import source_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-__all__ = ["NumbaLinkError", "NumbaSourceError", "PtxLinker", "served"]
-
-
-class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
-    """A `LinkError` that callers of numba-cuda catch as its `LinkerError`."""
-
-
-class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
-    """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
+__all__ = ["PtxLinker", "served"]
 
 
 # What numba-cuda calls the code of its own kernels.
@@ -85,7 +70,7 @@ class PtxLinker:
     ) -> None:
         if not isinstance(cc, (tuple, list)):
             given = "" if cc is None else f", not {cc!r}"
-            raise NumbaLinkError(f"A linker needs cc, such as (9, 0){given}.")
+            raise _refused(f"A linker needs cc, such as (9, 0){given}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
@@ -151,7 +136,7 @@ class PtxLinker:
         return self._failure.log or str(self._failure)
 
     def _fail(self, error: PtxlinkError) -> PtxlinkError:
-        self._failure = _as(NumbaLinkError, error)
+        self._failure = _of_numba(error)
         return self._failure
 
     def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
@@ -181,6 +166,7 @@ class PtxLinker:
 
     def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
         """Compile CUDA C++ with NVRTC and add what comes out."""
+        from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         kind = LTOIR if self.lto else PTX
@@ -195,10 +181,10 @@ class PtxLinker:
                 source_options(engine.source_flags(self._options())),
             )
         except LinkError as error:
-            raise _as(NumbaSourceError, error) from error
+            raise _of_numba(error, source=True) from error
         if compiled.log:
             warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
-        if not self.lto and numba_config.DUMP_ASSEMBLY:
+        if not self.lto and config.DUMP_ASSEMBLY:
             print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - what the variable asks for
             print(compiled.code.decode())  # noqa: T201
         self._add(kind, compiled.code, name)
@@ -217,12 +203,14 @@ class PtxLinker:
         if kind == CU:
             self.add_cu(data, name)
             return
+        from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
         for extension, constant in FILE_EXTENSION_MAP.items():
             if kind == constant:
                 called = KINDS[EXTENSIONS[f".{extension}"]].nvjitlink.lower()
                 getattr(self, f"add_{called}")(data, name)
                 return
-        raise NumbaLinkError(f"Don't know how to link {kind}")
+        raise _refused(f"Don't know how to link {kind}")
 
     def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
         """
@@ -232,14 +220,17 @@ class PtxLinker:
             path_or_code: The input.
             ignore_nonlto: Leave out, with a warning, what cannot be optimised at link time.
         """
+        from numba.cuda.cudadrv.linkable_code import LinkableCode
+        from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
         if isinstance(path_or_code, (str, os.PathLike)):
             name = os.fspath(path_or_code)
             extension = Path(name).suffix
             if not extension:
-                raise NumbaLinkError("Don't know how to link file with no extension")
+                raise _refused("Don't know how to link file with no extension")
             kind = EXTENSIONS.get(extension)
             if kind is None:
-                raise NumbaLinkError(f"Don't know how to link file with extension {extension}")
+                raise _refused(f"Don't know how to link file with extension {extension}")
             if kind == CU:
                 self.add_cu_file(name)
                 return
@@ -275,7 +266,7 @@ class PtxLinker:
     def close(self) -> None:
         """Do nothing: native handles do not outlive the call that made them."""
 
-    def complete(self) -> ObjectCode:
+    def complete(self) -> Any:
         """
         Link.
 
@@ -286,13 +277,15 @@ class PtxLinker:
             NumbaLinkError: The link failed. Carries inputs, flags and log.
         """
         if not self._inputs:
-            raise NumbaLinkError("There is nothing to link; add an input first.")
+            raise _refused("There is nothing to link; add an input first.")
         try:
             linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
         _count(linked.backend)
         self.linker = linked
+        from cuda.core import ObjectCode
+
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
@@ -319,8 +312,15 @@ class PtxLinker:
         )
 
 
-def _as(error_type: type[PtxlinkError], error: PtxlinkError) -> PtxlinkError:
-    return error_type(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
+    # It imports numba-cuda, and numba-cuda's import may be what imports this module.
+    from .link_errors import of_numba
+
+    return of_numba(error, source=source)
+
+
+def _refused(message: str) -> PtxlinkError:
+    return _of_numba(LinkError(message))
 
 
 def _content(code: Any) -> bytes:
@@ -333,10 +333,13 @@ def _read(path: Any) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError as error:
-        raise NumbaLinkError(f"{path} not found") from error
+        raise _refused(f"{path} not found") from error
 
 
 def _holds_ltoir(content: Any, constant: Any) -> bool:
+    from numba.cuda.cudadrv.driver import inspect_obj_content
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
     if constant == FILE_EXTENSION_MAP["ltoir"]:
         return True
     if constant not in (FILE_EXTENSION_MAP["fatbin"], FILE_EXTENSION_MAP["o"]):
@@ -345,34 +348,3 @@ def _holds_ltoir(content: Any, constant: Any) -> bool:
         file.write(content)
         file.flush()
         return "nvvm" in inspect_obj_content(file.name)
-
-
-def _include_dirs() -> tuple[str, ...]:
-    """Return the directories that numba-cuda gives NVRTC, in its order."""
-    import numba.cuda.cudadrv
-    from numba.cuda.cuda_paths import get_cuda_paths
-
-    major, _ = nvrtc.version()
-    home = Path(numba.cuda.cudadrv.__file__).parent.parent
-    toolkit = get_cuda_paths()["include_dir"].info
-    return (
-        str(home / "include" / str(major)),
-        *((str(toolkit),) if toolkit else ()),
-        *(str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
-        str(home / "memory_management"),
-    )
-
-
-def source_options(flags: Sequence[str] = ()) -> SourceOptions:
-    """Return how CUDA C++ is compiled that kernels link: with *flags* and numba-cuda's search path."""
-    return SourceOptions(
-        flags=tuple(flags),
-        include_dirs=_extra_include_dirs(),
-        toolkit_dirs=_include_dirs(),
-        toolkit_first=True,
-    )
-
-
-def _extra_include_dirs() -> tuple[str, ...]:
-    extra = getattr(numba_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
-    return tuple(path for path in extra.split(":") if path)

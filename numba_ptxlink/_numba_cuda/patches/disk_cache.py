@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._config import config
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
 from numba_ptxlink._numba_cuda.describe import IndescribableError, describe, describe_stateless
+from numba_ptxlink._numba_cuda.include_dirs import source_options
 from numba_ptxlink._tools import build_id, include_scan, nvptxcompiler
 from numba_ptxlink.cache.key import Key, package_version
 
@@ -160,8 +161,6 @@ def file_digest(path: str) -> str:
 
 
 def _with_includes(digest: str, content: bytes) -> str:
-    from numba_ptxlink._numba_cuda.ptx_linker import source_options
-
     # NVRTC is told the file's name, not where it is.
     included = include_scan.manifest(content, Path(), source_options().search_path(), {})
     return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"

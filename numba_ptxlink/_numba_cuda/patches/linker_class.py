@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 from numba_ptxlink._numba_cuda.release import DRIVER
 
 from .substitution import Substitution
 
 
 def _wrap_linker(_: Any) -> Any:
-    # Its errors derive from numba-cuda's, so numba-cuda has to be there.
-    from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
-
     return PtxLinker
 
 

@@ -1,0 +1,45 @@
+"""Where NVRTC looks for headers when CUDA C++ is linked into kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._link.sources import SourceOptions
+from numba_ptxlink._tools import nvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def source_options(flags: Sequence[str] = ()) -> SourceOptions:
+    """Return how CUDA C++ is compiled that kernels link: with *flags* and numba-cuda's search path."""
+    return SourceOptions(
+        flags=tuple(flags),
+        include_dirs=_extra_include_dirs(),
+        toolkit_dirs=_include_dirs(),
+        toolkit_first=True,
+    )
+
+
+def _include_dirs() -> tuple[str, ...]:
+    """Return the directories that numba-cuda gives NVRTC, in its order."""
+    import numba.cuda.cudadrv
+    from numba.cuda.cuda_paths import get_cuda_paths
+
+    major, _ = nvrtc.version()
+    home = Path(numba.cuda.cudadrv.__file__).parent.parent
+    toolkit = get_cuda_paths()["include_dir"].info
+    return (
+        str(home / "include" / str(major)),
+        *((str(toolkit),) if toolkit else ()),
+        *(str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)),
+        str(home / "memory_management"),
+    )
+
+
+def _extra_include_dirs() -> tuple[str, ...]:
+    from numba.cuda.core import config
+
+    extra = getattr(config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    return tuple(path for path in extra.split(":") if path)

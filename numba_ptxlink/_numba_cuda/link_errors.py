@@ -1,0 +1,24 @@
+"""Errors of links that callers of numba-cuda catch as its own. Importing this imports numba-cuda."""
+
+from __future__ import annotations
+
+from cuda.core._utils.cuda_utils import NVRTCError
+from numba.cuda.cudadrv.driver import LinkerError
+
+from numba_ptxlink.errors import LinkError, PtxlinkError
+
+__all__ = ["NumbaLinkError", "NumbaSourceError", "of_numba"]
+
+
+class NumbaLinkError(LinkError, LinkerError):  # type: ignore[misc]
+    """A `LinkError` that callers of numba-cuda catch as its `LinkerError`."""
+
+
+class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
+    """A `NumbaLinkError` about CUDA C++, which numba-cuda reports as cuda.core's `NVRTCError`."""
+
+
+def of_numba(error: PtxlinkError, *, source: bool = False) -> NumbaLinkError:
+    """Return *error* as one that is numba-cuda's too; *source* says that it is about CUDA C++."""
+    kind = NumbaSourceError if source else NumbaLinkError
+    return kind(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
