@@ -1,0 +1,1 @@
+"""Formats of code: bytes and text become values."""

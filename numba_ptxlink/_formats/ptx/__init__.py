@@ -1,0 +1,101 @@
+"""PTX: its tokens, its modules, functions and statements as values, and text out of these."""
+
+from __future__ import annotations
+
+from .declarations import (
+    Declaration,
+    Directive,
+    Parameter,
+    Pointer,
+    Pragma,
+    Register,
+    Registers,
+    Variable,
+)
+from .lexer import MalformedError, Token, tokens
+from .module import Alias, File, Function, Header, Item, Module, Section, Unknown
+from .module_parser import parse, read_header
+from .names import names, renamed
+from .operands import (
+    Address,
+    Expression,
+    Immediate,
+    Name,
+    Negated,
+    Node,
+    Operand,
+    Pair,
+    Span,
+    String,
+    Vector,
+    Word,
+)
+from .printer import render
+from .prototypes import Param, Prototype
+from .statements import (
+    Block,
+    Call,
+    CallPrototype,
+    Instruction,
+    Label,
+    Line,
+    Location,
+    Statement,
+    Targets,
+    Values,
+    block,
+    flattened,
+)
+
+__all__ = [
+    "Address",
+    "Alias",
+    "Block",
+    "Call",
+    "CallPrototype",
+    "Declaration",
+    "Directive",
+    "Expression",
+    "File",
+    "Function",
+    "Header",
+    "Immediate",
+    "Instruction",
+    "Item",
+    "Label",
+    "Line",
+    "Location",
+    "MalformedError",
+    "Module",
+    "Name",
+    "Negated",
+    "Node",
+    "Operand",
+    "Pair",
+    "Param",
+    "Parameter",
+    "Pointer",
+    "Pragma",
+    "Prototype",
+    "Register",
+    "Registers",
+    "Section",
+    "Span",
+    "Statement",
+    "String",
+    "Targets",
+    "Token",
+    "Unknown",
+    "Values",
+    "Variable",
+    "Vector",
+    "Word",
+    "block",
+    "flattened",
+    "names",
+    "parse",
+    "read_header",
+    "renamed",
+    "render",
+    "tokens",
+]
