@@ -218,10 +218,10 @@ class Cursor:
                 parentheses += {"(": 1, ")": -1}.get(token, 0)
                 parts.append(token)
                 self.at += 1
-            elif which == "word":
-                parts.append(self._name())
-            elif which in ("number", "directive", "string"):
-                parts.append(self.leaf())
+            elif which in ("word", "number", "directive", "string"):
+                if parts and not isinstance(parts[-1], str):
+                    self.fail("an operator is expected")
+                parts.append(self._name() if which == "word" else self.leaf())
             else:
                 break
         if not parts or parentheses:

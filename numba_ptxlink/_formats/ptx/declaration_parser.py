@@ -45,6 +45,9 @@ class Qualifiers:
             start, token = cursor.start, cursor.take()
             if width(token[1:]) and not self.type:
                 self.type = token[1:]
+            elif token == ".align" and self.type:
+                alignment = cursor.integer()
+                self.pointer = Pointer("", alignment, marked=False, start=start, end=cursor.end)
             elif token == ".align":
                 self.alignment = cursor.integer()
             elif token == ".attribute":
@@ -60,6 +63,12 @@ class Qualifiers:
                 self.type = token[1:]
         if not self.type:
             cursor.fail("a type is expected")
+
+    def no_pointer(self, cursor: Cursor) -> Qualifiers:
+        """Return these, which are no parameter's."""
+        if self.pointer:
+            cursor.fail("only parameters are pointers; a name is expected")
+        return self
 
 
 def attributes(cursor: Cursor) -> tuple[Directive, ...]:
@@ -95,7 +104,7 @@ def registers(cursor: Cursor) -> Registers:
     """Take a `.reg` with its semicolon."""
     start = cursor.start
     cursor.at += 1
-    qualifiers = Qualifiers(cursor)
+    qualifiers = Qualifiers(cursor).no_pointer(cursor)
     found = []
     while True:
         begin = cursor.start
@@ -128,7 +137,7 @@ def declaration(cursor: Cursor, line_of: Callable[[int], int] | None = None) -> 
     if cursor.accept("["):
         space += f"[{cursor.integer()}]"
         cursor.expect("]")
-    qualifiers = Qualifiers(cursor)
+    qualifiers = Qualifiers(cursor).no_pointer(cursor)
     found = []
     while True:
         begin = cursor.start

@@ -60,14 +60,17 @@ class Pointer(Node):
     Args:
         space: The state space without its dot, "" for generic.
         alignment: Bytes, 0 for the default.
+        marked: Whether `.ptr` says so. An alignment alone that follows the type is the pointer's target's, too.
     """
 
     space: str = ""
     alignment: int = 0
+    marked: bool = True
 
     def __str__(self) -> str:
-        space = f" .{self.space}" if self.space else ""
-        return f".ptr{space}{f' .align {self.alignment}' if self.alignment else ''}"
+        alignment = f".align {self.alignment}" if self.alignment else ""
+        space = f".{self.space}" if self.space else ""
+        return " ".join(filter(None, (".ptr" if self.marked else "", space, alignment)))
 
 
 @dataclass(frozen=True, slots=True)

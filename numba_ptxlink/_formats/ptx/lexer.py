@@ -31,7 +31,7 @@ _TOKEN = r"""
 """
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
 _BLANK = re.compile(_TRIVIA, re.ASCII | re.DOTALL)
-_ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)'
+_ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
 # Alternatives that all begin with a letter of their own are what the search is quick for.
 _BRACE = re.compile(rf"{{|}}|{_ASIDE}", re.DOTALL)
 _STOP = re.compile(rf";|{{|=|{_ASIDE}", re.DOTALL)
@@ -149,7 +149,7 @@ def contains(text: str, directive: re.Pattern[str], start: int, end: int) -> boo
     if match is None:
         return False
     either = re.compile(rf"{_ASIDE}|{directive.pattern}", re.DOTALL)
-    return any(found[0][0] not in '"/' for found in either.finditer(text, start, end))
+    return any(found[0][0] not in '"/#@' for found in either.finditer(text, start, end))
 
 
 def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import LinkError
@@ -240,12 +239,20 @@ class Module:
         text: The text it was read from.
         items: What the text consists of, in order.
         header: Version, target and size of addresses.
+
+    Attributes:
+        functions: Every function that it declares or defines, in the order of the text.
+        variables: Every variable outside of functions, in the order of the text.
     """
 
     def __init__(self, text: str, items: Iterable[Item], header: Header) -> None:
         self.text = text
         self.items = tuple(items)
         self.header = header
+        self.functions = tuple(item for item in self.items if isinstance(item, Function))
+        self.variables = tuple(
+            variable for item in self.items if isinstance(item, Declaration) for variable in item.variables
+        )
 
     @property
     def version(self) -> PtxVersion | None:
@@ -261,17 +268,6 @@ class Module:
     def address_size(self) -> int:
         """Bits of an address, 0 where it is not declared."""
         return self.header.address_size
-
-    @cached_property
-    def functions(self) -> tuple[Function, ...]:
-        """Every function that it declares or defines, in the order of the text."""
-        return tuple(item for item in self.items if isinstance(item, Function))
-
-    @cached_property
-    def variables(self) -> tuple[Variable, ...]:
-        """Every variable outside of functions, in the order of the text."""
-        declared = (item for item in self.items if isinstance(item, Declaration))
-        return tuple(variable for item in declared for variable in item.variables)
 
     @property
     def has_line_numbers(self) -> bool:
