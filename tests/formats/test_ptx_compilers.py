@@ -25,7 +25,12 @@ def check(text: str) -> ptx.Module:
     return module
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
+def slow(*values: object) -> object:
+    """Return a parameter of the slow tests: it shows what another one shows, for another architecture."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("arch", [slow("sm_75"), "sm_90", slow("sm_100")])
 @pytest.mark.parametrize("flags", [(), ("-lineinfo",), ("-G",)], ids=["plain", "lineinfo", "debug"])
 def test_nvrtc(arch, flags):
     """So it is with NVRTC's, with line numbers and debug information."""
@@ -62,7 +67,7 @@ def test_nvcc(tmp_path, flags):
     assert module.has_line_numbers is bool(flags)
 
 
-@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0), (10, 0), (12, 0)])
+@pytest.mark.parametrize("cc", [slow((7, 5)), (8, 0), slow((9, 0)), (10, 0), slow((12, 0))])
 @pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True, "opt": False}], ids=str)
 def test_numba(cc, options):
     """So it is with that of NVVM, in the dialects that it has for older and for newer architectures."""

@@ -16,6 +16,11 @@ _DIGITS = frozenset("0123456789")
 _DEEPEST = 32
 
 
+def is_name(token: str) -> bool:
+    """Return whether *token* is a name without a selector."""
+    return token[:1] in _WORD and "." not in token
+
+
 class Cursor:
     """
     A place among tokens.
@@ -73,11 +78,6 @@ class Cursor:
         """
         if not self.accept(token):
             self.fail(f"{token!r} is expected")
-
-    def plain(self, ahead: int) -> bool:
-        """Return whether the token *ahead* of the next one is a name without a selector."""
-        token = self.texts[self.at + ahead]
-        return token[:1] in _WORD and "." not in token
 
     def word(self, *, plain: bool = True) -> str:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .cursor import is_name
 from .declarations import (
     Declaration,
     Directive,
@@ -173,14 +174,16 @@ def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
     if not cursor.accept("(") or cursor.accept(")"):
         return ()
     found = []
+    texts, starts = cursor.texts, cursor.starts
     while True:
-        start = cursor.start
-        if _is_scalar(cursor):
-            space, spelled, name = cursor.texts[cursor.at : cursor.at + 3]
-            cursor.at += 3
-            found.append(Parameter(name, space[1:], spelled[1:], start=start, end=cursor.end))
-            if not cursor.accept(","):
-                cursor.at += 1
+        at = cursor.at
+        start = starts[at]
+        if _is_scalar(texts, at):
+            name = texts[at + 2]
+            end = starts[at + 2] + len(name)
+            found.append(Parameter(name, texts[at][1:], texts[at + 1][1:], start=start, end=end))
+            cursor.at = at + 4
+            if texts[at + 3] == ")":
                 return tuple(found)
             continue
         if cursor.token not in (".param", ".reg"):
@@ -207,15 +210,14 @@ def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
             return tuple(found)
 
 
-def _is_scalar(cursor: Cursor) -> bool:
-    """Return whether the next parameter has a type and a name and no more, as almost all have."""
-    texts, at = cursor.texts, cursor.at
+def _is_scalar(texts: list[str], at: int) -> bool:
+    """Return whether the parameter at a place has a type and a name and no more, as almost all have."""
     return (
         at + 3 < len(texts)
         and (texts[at + 3] == "," or texts[at + 3] == ")")
         and texts[at] in (".param", ".reg")
         and width(texts[at + 1][1:]) > 0
-        and cursor.plain(2)
+        and is_name(texts[at + 2])
     )
 
 

@@ -60,7 +60,7 @@ class Pointer(Node):
     Args:
         space: The state space without its dot, "" for generic.
         alignment: Bytes, 0 for the default.
-        marked: Whether `.ptr` says so. An alignment alone that follows the type is the pointer's target's, too.
+        marked: Whether `.ptr` says so. An alignment alone, after the type, is that of the target, too.
     """
 
     space: str = ""

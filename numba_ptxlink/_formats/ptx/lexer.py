@@ -131,6 +131,12 @@ def trivia_end(text: str, start: int) -> int:
 
 def block_end(text: str, start: int) -> int | None:
     """Return the offset after the block whose opening brace is at *start*, None where it is not closed."""
+    end = text.find("}", start)
+    if end < 0:
+        return None
+    # Tables and short bodies hold nothing that a brace could hide in.
+    if all(text.find(letter, start + 1, end) < 0 for letter in '{"/#@'):
+        return end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
         found = match[0]
@@ -165,8 +171,7 @@ def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:
     while True:
         stop, found = _stop(_STOP, text, start)
         more, places = split(text, start, stop)
-        texts += more
-        starts += places
+        texts, starts = (texts + more, starts + places) if texts else (more, places)
         while texts and not texts[-1]:
             texts.pop()
             starts.pop()
@@ -203,8 +208,9 @@ def _initializer_end(text: str, start: int) -> tuple[int, int]:
         stop, found = _stop(_DELIMITER, text, start)
         if found == "{":
             end = start = block_end(text, stop) or len(text)
-            if trivia_end(text, end) < len(text) and text[trivia_end(text, end)] in ",;":
-                return end, trivia_end(text, end)
+            after = trivia_end(text, end)
+            if text[after : after + 1] in (",", ";"):
+                return end, after
         elif text.find("/", begin, stop) < 0:
             return begin + len(text[begin:stop].rstrip()), stop
         else:
@@ -215,7 +221,9 @@ def _initializer_end(text: str, start: int) -> tuple[int, int]:
 
 def _stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
     """Return where the first character is that *pattern* looks for, and it; "" at the end of the text."""
-    for match in pattern.finditer(text, start):
-        if match[0] in ";,{=":
-            return match.start(), match[0]
+    match = pattern.search(text, start)
+    while match:
+        if (found := match[0]) in ";,{=":
+            return match.start(), found
+        match = pattern.search(text, match.end())
     return len(text), ""

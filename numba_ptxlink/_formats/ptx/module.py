@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 from . import lexer, printer
-from .declarations import Declaration, Directive, Parameter, Pragma, Variable, attributed
+from .declarations import Declaration, Directive, Parameter, Pragma, attributed
 from .lexer import MalformedError
 from .operands import Name, Node, Span
 from .prototypes import Prototype
