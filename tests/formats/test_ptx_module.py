@@ -109,6 +109,17 @@ def test_the_symbols_of_an_initializer(initial, symbols):
     assert symbols == variable.symbols
 
 
+@pytest.mark.parametrize(
+    ("initial", "cause"),
+    [("{1, {a}", "',' or '}' is expected, not the end"), ("{a} b", "one value is expected, not 'b'")],
+)
+def test_a_malformed_initializer_is_refused(initial, cause):
+    """The error names the variable and the cause."""
+    variable = Variable("x", "global", "u32", initial=initial)
+    with pytest.raises(pl.LinkError, match=f"variable x cannot be read: {cause}"):
+        variable.symbols  # noqa: B018
+
+
 def test_modes_of_a_sampler_are_no_symbols():
     """A sampler's settings are words of the language."""
     text = ".global .samplerref s = { addr_mode_0 = clamp_to_border, filter_mode = nearest };"

@@ -12,7 +12,7 @@ from .declarations import (
     Registers,
     Variable,
 )
-from .lexer import MalformedError, Token, tokens
+from .lexer import Token, tokens
 from .module import Alias, File, Function, Header, Item, Module, Section, Unknown
 from .module_parser import parse, read_header
 from .names import names, renamed
@@ -65,7 +65,6 @@ __all__ = [
     "Label",
     "Line",
     "Location",
-    "MalformedError",
     "Module",
     "Name",
     "Negated",

@@ -7,8 +7,10 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from numba_ptxlink.errors import LinkError
+
 from .cursor import Cursor
-from .lexer import split
+from .lexer import MalformedError, split
 from .names import names
 from .operands import Node, Operand, Span
 from .prototypes import Param
@@ -118,14 +120,20 @@ class Variable(Node):
         The initializer, None where there is none.
 
         Raises:
-            MalformedError: It cannot be read.
+            LinkError: It is malformed.
         """
         if not self.initial:
             return None
         cursor = Cursor(self.initial, *split(self.initial, 0, len(self.initial)))
-        value = cursor.operand()
-        if cursor.token:
-            cursor.fail("one value is expected")
+        try:
+            value = cursor.operand()
+            if cursor.token:
+                cursor.fail("one value is expected")
+        except MalformedError as error:
+            raise LinkError(
+                f"The initializer of the PTX variable {self.name} cannot be read: {error.cause}; "
+                "correct the PTX, or report this if ptxas takes it."
+            ) from None
         return value
 
     @property
@@ -134,7 +142,7 @@ class Variable(Node):
         The variables and functions that the initializer names, in order.
 
         Raises:
-            MalformedError: It cannot be read.
+            LinkError: It is malformed.
         """
         # Most tables hold numbers alone, and long ones.
         if self.type in _OPAQUE or not _LETTER.search(self.initial):

@@ -41,7 +41,7 @@ _OPERATORS = frozenset(("<<", ">>", "<=", ">=", "==", "!=", "&&", "||"))
 
 class MalformedError(ValueError):
     """
-    Text that is no PTX.
+    Text that is no PTX. It stays inside of this package, whose callers get a `LinkError` or an `Unknown`.
 
     Args:
         cause: What is wrong.

@@ -20,7 +20,7 @@ def render(module: Module) -> str:
     Return *module* as it is spelled from its values: a line for each statement, no comments.
 
     Raises:
-        LinkError: A function or a section is malformed.
+        LinkError: A function, a section or an initializer is malformed.
     """
     return "".join(f"{item}\n" for item in module.items)
 
