@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import _plugin
 from ._arch import Arch
-from ._formats import ltoir, ptx_text
+from ._formats import ltoir
 from ._formats.kinds import LTOIR
-from ._formats.ptx_isa import newest_isa
+from ._formats.ptx import read_header
+from ._formats.ptx.isa import newest_isa
 from ._link.checks import LOSES_STRUCTS
 from ._numba_cuda import release
 from ._tools import driver, nvjitlink, nvrtc, pynvjitlink
@@ -120,7 +121,7 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
         ptx: One PTX module.
     """
     text = ptx.decode(errors="replace") if isinstance(ptx, bytes) else ptx
-    declared, supported = ptx_text.version(text), driver.version()
+    declared, supported = read_header(text).version, driver.version()
     if declared is None or supported is None:
         return False
     newest = newest_isa(supported)

@@ -31,7 +31,7 @@ from .errors import ExportError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ._formats import ptx_text
+    from ._formats.ptx import Prototype
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
@@ -108,7 +108,7 @@ def export(
         _warn(signature)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
-    externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]] = {}
+    externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     wanted = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}
     for each in compiled:
         built = build.build(each, wanted, options)
@@ -250,7 +250,7 @@ def _describe(each: header.Declaration, function: Typed) -> dict[str, Any]:
     }
 
 
-def _describe_extern(prototype: ptx_text.Prototype, signature: abi.Signature | None) -> dict[str, Any]:
+def _describe_extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, Any]:
     return {
         "name": prototype.name,
         "prototype": str(prototype),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import assembler
 from ._arch import Arch
-from ._formats import elf, ltoir, ptx_text
+from ._formats import elf, ltoir
 from ._formats.containers import FatbinEntry, fatbin_entries
 from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
 from ._link import symbols
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ._arch import ArchLike
+    from ._formats.ptx import Param
     from ._link.inputs import Input
     from ._link.symbol_tables import Symbol
 
@@ -131,8 +132,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
 
 
 def _of_ptx(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    text = given.code.decode(errors="replace")
-    target, version = ptx_text.target(text), ptx_text.version(text)
+    target, version = given.header.target, given.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
     found = symbols.table(given, arch or Arch(7, 5)).symbols or ()
     try:
@@ -235,7 +235,7 @@ def _report(symbol: Symbol) -> SymbolReport:
     return SymbolReport(symbol.name, symbol.kind, symbol.defined, str(prototype), in_c)
 
 
-def _c_type(param: ptx_text.Param) -> str:
+def _c_type(param: Param) -> str:
     if param.size:
         aligned = f"alignas({param.align}) " if param.align else ""
         return f"struct {aligned}{{ uint8_t bytes[{param.size}]; }}"

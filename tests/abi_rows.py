@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numba_ptxlink import _udf, abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi import header as c_header
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._numba_cuda import build as udf_build
 from numba_ptxlink._numba_cuda.compile import CompileOptions
 from numba_ptxlink._numba_cuda.signatures import typed
@@ -274,6 +274,6 @@ def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
     ).code
 
 
-def prototypes(ptx: bytes) -> dict[str, ptx_text.Prototype]:
+def prototypes(ptx: bytes) -> dict[str, Prototype]:
     """Return the prototypes in *ptx* by name."""
-    return {each.prototype.name: each.prototype for each in ptx_text.functions(ptx.decode())}
+    return {each.prototype.name: each.prototype for each in parse(ptx.decode()).functions}

@@ -13,8 +13,10 @@ from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
-from numba_ptxlink._formats import elf, ptx_isa, ptx_text
+from numba_ptxlink._formats import elf
 from numba_ptxlink._formats import ltoir as ltoir_format
+from numba_ptxlink._formats.ptx import Param, Prototype, parse
+from numba_ptxlink._formats.ptx import isa as ptx_isa
 from numba_ptxlink._link import checks, explain, merge
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
@@ -114,7 +116,7 @@ def test_equal_inputs_are_linked_once():
 def test_what_makes_definitions_equal(mine, yours, expected):
     """Labels and line numbers may differ, instructions may not."""
     texts = [HEAD + f".visible .func f()\n{{\n{body}\n}}\n" for body in (mine, yours)]
-    assert expected is merge.same(texts, "f")
+    assert expected is merge.same(map(parse, texts), "f")
 
 
 def test_a_private_variable_belongs_to_a_definition():
@@ -122,15 +124,15 @@ def test_a_private_variable_belongs_to_a_definition():
     body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.global.u32 %r1, [table];\nret;\n}\n"
     same = [HEAD + ".global .align 4 .u32 table = 1;\n" + body] * 2
     different = [HEAD + f".global .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
-    assert merge.same(same, "f")
-    assert not merge.same(different, "f")
+    assert merge.same(map(parse, same), "f")
+    assert not merge.same(map(parse, different), "f")
 
 
 def test_weakening_changes_the_linkage_alone():
     """A definition made weak is the same text but for one word, and the rest of the module is untouched."""
     ptx = function() + function(name="g").partition("64\n")[2]
     expected = ptx.replace(".visible .func (.param .b32 r) f", ".weak .func (.param .b32 r) f")
-    assert expected.encode() == merge.weaken(ptx.encode(), ["f"])
+    assert expected.encode() == merge.weaken(parse(ptx), ["f"])
 
 
 def test_a_weak_definition_gives_way():
@@ -169,7 +171,7 @@ def test_a_missing_extern_c_is_recognised(symbol):
 )
 def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, warned, caplog):
     """With nvJitLink 13.0, a function of a large struct is warned of, unless LTO inlines it."""
-    prototype = ptx_text.Prototype("f", None, (ptx_text.Param(align=8, size=size),))
+    prototype = Prototype("f", None, (Param(align=8, size=size),))
     tables = [link_symbols.Table(name, kind, None) for name in ("caller", "callee")]
     several = {"f": [(n, link_symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
     checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
@@ -276,7 +278,7 @@ def test_a_truncated_image_is_refused(size):
 
 
 def test_variables_of_ptx():
-    """Variables that other modules can see are found with their space, type and linkage."""
+    """Variables are found with their space and linkage, which is none for private ones."""
     ptx = HEAD + (
         ".visible .global .align 4 .u32 counter = 1;\n"
         ".extern .shared .align 16 .b8 buffer[];\n"
@@ -284,11 +286,12 @@ def test_variables_of_ptx():
         ".weak .const .align 8 .b8 table[16] = {1, 2};\n"
         ".global .align 4 .u32 private;\n"
     )
-    found = [(each.name, each.space, each.linkage, each.line) for each in ptx_text.variables(ptx)]
+    found = [(each.name, each.space, each.linkage, each.line) for each in parse(ptx).variables]
     assert [
         ("counter", "global", "visible", 4),
         ("buffer", "shared", "extern", 5),
         ("table", "const", "weak", 7),
+        ("private", "global", "", 8),
     ] == found
 
 

@@ -11,7 +11,7 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import parse
 
 CC = (9, 0)
 PAIR = types.Tuple((types.int8, types.float32))
@@ -40,7 +40,7 @@ def compiled(function, signature, **options):
 
 def prototype(ptx: str) -> str:
     """Return the prototype of the one function in *ptx*."""
-    (only,) = (each for each in ptx_text.functions(ptx) if each.defined)
+    (only,) = (each for each in parse(ptx).functions if each.defined)
     return str(only.prototype)
 
 
@@ -72,7 +72,7 @@ def test_half_arithmetic_is_complete(ty, output):
     """Half and bfloat16 arithmetic leaves nothing undefined."""
     code = compiled(double, ty(ty), output=output, abi_info={"abi_name": "doubled", "aggregates": "value"})
     if output == "ptx":
-        assert [each for each in ptx_text.functions(code) if not each.defined] == []
+        assert [each for each in parse(code).functions if not each.defined] == []
     header, name = {"float16": ("cuda_fp16.h", "__half")}.get(str(ty), ("cuda_bf16.h", "__nv_bfloat16"))
     source = f"""
         #include <{header}>

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
 
 MODULE = Path(__file__).with_name("udfs_module.py")
@@ -68,9 +68,9 @@ def ptx_by_nvcc(folder: Path, arch: str) -> str:
 def test_the_prototypes_are_those_that_nvidias_compilers_emit(exported, arch, compiler):
     """NVRTC and nvcc, given the header and a caller, declare exactly the prototypes that the PTX defines."""
     text = compiler(exported.header.parent, arch)
-    wanted = {f.prototype for f in ptx_text.functions(text) if f.linkage == "extern" and not f.defined}
+    wanted = {f.prototype for f in parse(text).functions if f.linkage == "extern" and not f.defined}
     text = exported.artifacts["ptx", arch].read_text()
-    made = {f.prototype for f in ptx_text.functions(text) if f.linkage == "visible" and f.defined}
+    made = {f.prototype for f in parse(text).functions if f.linkage == "visible" and f.defined}
     assert len(wanted) == len(SYMBOLS)
     assert wanted == made
 

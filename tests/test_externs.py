@@ -12,7 +12,7 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._numba_cuda.codegen import externs
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
@@ -48,7 +48,7 @@ def export(folder, *udfs, name="mine", archs=("sm_90",)):
 
 def undefined(exported, arch="sm_90"):
     """Return the names that the PTX leaves undefined."""
-    functions = ptx_text.functions(exported.artifacts["ptx", arch].read_text())
+    functions = parse(exported.artifacts["ptx", arch].read_text()).functions
     return sorted(each.prototype.name for each in functions if not each.defined)
 
 

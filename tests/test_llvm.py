@@ -7,7 +7,8 @@ import warnings
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._formats.ptx import parse
 
 TYPES = (
     "i1",
@@ -63,7 +64,7 @@ def test_prototypes_are_those_of_nvvm(arch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ptx = nvvm.compile_ir(text, arch=target.compute).decode()
-    declared = {each.prototype.name: each.prototype for each in ptx_text.functions(ptx) if not each.defined}
+    declared = {each.prototype.name: each.prototype for each in parse(ptx).functions if not each.defined}
     assert len(declared) == len(TYPES)
     read = {each.name: each for each in llvm_ir.symbols(text, target)}
     assert {name: read[name].prototype for name in declared} == declared

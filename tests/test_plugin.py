@@ -419,8 +419,8 @@ def test_compile_ptx_works_without_a_driver():
         COMPILE,
         """
 ptx, _ = compile_ptx(lambda x: x, int32(int32), device=True, abi="c", abi_info={"abi_name": "f"})
-from numba_ptxlink._formats import ptx_text
-print([str(f.prototype) for f in ptx_text.functions(ptx)], ptx_text.target(ptx), pl.status().active)
+from numba_ptxlink._formats.ptx import parse, read_header
+print([str(f.prototype) for f in parse(ptx).functions], read_header(ptx).target, pl.status().active)
 """,
     )
     assert lines == ["['.func (.b32) f(.b32)'] ('sm_75',) True"]
@@ -431,11 +431,11 @@ def test_the_default_cc_is_honoured():
     lines = run(
         COMPILE,
         """
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import parse, read_header
 ptx, _ = compile(lambda x: x, int32(int32))
 many, _ = compile_all(lambda x: x, int32(int32), output="ptx")
 ltoir, _ = compile(lambda x: x, int32(int32), output="ltoir")
-print(ptx_text.target(ptx), ptx_text.target(many[0]), len(ltoir) > 0)
+print(read_header(ptx).target, read_header(many[0]).target, len(ltoir) > 0)
 """,
         NUMBA_CUDA_DEFAULT_PTX_CC="8.6",
     )
@@ -448,7 +448,7 @@ def test_device_functions_call_device_functions_without_a_driver():
         COMPILE,
         """
 from numba import njit
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import parse, read_header
 @cuda.jit(device=True)
 def helper(x):
     return x + 1
@@ -459,7 +459,7 @@ def f(x):
     return cpu_helper(x)
 for cc in ((8, 0), (9, 0), (8, 0)):
     ptx, _ = compile(f, int32(int32), cc=cc)
-    print(ptx_text.target(ptx), [g.prototype.name for g in ptx_text.functions(ptx) if not g.defined])
+    print(read_header(ptx).target, [g.prototype.name for g in parse(ptx).functions if not g.defined])
 """,
     )
     assert lines == ["('sm_80',) []", "('sm_90',) []", "('sm_80',) []"]
@@ -499,9 +499,9 @@ def test_the_name_that_cpp_mangles_to_is_accepted():
     lines = run(
         COMPILE,
         """
-        from numba_ptxlink._formats import ptx_text
+        from numba_ptxlink._formats.ptx import parse, read_header
         ptx, _ = compile(lambda x: x, int32(int32), abi_info={"abi_name": "_Z1fi"})
-        print([str(f.prototype) for f in ptx_text.functions(ptx)])
+        print([str(f.prototype) for f in parse(ptx).functions])
         """,
     )
     assert lines == ["['.func (.b32) _Z1fi(.b32)']"]

@@ -12,7 +12,8 @@ from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._config import Config
-from numba_ptxlink._formats import containers, ptx_text
+from numba_ptxlink._formats import containers
+from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._link import checks as link_checks
 from numba_ptxlink._link import engine, explain, symbol_tables
 from numba_ptxlink._link import inputs as link_inputs
@@ -266,9 +267,7 @@ def test_symbols_survive_the_cache():
     """Every field of a symbol is read back as it was written, and anything else is nothing."""
     source = KERNEL + "".join(function(name="g").splitlines(keepends=True)[3:])
     symbols = link_symbols.table(link_inputs.read(source), ARCH).symbols
-    structs = ptx_text.Prototype(
-        "h", None, (ptx_text.Param(align=8, size=24), ptx_text.Param(bits=32, type="f32"))
-    )
+    structs = Prototype("h", None, (Param(align=8, size=24), Param(bits=32, type="f32")))
     symbols += (symbol_tables.Symbol("h", "func", True, True, structs, 7),)
     found = symbol_tables.read(symbol_tables.write(symbols))
     assert symbols == found

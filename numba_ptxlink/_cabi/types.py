@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats.ptx import Param, Prototype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,10 +46,10 @@ class CType:
         """Return the declaration of a variable or member *name* of this type."""
         return f"{self.name} {name}"
 
-    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+    def param(self, *, kernel: bool = False) -> Param | None:
         """Return what the type is as a parameter or return value in PTX, None for void."""
         del kernel  # only scalars differ
-        return ptx_text.Param(align=self.align, size=self.size)
+        return Param(align=self.align, size=self.size)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Void(CType):
     size: int = 0
     align: int = 1
 
-    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+    def param(self, *, kernel: bool = False) -> Param | None:
         """Return None: void is no parameter."""
         del kernel
         return None
@@ -77,9 +77,9 @@ class Scalar(CType):
 
     kind: str
 
-    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+    def param(self, *, kernel: bool = False) -> Param | None:
         """Return the 32 or 64 bits it travels in; a kernel's parameter keeps its width."""
-        return ptx_text.Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
+        return Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Pointer(CType):
 
     target: CType
 
-    def param(self, *, kernel: bool = False) -> ptx_text.Param | None:
+    def param(self, *, kernel: bool = False) -> Param | None:
         """Return the 64 bits of an address."""
         del kernel
-        return ptx_text.Param(bits=64)
+        return Param(bits=64)
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,11 @@ class Signature:
     kernel: bool = False
 
     @property
-    def prototype(self) -> ptx_text.Prototype:
+    def prototype(self) -> Prototype:
         """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
         return self.prototype_for(modern=True)
 
-    def prototype_for(self, *, modern: bool) -> ptx_text.Prototype:
+    def prototype_for(self, *, modern: bool) -> Prototype:
         """
         Return the PTX prototype that nvcc emits for the declaration.
 
@@ -245,9 +245,7 @@ class Signature:
             if is_large(ctype) and not self.kernel and not modern:
                 param = dataclasses.replace(param, align=max(param.align, 4))
             params.append(param)
-        return ptx_text.Prototype(
-            name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel
-        )
+        return Prototype(name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel)
 
     @property
     def types(self) -> Iterator[CType]:

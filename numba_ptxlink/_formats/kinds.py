@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
+
+from . import ptx
 
 PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 
 _EM_CUDA = 190
 _ELF = b"\x7fELF"
-_PTX_VERSION = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,10 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    text = code.rstrip(b"\0")
-    if not text.strip() or b"\0" in text or not _is_utf8(text):
-        return None
-    return PTX if _PTX_VERSION.search(text) else CU
-
-
-def _is_utf8(text: bytes) -> bool:
     try:
-        text.decode()
+        text = code.rstrip(b"\0").decode()
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
+    if not text.strip() or "\0" in text:
+        return None
+    return PTX if ptx.begins_module(text) else CU

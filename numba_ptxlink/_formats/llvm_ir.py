@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .ptx_text import Param, Prototype
+from .ptx import Param, Prototype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
 from numba_ptxlink._config import BACKENDS
-from numba_ptxlink._formats import ptx_text
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import nvjitlink, pynvjitlink
 from numba_ptxlink.errors import ConfigError, LinkError
@@ -65,7 +64,7 @@ def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str | None:
     if inputs[0].kind != PTX:
         article = "an" if inputs[0].kind[0] in "ao" else "a"
         return f"{article} {inputs[0].kind}"
-    declared = ptx_text.version(inputs[0].code.decode(errors="replace"))
+    declared = inputs[0].header.version
     newest = max(assembler.supported_ptx_versions())
     if declared is not None and declared > newest:
         return f"PTX {declared}, newer than nvPTXCompiler's {newest}"

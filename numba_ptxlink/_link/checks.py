@@ -12,9 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import containers, elf, ptx_text
+from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
-from numba_ptxlink._formats.ptx_isa import sure_isa
+from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink.errors import LinkError
 
 from . import merge, symbols
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx_text import Param, Prototype
+    from numba_ptxlink._formats.ptx import Param, Prototype
 
     from .inputs import Input
     from .symbol_tables import Symbol
@@ -99,7 +99,7 @@ def check(
     merged = _check_definitions(several, tables, distinct)
     if merged:
         distinct = tuple(
-            replace(each, code=merge.weaken(each.code, merged)) if each.kind == PTX else each
+            replace(each, code=merge.weaken(each.module, merged)) if each.kind == PTX else each
             for each in distinct
         )
     return Findings(distinct, tables, tuple(sorted(merged)))
@@ -176,7 +176,7 @@ def _is_runtime(source: Input) -> bool:
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:
     """Refuse PTX that is too new: once nvJitLink has, it links undefined references from then on."""
-    declared = ptx_text.version(source.code.decode(errors="replace")) if source.kind == PTX else None
+    declared = source.header.version if source.kind == PTX else None
     newest = sure_isa(linker)
     if declared is not None and newest is not None and declared > newest:
         raise LinkError(
@@ -300,11 +300,10 @@ def _check_definitions(
         if len(strong) < 2:
             continue
         sources = [inputs[number] for number, _ in strong]
-        if all(each.kind == PTX for each in sources) and strong[0][1].kind != "variable":
-            texts = [each.code.decode(errors="replace") for each in sources]
-            if merge.same(texts, name):
-                merged.add(name)
-                continue
+        texts = all(each.kind == PTX for each in sources) and strong[0][1].kind != "variable"
+        if texts and merge.same((each.module for each in sources), name):
+            merged.add(name)
+            continue
         places = ", ".join(
             f"{table.name}:{each.line}" if table.kind == PTX and each.line else table.name
             for table, each in ((tables[number], each) for number, each in strong)

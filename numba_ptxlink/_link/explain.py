@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._formats import ltoir, ptx_text
+from numba_ptxlink._formats import ltoir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
@@ -153,7 +153,7 @@ def _too_new(
 def _misfit(source: Input, arch: Arch) -> str:
     """Return that *source* is for an architecture that the link's is not, "" where it may not be."""
     if source.kind == PTX:
-        target = ptx_text.target(source.code.decode(errors="replace"))
+        target = source.header.target
         try:
             needs = Arch.of(target[0]) if target else None
         except ConfigError:

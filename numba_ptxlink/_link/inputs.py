@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, recognise
 from numba_ptxlink.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,29 @@ class Input:
     name: str
     code: bytes = field(repr=False)
     witness: str = field(default="", repr=False, compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """Its content as text; what is no UTF-8 in it survives `str.encode` with "surrogateescape"."""
+        return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
+
+    @property
+    def header(self) -> ptx.Header:
+        """What PTX says of itself, without reading the rest."""
+        return self._once("header", lambda: ptx.read_header(self.text))
+
+    @property
+    def module(self) -> ptx.Module:
+        """PTX as a tree."""
+        return self._once("module", lambda: ptx.parse(self.text))
+
+    def _once(self, what: str, read: Callable[[], T]) -> T:
+        # Two threads may both read it, which gives the same.
+        if what not in self._read:
+            self._read[what] = read()
+        value: T = self._read[what]
+        return value
 
 
 def read(source: Any, number: int = 1) -> Input:

@@ -1,73 +1,71 @@
-"""One definition out of several equal ones: PTX that defines the same function in more than one input."""
+"""One definition out of several equal ones: PTX modules that define the same function."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import ptx_text
+from numba_ptxlink._formats import ptx
+from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_LABEL = re.compile(r"\$L\w+")
-_NOISE = re.compile(r"^[ \t]*\.(?:loc|file|pragma\s+\"nounroll\")\b[^\n]*$", re.MULTILINE)
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
-_LOCAL = re.compile(
-    r"^[ \t]*\.(?:global|const)\b[^;={]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*(?:=[^;]*)?;", re.MULTILINE
-)
+    from collections.abc import Iterable, Iterator
 
 
-def same(texts: Iterable[str], name: str) -> bool:
+def same(modules: Iterable[ptx.Module], name: str) -> bool:
     """
-    Return whether every PTX in *texts* defines the function *name*, all in the same way.
+    Return whether every one of *modules* defines the function *name*, all in the same way.
 
-    The same way: instruction by instruction, labels aside, and with equal private variables and functions.
+    The same way: statement by statement, labels and line numbers aside, and with equal private variables and
+    functions.
     """
-    forms = {_form(ptx_text.blank_comments(text), name) for text in texts}
+    forms = {_form(module, name) for module in modules}
     return len(forms) == 1 and None not in forms
 
 
-def weaken(ptx: bytes, names: Iterable[str]) -> bytes:
-    """Return *ptx* with its definitions of the functions *names* made weak, which a linker merges."""
-    text = ptx.decode(errors="surrogateescape")
-    blanked = ptx_text.blank_comments(text)
+def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
+    """Return *module* with its definitions of the functions *names* made weak, which a linker merges."""
     wanted = set(names)
-    for match in reversed(list(ptx_text.FUNCTION.finditer(blanked))):
-        if match["name"] in wanted and match["linkage"].strip() == ".visible":
-            start, end = match.span("linkage")
-            text = f"{text[:start]}.weak {text[end:]}"
-    return text.encode(errors="surrogateescape")
+    visible = (function for function in module.functions if function.linkage == "visible")
+    spans = [function.linkage_span for function in visible if function.name in wanted]
+    return module.replace(dict.fromkeys(spans, ".weak")).encode(errors="surrogateescape")
 
 
-def _form(text: str, name: str, seen: frozenset[str] = frozenset()) -> str | None:
-    """Return a definition's text in which only what matters is left, None where there is no definition."""
-    match = next(
-        (each for each in ptx_text.FUNCTION.finditer(text) if each["name"] == name and each["end"] == "{"),
-        None,
-    )
-    if match is None:
+def _form(module: ptx.Module, name: str, seen: frozenset[str] = frozenset()) -> str | None:
+    """Return a definition spelled out, with all that is private to its module; None where there is none."""
+    function = module.definition(name)
+    if function is None:
         return None
-    body = text[match.start("kind") : _closing(text, match.end())]
-    labels: dict[str, str] = {}
-    form = _LABEL.sub(lambda label: labels.setdefault(label[0], f"$L{len(labels)}"), _NOISE.sub("", body))
-    form = " ".join(form.split())
-    used = set(_NAME.findall(body)) - seen - {name}
-    private = [" ".join(variable[0].split()) for variable in _LOCAL.finditer(text) if variable[1] in used]
-    called = [
-        each["name"]
-        for each in ptx_text.FUNCTION.finditer(text)
-        if each["name"] in used and each["end"] == "{" and not each["linkage"].strip()
-    ]
-    inner = [_form(text, each, seen | {name, *called}) or "" for each in called]
-    return "\n".join((form, *private, *inner))
+    try:
+        statements = list(_flat(function.body))
+    except LinkError:
+        return None
+    labels = {
+        statement.name: f"$L{number}"
+        for number, statement in enumerate(statements)
+        if isinstance(statement, ptx.Label)
+    }
+    spelled = (
+        statement
+        if isinstance(statement, str)
+        else str(ptx.renamed(statement, lambda symbol: labels.get(symbol, symbol)))
+        for statement in statements
+    )
+    nodes = (statement for statement in statements if not isinstance(statement, str))
+    used = {symbol for node in nodes for symbol in ptx.names(node)} - seen - {name}
+    local = [each for each in module.variables if each.name in used and not each.linkage]
+    called = [each for each in module.functions if each.name in used and not each.linkage and each.defined]
+    inside = seen | {name, *(each.name for each in called)}
+    inner = (_form(module, each.name, inside) or "" for each in called)
+    heading = function.heading.removeprefix(f".{function.linkage} ")
+    return "\n".join((heading, *spelled, *map(str, local), *inner))
 
 
-def _closing(text: str, after: int) -> int:
-    """Return where the block ends whose opening brace stands right before *after*."""
-    depth = 1
-    for brace in re.compile(r"[{}]").finditer(text, after):
-        depth += 1 if brace[0] == "{" else -1
-        if not depth:
-            return brace.end()
-    return len(text)
+def _flat(statements: Iterable[ptx.Statement]) -> Iterator[ptx.Statement | str]:
+    """Yield *statements* without line numbers and remarks, and for a block what is in it between braces."""
+    for statement in statements:
+        if isinstance(statement, ptx.Block):
+            yield "{"
+            yield from _flat(statement.statements)
+            yield "}"
+        elif not isinstance(statement, (ptx.Location, ptx.Pragma)):
+            yield statement

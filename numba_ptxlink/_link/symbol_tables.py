@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from numba_ptxlink._formats.ptx_text import Param, Prototype
+from numba_ptxlink._formats.ptx import Param, Prototype
 
 
 @dataclass(frozen=True)

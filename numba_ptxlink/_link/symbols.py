@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
-from numba_ptxlink._formats import containers, elf, llvm_ir, ptx_text
+from numba_ptxlink._formats import containers, elf, llvm_ir, ptx
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
-from numba_ptxlink._formats.ptx_text import Param, Prototype
+from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.cache.key import package_version
@@ -68,15 +68,15 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
         deep: Whether to let nvJitLink compile what nothing else tells, which is LTO-IR.
     """
     if source.kind == PTX:
-        return Table(source.name, source.kind, _of_ptx(source.code.decode(errors="replace")))
+        return Table(source.name, source.kind, _of_ptx(source.module))
     if source.witness:
         return Table(source.name, source.kind, _of_llvm(source.witness, arch))
     return Table(source.name, source.kind, _of_binary(source, arch, lto=lto, deep=deep))
 
 
-def _of_ptx(text: str) -> tuple[Symbol, ...]:
+def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
     found: dict[str, Symbol] = {}
-    for function in ptx_text.functions(text):
+    for function in module.functions:
         prototype = function.prototype
         if not function.linkage and not prototype.entry:
             continue
@@ -90,12 +90,12 @@ def _of_ptx(text: str) -> tuple[Symbol, ...]:
                 prototype=None if prototype.entry else prototype,
                 line=function.line,
             )
-    for variable in ptx_text.variables(text):
+    for variable in module.variables:
         known = found.get(variable.name)
-        if known is None or (variable.linkage != "extern" and not known.defined):
-            defined = variable.linkage != "extern"
+        if variable.linkage and (known is None or (variable.defined and not known.defined)):
+            weak = variable.linkage in _WEAK
             found[variable.name] = Symbol(
-                variable.name, "variable", defined, variable.linkage in _WEAK, line=variable.line
+                variable.name, "variable", variable.defined, weak, line=variable.line
             )
     return tuple(found.values())
 
@@ -224,7 +224,7 @@ def _of_entry(
     if entry is None or content is None:
         return None
     if entry.kind == PTX:
-        return _of_ptx(content.rstrip(b"\0").decode(errors="replace"))
+        return _of_ptx(ptx.parse(content.rstrip(b"\0").decode(errors="replace")))
     return of_image(elf.read(content, name))
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, assembler
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink.errors import AbiError, ExportError
 
 from .codegen import externs
@@ -44,7 +45,7 @@ class Built:
     """
 
     artifacts: dict[str, bytes]
-    externs: dict[str, tuple[ptx_text.Prototype, abi.Signature | None]]
+    externs: dict[str, tuple[Prototype, abi.Signature | None]]
 
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
@@ -143,7 +144,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
 
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {
-        f.prototype.name: f.prototype for f in ptx_text.functions(ptx) if f.defined and f.linkage == "visible"
+        f.prototype.name: f.prototype for f in parse(ptx).functions if f.defined and f.linkage == "visible"
     }
     for signature in signatures:
         wanted = signature.prototype_for(modern=llvm_ir.is_modern(arch))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._formats import llvm_ir, ptx_text
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
 from numba_ptxlink._link import engine
 from numba_ptxlink._link.inputs import Input, content_of
@@ -299,11 +299,12 @@ class PtxLinker:
 
     def _options(self) -> engine.LinkOptions:
         # numba-cuda says "debug" and "lineinfo" in its code and nowhere else.
-        texts = [each.code.decode(errors="replace") for each in self._inputs if each.kind == PTX]
+        texts = [each for each in self._inputs if each.kind == PTX]
         witnesses = [each.witness for each in self._inputs if each.witness]
-        debug = any("debug" in ptx_text.target(text) for text in texts)
+        debug = any("debug" in each.header.target for each in texts)
         debug |= any(map(llvm_ir.is_for_debugging, witnesses))
-        lines = any(map(ptx_text.has_line_numbers, texts)) or any(map(llvm_ir.has_line_numbers, witnesses))
+        lines = any(".loc" in each.text and each.module.has_line_numbers for each in texts)
+        lines |= any(map(llvm_ir.has_line_numbers, witnesses))
         return engine.LinkOptions(
             lto=self._has_ltoir,
             max_registers=self.max_registers,

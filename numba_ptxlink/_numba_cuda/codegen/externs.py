@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
 from numba_ptxlink._cabi import types as c
-from numba_ptxlink._formats import ptx_text
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
+from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._numba_cuda import stable_names
 from numba_ptxlink._tools import nvjitlink, nvrtc
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
@@ -34,15 +34,11 @@ _FUNCTION = re.compile(r'extern "C"\s+__device__\s+\w+\s+\w+\s*\(')
 # What numba-cuda's memory manager for device code defines, which no other export may define again.
 _NRT_NAME = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
 _KEEP = "numba_ptxlink_keep"
-_KEEP_ENTRY = re.compile(
-    rf"(?:^[ \t]*//[ \t]*\.globl[ \t]+{_KEEP}[ \t]*\n)?^\.visible \.entry {_KEEP}\(.*?^\}}\n",
-    re.DOTALL | re.MULTILINE,
-)
 
 
-def undefined(ptx: str) -> dict[str, ptx_text.Prototype]:
+def undefined(ptx: str) -> dict[str, Prototype]:
     """Return the functions that *ptx* calls and does not define, by name."""
-    found = list(ptx_text.functions(ptx))
+    found = parse(ptx).functions
     defined = {each.prototype.name for each in found if each.defined}
     return {
         each.prototype.name: each.prototype
@@ -180,17 +176,13 @@ def merge_ptx(
     keep = _compile(uses + kernel, f"{_KEEP}.cu", arch, [])
     flags = ["-lto", "-ptx", *(["-lineinfo"] if lineinfo else []), *([] if opt else ["-O0"])]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
-    text, count = _KEEP_ENTRY.subn("", text)
-    if not count:
+    module = parse(text)
+    kept = module.definition(_KEEP)
+    if kept is None:
         raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
-    for name in symbols:
-        text = re.sub(
-            rf"^\.func(\s+(?:\([^)]*\)\s*)?{re.escape(name)}\()",
-            r".visible .func\1",
-            text,
-            flags=re.MULTILINE,
-        )
-    return text
+    module = parse(module.without([kept]))
+    local = {each.linkage_span for each in module.functions if each.name in symbols and not each.linkage}
+    return module.replace(dict.fromkeys(local, ".visible "))
 
 
 def _link(
@@ -207,7 +199,7 @@ def _link(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
-def declared(context: Any, prototype: ptx_text.Prototype) -> c.Signature | None:
+def declared(context: Any, prototype: Prototype) -> c.Signature | None:
     """
     Return the C signature of the `cuda.declare_device` function that *prototype* belongs to.
 

@@ -1,0 +1,383 @@
+"""PTX modules as values. The bodies of their functions are read when they are asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import LinkError
+
+from . import lexer, printer
+from .declarations import Declaration, Directive, Parameter, Pragma, attributed
+from .lexer import MalformedError
+from .operands import Name, Node, Span
+from .prototypes import Prototype
+from .statement_parser import read_section, read_statements
+from .statements import Label, Line, Statement, Values, block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numba_ptxlink._arch import PtxVersion
+
+_LOCATION = re.compile(r"\.loc(?![\w$:])", re.ASCII)
+_NOWHERE = Span(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """
+    What a module says about itself before anything else.
+
+    Args:
+        version: The PTX ISA version, None where none is declared.
+        target: What `.target` lists, such as ("sm_90", "debug").
+        address_size: Bits of an address, 0 where it is not declared.
+    """
+
+    version: PtxVersion | None = None
+    target: tuple[str, ...] = ()
+    address_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class File(Node):
+    """
+    A `.file`, which names a source.
+
+    Args:
+        index: The number that `.loc` knows it by.
+        path: The source.
+        times: Time of its last change and its size, or nothing.
+    """
+
+    index: int
+    path: str
+    times: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join((f'.file {self.index} "{self.path}"', *map(str, self.times)))
+
+
+@dataclass(frozen=True, slots=True)
+class Alias(Node):
+    """
+    An `.alias`.
+
+    Args:
+        name: The function that is declared.
+        target: The function that is meant.
+    """
+
+    name: str
+    target: Name
+
+    def __str__(self) -> str:
+        return f".alias {self.name}, {self.target};"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Node):
+    """
+    Text that is no PTX this package knows. A tool that reads it says what is wrong with it.
+
+    Args:
+        text: All of it.
+        cause: Why it was not understood.
+    """
+
+    text: str
+    cause: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section(Node):
+    """
+    A `.section` of DWARF.
+
+    Args:
+        section: Its name, with the dot.
+        text: The text of the module.
+        content_span: Where its braces are.
+    """
+
+    section: str
+    text: str = field(repr=False)
+    content_span: Span = field(repr=False)
+
+    @property
+    def content(self) -> tuple[Label | Values, ...]:
+        """
+        What is in it.
+
+        Raises:
+            LinkError: It is malformed.
+        """
+        try:
+            return read_section(self.text, self.content_span.start + 1, self.content_span.end - 1)
+        except MalformedError as error:
+            raise _refused(self.text, f"section {self.section}", error) from None
+
+    def __str__(self) -> str:
+        lines = "".join(f"{each}\n" for each in self.content)
+        return f".section {self.section}\n{{\n{lines}}}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function(Node):
+    """
+    One occurrence of a function. It begins at its linkage, and ends after its body or its semicolon.
+
+    Args:
+        name: The symbol.
+        kind: "func" or "entry".
+        linkage: "visible", "extern", "weak", "common" or "" for local to the module.
+        results: What it returns: one, or several where they are registers.
+        params: Its parameters, in order.
+        attributes: Such as `.unified`.
+        directives: What stands between the parameters and the body, such as `.maxntid`.
+        line: 1-based line of the text that its kind stands on.
+        text: The text of the module.
+        linkage_span: Where the linkage is; an empty range where it would be if there is none.
+        name_span: Where the name is.
+        body_span: Where the braces of its body are, (-1, -1) for a declaration.
+        closed: Whether the body's closing brace is there.
+    """
+
+    name: str
+    kind: str
+    linkage: str
+    results: tuple[Parameter, ...]
+    params: tuple[Parameter, ...]
+    attributes: tuple[Directive, ...]
+    directives: tuple[Directive | Pragma, ...]
+    line: int
+    text: str = field(repr=False)
+    linkage_span: Span = field(repr=False)
+    name_span: Span = field(repr=False)
+    body_span: Span = field(default=_NOWHERE, repr=False)
+    closed: bool = field(default=True, repr=False)
+    _read: list[tuple[Statement, ...]] = field(default_factory=list, repr=False)
+
+    @property
+    def defined(self) -> bool:
+        """Whether a body follows."""
+        return self.body_span.start >= 0
+
+    @property
+    def prototype(self) -> Prototype:
+        """What callers must agree on."""
+        return Prototype(
+            name=self.name,
+            result=self.results[0].param if self.results else None,
+            params=tuple(each.param for each in self.params),
+            entry=self.kind == "entry",
+        )
+
+    @property
+    def body(self) -> tuple[Statement, ...]:
+        """
+        The statements of the body, read once; none for a declaration.
+
+        Raises:
+            LinkError: The body is malformed.
+        """
+        if not self._read:
+            self._read.append(self._statements() if self.defined else ())
+        return self._read[0]
+
+    @property
+    def has_line_numbers(self) -> bool:
+        """Whether a `.loc` is in the body."""
+        return self.defined and lexer.contains(self.text, _LOCATION, *self.body_span)
+
+    def spans(self) -> Iterator[Span]:
+        """Yield where its heading, statements and braces are; all as one where the body is malformed."""
+        try:
+            body = self.body
+        except LinkError:
+            body = ()
+        if not body:
+            yield self.span
+            return
+        yield Span(self.start, self.body_span.start + 1)
+        yield from printer.statement_spans(body)
+        yield Span(self.end - 1, self.end)
+
+    @property
+    def heading(self) -> str:
+        """Its declaration as it is spelled, without what ends it."""
+        linked = f".{self.linkage} " if self.linkage else ""
+        results = f"({', '.join(map(str, self.results))}) " if self.results else ""
+        params = ", ".join(map(str, self.params))
+        directives = "".join(f"\n{each}" for each in self.directives)
+        return f"{linked}.{self.kind} {attributed(self.attributes)}{results}{self.name}({params}){directives}"
+
+    def __str__(self) -> str:
+        return f"{self.heading}\n{block(self.body)}" if self.defined else f"{self.heading};"
+
+    def _statements(self) -> tuple[Statement, ...]:
+        start, end = self.body_span
+        try:
+            return read_statements(self.text, start + 1, end - 1 if self.closed else end, closed=self.closed)
+        except MalformedError as error:
+            raise _refused(self.text, f"function {self.name}", error) from None
+
+
+Item = Directive | File | Pragma | Alias | Section | Declaration | Function | Line | Unknown
+
+
+class Module:
+    """
+    A PTX module. Its parts lie in its text; `str` puts it together from them again.
+
+    Args:
+        text: The text it was read from.
+        items: What the text consists of, in order.
+        header: Version, target and size of addresses.
+
+    Attributes:
+        functions: Every function that it declares or defines, in the order of the text.
+        variables: Every variable outside of functions, in the order of the text.
+    """
+
+    def __init__(self, text: str, items: Iterable[Item], header: Header) -> None:
+        self.text = text
+        self.items = tuple(items)
+        self.header = header
+        self.functions = tuple(item for item in self.items if isinstance(item, Function))
+        self.variables = tuple(
+            variable for item in self.items if isinstance(item, Declaration) for variable in item.variables
+        )
+
+    @property
+    def version(self) -> PtxVersion | None:
+        """The PTX ISA version that it declares, None where it declares none."""
+        return self.header.version
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """What its `.target` lists, such as ("sm_90", "debug")."""
+        return self.header.target
+
+    @property
+    def address_size(self) -> int:
+        """Bits of an address, 0 where it is not declared."""
+        return self.header.address_size
+
+    @property
+    def has_line_numbers(self) -> bool:
+        """Whether it maps its instructions to source lines."""
+        return ".loc" in self.text and any(function.has_line_numbers for function in self.functions)
+
+    def definition(self, name: str) -> Function | None:
+        """Return the function *name* where it is defined, None where it is not."""
+        return next((each for each in self.functions if each.name == name and each.defined), None)
+
+    def line(self, start: int) -> int:
+        """Return the 1-based line of the offset *start*."""
+        return self.text.count("\n", 0, start) + 1
+
+    def source(self, node: Node) -> str:
+        """Return the text that *node* was read from."""
+        return self.text[node.start : node.end]
+
+    def replace(self, edits: Mapping[Span, str]) -> str:
+        """
+        Return the text with other text in some places.
+
+        Args:
+            edits: New text for ranges of the text, such as the `span` of a node. Ranges may be empty.
+
+        Raises:
+            ValueError: Ranges overlap, or lie outside of the text.
+        """
+        return printer.replaced(self.text, edits)
+
+    def relinked(self, names: Mapping[str, str]) -> str:
+        """
+        Return the text with other linkage.
+
+        Args:
+            names: The linkage of functions and variables by name, such as {"f": "weak"}, or "" for none.
+                A declaration of several variables changes where one of them is named.
+        """
+        edits = {}
+        for item in self.items:
+            if isinstance(item, Function):
+                named = [item.name] if item.name in names else []
+            elif isinstance(item, Declaration):
+                named = [each.name for each in item.variables if each.name in names]
+            else:
+                continue
+            if named:
+                start, end = item.linkage_span
+                linkage_ = names[named[0]]
+                blank = " " if linkage_ and start == end else ""
+                edits[Span(start, end)] = f".{linkage_}{blank}" if linkage_ else ""
+        return self.replace(edits)
+
+    def without(self, items: Iterable[Item]) -> str:
+        """Return the text without some of its *items*, and without a compiler's `.globl` comment on them."""
+        dropped = {item.span for item in items}
+        edits = {}
+        for before, item in zip((None, *self.items), self.items, strict=False):
+            if item.span in dropped:
+                after = self.text.find("\n", item.end)
+                blank = after >= 0 and not self.text[item.end : after].strip()
+                start = self._comment_start(before.end if before else 0, item)
+                edits[Span(start, after + 1 if blank else item.end)] = ""
+        return self.replace(edits)
+
+    def _comment_start(self, start: int, item: Item) -> int:
+        """Return where a comment begins that names *item* right before it, else where *item* begins."""
+        *lines, last = self.text[start : item.start].split("\n")
+        if not lines or last.strip():
+            return item.start
+        begin = item.start - len(last)
+        while len(lines) > 1:
+            line = lines.pop()
+            begin -= len(line) + 1
+            if line.strip():
+                comment = line.split()[:2] in (["//", ".globl"], ["//", ".weak"])
+                return begin if comment and line.split()[2:] == [_symbol(item)] else item.start
+        return item.start
+
+    def __str__(self) -> str:
+        spans = (span for item in self.items for span in _spans(item))
+        return printer.reassembled(self.text, spans)
+
+    def __repr__(self) -> str:
+        return f"<PTX module: {len(self.functions)} functions, {len(self.variables)} variables>"
+
+
+def render(module: Module) -> str:
+    """
+    Return *module* as it is spelled from its values: a line for each statement, no comments.
+
+    Raises:
+        LinkError: A function, a section or an initializer is malformed.
+    """
+    return "".join(f"{item}\n" for item in module.items)
+
+
+def _spans(item: Item) -> Iterable[Span]:
+    return item.spans() if isinstance(item, Function) else (item.span,)
+
+
+def _symbol(item: Item) -> str:
+    if isinstance(item, Declaration):
+        return item.variables[0].name
+    return item.name if isinstance(item, Function) else ""
+
+
+def _refused(text: str, what: str, error: MalformedError) -> LinkError:
+    line = text.count("\n", 0, error.start) + 1
+    return LinkError(
+        f"The PTX {what} cannot be read: line {line}: {error.cause}; correct the PTX, "
+        "or report this if ptxas takes it."
+    )

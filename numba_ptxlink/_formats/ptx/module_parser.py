@@ -1,0 +1,255 @@
+"""How PTX modules are read from text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._arch import PtxVersion
+
+from . import lexer
+from .cursor import Cursor
+from .declaration_parser import (
+    LINKAGES,
+    SPACES,
+    attributes,
+    declaration,
+    function_directives,
+    linkage,
+    parameters,
+    pragma,
+)
+from .declarations import Directive
+from .lexer import MalformedError, token_at
+from .module import Alias, File, Function, Header, Item, Module, Section, Unknown
+from .operands import Name, Span
+from .statements import Line
+
+if TYPE_CHECKING:
+    from .lexer import Token
+
+_HEADER = (".version", ".target", ".address_size")
+_KINDS = (".func", ".entry")
+_DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
+# Where reading goes on after a directive that is not known.
+_STARTS = frozenset((*_DECLARATIONS, *_HEADER, ".file", ".section", ".pragma", ".alias"))
+
+
+def parse(text: str) -> Module:
+    """
+    Return the PTX module *text*. Its functions' bodies are looked at when they are asked for.
+
+    Never raises: what is not understood is among the module's items as `Unknown`.
+    """
+    items = _Reader(text).items()
+    found: dict[str, list[str]] = {}
+    for item in items:
+        if isinstance(item, Directive):
+            found.setdefault(item.keyword, [str(operand) for operand in item.operands])
+        elif not isinstance(item, Line):
+            break
+    return Module(text, items, _header(found))
+
+
+def read_header(text: str) -> Header:
+    """Return what the PTX *text* declares of itself, without reading what comes after that. Never raises."""
+    found: dict[str, list[str]] = {}
+    token = token_at(text, 0)
+    while token.kind == "line" or token.text in _HEADER:
+        end = token.end
+        if token.text in _HEADER:
+            cursor, end = _listed(text, end)
+            found.setdefault(token.text[1:], [str(operand) for operand in cursor.leaves()])
+        token = token_at(text, end)
+    return _header(found)
+
+
+def begins_module(text: str) -> bool:
+    """Return whether *text* begins as a PTX module does: with a `.version`, comments aside."""
+    token = token_at(text, 0)
+    while token.kind == "line":
+        token = token_at(text, token.end)
+    return token.text == ".version"
+
+
+def _header(found: dict[str, list[str]]) -> Header:
+    version = "".join(found.get("version", ())[:1])
+    address_size = "".join(found.get("address_size", ())[:1])
+    major, _, minor = version.partition(".")
+    return Header(
+        version=PtxVersion(int(major), int(minor)) if _decimal(major) and _decimal(minor) else None,
+        target=tuple(found.get("target", ())),
+        address_size=int(address_size) if _decimal(address_size) else 0,
+    )
+
+
+def _decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _listed(text: str, start: int) -> tuple[Cursor, int]:
+    """Return the values with commas between them that begin at *start*, and where they end."""
+    texts: list[str] = []
+    starts: list[int] = []
+    token = token_at(text, start)
+    while token.kind in ("word", "number", "string"):
+        texts.append(token.text)
+        starts.append(token.start)
+        start = token.end
+        comma = token_at(text, start)
+        token = token_at(text, comma.end)
+        if comma.text != "," or token.kind not in ("word", "number", "string"):
+            break
+        texts.append(comma.text)
+        starts.append(comma.start)
+    return Cursor(text, [*texts, ""], [*starts, start]), start
+
+
+class _Reader:
+    """What reads the items of *text*; it jumps over the bodies of functions."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line = 1
+        self._counted = 0
+
+    def items(self) -> list[Item]:
+        """Return all of them."""
+        found: list[Item] = []
+        start = 0
+        while True:
+            token = token_at(self._text, start)
+            if not token.text:
+                return found
+            try:
+                item = self._item(token)
+            except MalformedError as error:
+                end = self._unknown_end(token)
+                text = self._text[token.start : end]
+                item = Unknown(text, error.cause, start=token.start, end=end)
+            found.append(item)
+            start = item.end
+
+    def _item(self, token: Token) -> Item:
+        text, start, word = self._text, token.start, token.text
+        if word in _DECLARATIONS:
+            cursor = self._statement(start)
+            if cursor.texts[1 if word in LINKAGES else 0] in _KINDS:
+                return self._function(cursor)
+            return declaration(cursor, self._line_of)
+        if token.kind == "line":
+            return Line(word, start=start, end=token.end)
+        if word in _HEADER:
+            cursor, end = _listed(text, token.end)
+            return Directive(word[1:], cursor.leaves(), start=start, end=end)
+        if word == ".file":
+            return self._file(token)
+        if word == ".section":
+            return self._section(token)
+        if word == ".pragma":
+            return pragma(self._statement(start))
+        if word == ".alias":
+            return self._alias(start)
+        raise MalformedError(f"{word[:40]!r} begins nothing that is known", start)
+
+    def _statement(self, start: int) -> Cursor:
+        """Return the tokens of the declaration at *start*, with what ends it."""
+        texts, starts, stop, found = lexer.declaration(self._text, start)
+        if found:
+            texts.insert(-1, found)
+            starts.insert(-1, stop)
+        return Cursor(self._text, texts, starts)
+
+    def _function(self, cursor: Cursor) -> Function:
+        start = cursor.start
+        linked, linkage_span = linkage(cursor)
+        line = self._line_of(cursor.start)
+        kind = cursor.take()[1:]
+        attributed: tuple[Directive, ...] = ()
+        while cursor.accept(".attribute"):
+            attributed += attributes(cursor)
+        results = parameters(cursor)
+        name_start, name = cursor.start, cursor.word()
+        name_span = Span(name_start, cursor.end)
+        params = parameters(cursor)
+        directives = function_directives(cursor)
+        body_span, end, closed = Span(-1, -1), cursor.start + 1, True
+        if cursor.token == "{":
+            after = lexer.block_end(self._text, cursor.start)
+            closed = after is not None
+            end = len(self._text) if after is None else after
+            body_span = Span(cursor.start, end)
+        else:
+            cursor.expect(";")
+        return Function(
+            name=name,
+            kind=kind,
+            linkage=linked,
+            results=results,
+            params=params,
+            attributes=attributed,
+            directives=directives,
+            line=line,
+            text=self._text,
+            linkage_span=linkage_span,
+            name_span=name_span,
+            body_span=body_span,
+            closed=closed,
+            start=start,
+            end=end,
+        )
+
+    def _file(self, token: Token) -> File:
+        index = token_at(self._text, token.end)
+        path = token_at(self._text, index.end)
+        if not _decimal(index.text) or path.kind != "string":
+            raise MalformedError("a number and a path are expected", index.start)
+        times, end = [], path.end
+        while token_at(self._text, end).text == ",":
+            time = token_at(self._text, token_at(self._text, end).end)
+            if not _decimal(time.text):
+                raise MalformedError("a number is expected", time.start)
+            times.append(int(time.text))
+            end = time.end
+        return File(int(index.text), path.text[1:-1], tuple(times), start=token.start, end=end)
+
+    def _section(self, token: Token) -> Section:
+        name = token_at(self._text, token.end)
+        brace = token_at(self._text, name.end)
+        end = lexer.block_end(self._text, brace.start) if brace.text == "{" else None
+        if name.kind not in ("directive", "word") or end is None:
+            raise MalformedError("a name and a block are expected", name.start)
+        return Section(name.text, self._text, Span(brace.start, end), start=token.start, end=end)
+
+    def _alias(self, start: int) -> Alias:
+        cursor = self._statement(start)
+        cursor.at += 1
+        name = cursor.word()
+        cursor.expect(",")
+        begin = cursor.start
+        target = Name(cursor.word(), start=begin, end=cursor.end)
+        cursor.expect(";")
+        return Alias(name, target, start=start, end=cursor.end)
+
+    def _unknown_end(self, token: Token) -> int:
+        """Return where what begins with *token* ends, which is not understood."""
+        if token.text in _DECLARATIONS or token.text in (".pragma", ".alias", ".section"):
+            # All that was looked at goes, lest it be looked at again from each of its words on.
+            _, _, stop, found = lexer.declaration(self._text, token.start)
+            if found == "{":
+                return lexer.block_end(self._text, stop) or len(self._text)
+            return stop + len(found)
+        end = token.end
+        while token.text != ";":
+            if token.text == "{":
+                return lexer.block_end(self._text, token.start) or len(self._text)
+            token = token_at(self._text, end)
+            if not token.text or token.text in _STARTS:
+                break
+            end = token.end
+        return end
+
+    def _line_of(self, start: int) -> int:
+        """Return the line of *start*, which is not before what was asked for last."""
+        self._line += self._text.count("\n", self._counted, start)
+        self._counted = start
+        return self._line

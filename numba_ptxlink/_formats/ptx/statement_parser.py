@@ -1,0 +1,203 @@
+"""How statements of PTX functions and sections are read from tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .cursor import Cursor
+from .declaration_parser import (
+    LINKAGES,
+    SPACES,
+    declaration,
+    function_directives,
+    parameters,
+    pragma,
+    registers,
+)
+from .declarations import Directive
+from .lexer import MalformedError, kind, split
+from .operands import Name, Negated, Operand
+from .statements import Block, Call, CallPrototype, Instruction, Label, Line, Location, Targets, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .statements import Statement
+
+# Printing and comparing go down one level of Python for each level of PTX.
+_DEEPEST = 100
+_LABELLED = (".branchtargets", ".calltargets", ".callprototype")
+
+
+def read_statements(text: str, start: int, end: int, *, closed: bool = True) -> tuple[Statement, ...]:
+    """
+    Return the statements of *text* from *start* to *end*, after which a brace has to be *closed*.
+
+    Raises:
+        MalformedError: They are none.
+    """
+    cursor = Cursor(text, *split(text, start, end))
+    outer: list[tuple[int, list[Statement]]] = []
+    found: list[Statement] = []
+    while token := cursor.texts[cursor.at]:
+        if token == "{":
+            if len(outer) >= _DEEPEST:
+                cursor.fail("blocks are nested too deeply")
+            outer.append((cursor.start, found))
+            found = []
+            cursor.at += 1
+        elif token == "}":
+            if not outer:
+                cursor.fail("a statement is expected")
+            cursor.at += 1
+            begin, enclosing = outer.pop()
+            enclosing.append(Block(tuple(found), start=begin, end=cursor.end))
+            found = enclosing
+        else:
+            found.append(_statement(cursor, token))
+    if outer or not closed:
+        cursor.fail("'}' is expected")
+    return tuple(found)
+
+
+def read_section(text: str, start: int, end: int) -> tuple[Label | Values, ...]:
+    """
+    Return what a section holds that lies in *text* from *start* to *end*.
+
+    Raises:
+        MalformedError: It is not what sections hold.
+    """
+    cursor = Cursor(text, *split(text, start, end))
+    found: list[Label | Values] = []
+    while cursor.token:
+        begin = cursor.start
+        if kind(cursor.token) == "directive":
+            keyword = cursor.take()[1:]
+            values = [_value(cursor)]
+            while cursor.accept(","):
+                values.append(_value(cursor))
+            found.append(Values(keyword, tuple(values), start=begin, end=cursor.end))
+        else:
+            name = cursor.word()
+            cursor.expect(":")
+            found.append(Label(name, start=begin, end=cursor.end))
+    return tuple(found)
+
+
+def _value(cursor: Cursor) -> tuple[Operand | str, ...]:
+    parts: list[Operand | str] = [cursor.take()] if cursor.token == "-" else []
+    parts.append(cursor.leaf())
+    while cursor.token in ("+", "-"):
+        parts += (cursor.take(), cursor.leaf())
+    return tuple(parts)
+
+
+def _statement(cursor: Cursor, token: str) -> Statement:
+    first = token[0]
+    start = cursor.start
+    if first == ".":
+        read = _DIRECTIVES.get(token)
+        if read:
+            return read(cursor)
+        return _declared(cursor, "", start) if token in _LABELLED else _unknown(cursor)
+    if first == "@" and len(token) == 1:
+        cursor.at += 1
+        outer = cursor.start
+        opposite = cursor.accept("!")
+        inner = cursor.start
+        register = Name(cursor.word(), start=inner, end=cursor.end)
+        predicate = Negated("!", register, start=outer, end=cursor.end) if opposite else register
+        return _instruction(cursor, start, predicate)
+    if first in "#@":
+        cursor.at += 1
+        return Line(token, start=start, end=cursor.end)
+    if cursor.texts[cursor.at + 1] == ":":
+        name = cursor.word()
+        cursor.at += 1
+        if cursor.token in _LABELLED:
+            return _declared(cursor, name, start)
+        return Label(name, start=start, end=cursor.end)
+    return _instruction(cursor, start, None)
+
+
+def _instruction(cursor: Cursor, start: int, predicate: Name | Negated | None) -> Instruction | Call:
+    opcode, *modifiers = cursor.word(plain=False).split(".")
+    while (token := cursor.texts[cursor.at])[:1] == "." and kind(token) == "directive":
+        modifiers.append(cursor.take()[1:])
+    if opcode == "call":
+        return _call(cursor, start, tuple(modifiers), predicate)
+    operands = cursor.operands(";")
+    return Instruction(opcode, tuple(modifiers), operands, predicate, start=start, end=cursor.end)
+
+
+def _call(cursor: Cursor, start: int, modifiers: tuple[str, ...], predicate: Name | Negated | None) -> Call:
+    results: tuple[Operand, ...] = ()
+    if cursor.accept("("):
+        results = cursor.operands(")")
+        cursor.expect(",")
+    callee = cursor.operand()
+    arguments: tuple[Operand, ...] = ()
+    prototype = None
+    if cursor.accept(","):
+        if cursor.accept("("):
+            arguments = cursor.operands(")")
+            named = cursor.accept(",")
+        else:
+            named = True
+        if named:
+            begin = cursor.start
+            prototype = Name(cursor.word(), start=begin, end=cursor.end)
+    cursor.expect(";")
+    return Call(callee, arguments, results, prototype, modifiers, predicate, start=start, end=cursor.end)
+
+
+def _location(cursor: Cursor) -> Location:
+    start = cursor.start
+    cursor.at += 1
+    file, line, column = cursor.integer(), cursor.integer(), cursor.integer()
+    function, offset, inlined_at = None, 0, None
+    while cursor.accept(","):
+        begin, word = cursor.start, cursor.word()
+        if word == "function_name":
+            begin = cursor.start
+            function = Name(cursor.word(), start=begin, end=cursor.end)
+            offset = cursor.integer() if cursor.accept("+") else 0
+        elif word == "inlined_at":
+            inlined_at = (cursor.integer(), cursor.integer(), cursor.integer())
+        else:
+            raise MalformedError(f"'function_name' or 'inlined_at' is expected, not {word!r}", begin)
+    return Location(file, line, column, function, offset, inlined_at, start=start, end=cursor.end)
+
+
+def _declared(cursor: Cursor, name: str, start: int) -> Targets | CallPrototype:
+    """Take what belongs to the label *name*, which was taken."""
+    keyword = cursor.take()[1:]
+    if keyword != "callprototype":
+        targets = []
+        while True:
+            begin = cursor.start
+            targets.append(Name(cursor.word(), start=begin, end=cursor.end))
+            if not cursor.accept(","):
+                break
+        cursor.expect(";")
+        return Targets(name, keyword, tuple(targets), start=start, end=cursor.end)
+    results = parameters(cursor)
+    cursor.word()
+    params = parameters(cursor)
+    directives = function_directives(cursor)
+    cursor.expect(";")
+    return CallPrototype(name, results, params, directives, start=start, end=cursor.end)
+
+
+def _unknown(cursor: Cursor) -> Directive:
+    """Take a directive of a later PTX."""
+    start, keyword = cursor.start, cursor.take()[1:]
+    return Directive(keyword, cursor.operands(";"), start=start, end=cursor.end)
+
+
+_DIRECTIVES: dict[str, Callable[[Cursor], Statement]] = {
+    ".reg": registers,
+    ".loc": _location,
+    ".pragma": pragma,
+    **dict.fromkeys((*SPACES, *LINKAGES), declaration),
+}

@@ -1,0 +1,109 @@
+"""PTX of real compilers is read whole, put together again, and means the same when it is spelled out."""
+
+from __future__ import annotations
+
+import pytest
+from ptx_texts import by_nvcc, by_nvrtc, find_nvcc, machine_code
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import ptx
+
+
+def check(text: str) -> ptx.Module:
+    """Check everything that holds for PTX that a compiler wrote; return its module."""
+    module = ptx.parse(text)
+    assert text == str(module)
+    assert {ptx.Unknown, ptx.Line}.isdisjoint(map(type, module.items))
+    statements = [each for function in module.functions for each in ptx.flattened(function.body)]
+    assert {ptx.Directive, ptx.Line}.isdisjoint(map(type, statements))
+    assert all(function.defined for function in module.functions if function.body)
+    printed = ptx.render(module)
+    assert machine_code(text) == machine_code(printed)
+    again = ptx.parse(printed)
+    assert [each.body for each in module.functions] == [each.body for each in again.functions]
+    assert [each.prototype for each in module.functions] == [each.prototype for each in again.functions]
+    return module
+
+
+def slow(*values: object) -> object:
+    """Return a parameter of the slow tests: it shows what another one shows, for another architecture."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("arch", [slow("sm_75"), "sm_90", slow("sm_100")])
+@pytest.mark.parametrize("flags", [(), ("-lineinfo",), ("-G",)], ids=["plain", "lineinfo", "debug"])
+def test_nvrtc(arch, flags):
+    """So it is with NVRTC's, with line numbers and debug information."""
+    text = by_nvrtc(arch, *flags)
+    module = check(text)
+    defined = {each.name: each for each in module.functions if each.defined}
+    declared = {each.name: each.linkage for each in module.functions if not each.defined}
+    kernel = defined["kernel"].prototype
+    assert ".entry kernel(.b64, .b64, .b32, .align 4 .b8[48])" == str(kernel)
+    assert "extern" == declared["elsewhere"]
+    variables = {each.name: each for each in module.variables}
+    assert ("coefficients",) == variables["pointer"].symbols
+    assert ("visible", "const", (16,)) == (
+        variables["coefficients"].linkage,
+        variables["coefficients"].space,
+        variables["coefficients"].extents,
+    )
+    assert ["managed"] == [each.keyword for each in variables["managed"].attributes]
+    assert ("debug" in module.target) is ("-G" in flags)
+    assert module.has_line_numbers is bool(flags)
+    assert any(isinstance(each, ptx.Section) for each in module.items) is ("-G" in flags)
+    calls = [each for each in ptx.flattened(defined["kernel"].body) if isinstance(each, ptx.Call)]
+    assert "elsewhere" in {str(call.callee) for call in calls}
+    assert any(call.prototype for call in calls)
+
+
+@pytest.mark.parametrize("flags", [(), ("-lineinfo",), ("-G",)], ids=["plain", "lineinfo", "debug"])
+def test_nvcc(tmp_path, flags):
+    """So it is with nvcc's."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        pytest.skip("nvcc is not installed")
+    module = check(by_nvcc(nvcc, tmp_path, "sm_90", *flags))
+    assert module.has_line_numbers is bool(flags)
+
+
+@pytest.mark.parametrize("cc", [slow((7, 5)), (8, 0), slow((9, 0)), (10, 0), slow((12, 0))])
+@pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True, "opt": False}], ids=str)
+def test_numba(cc, options):
+    """So it is with that of NVVM, in the dialects that it has for older and for newer architectures."""
+    from numba import cuda, types
+
+    def kernel(x, y, n):
+        i = cuda.grid(1)
+        shared = cuda.shared.array(32, types.float32)
+        local = cuda.local.array(8, types.int32)
+        shared[i % 32] = y[i]
+        local[i % 8] = n
+        cuda.syncthreads()
+        if i < n and y[i] > 0.5:
+            print(i, y[i])  # noqa: T201 - a kernel's
+            cuda.atomic.add(y, i, shared[(i + 1) % 32] / y[local[i % 8]])
+        for k in range(n):
+            x[k] = x[k] ** 2.5
+
+    signature = (types.complex128[::1], types.float32[:], types.int64)
+    texts, _ = cuda.compile_all(kernel, signature, device=False, abi="numba", cc=cc, output="ptx", **options)
+    modules = [check(text.decode() if isinstance(text, bytes) else text) for text in texts]
+    (entry,) = (each for module in modules for each in module.functions if each.kind == "entry")
+    assert entry.defined
+    assert any(module.has_line_numbers for module in modules) is bool(options)
+
+
+def test_exports(tmp_path):
+    """So it is with what this package exports, whose functions are found by their names."""
+    source = tmp_path / "exported.py"
+    source.write_text(
+        "from numba_ptxlink import udf\n\n"
+        '@udf("float32(float32, int32)")\ndef scale(x, n):\n    return x * n\n\n'
+        '@udf("void(float64[::1], int64)")\ndef fill(x, n):\n    for i in range(n):\n        x[i] = i\n'
+    )
+    exported = pl.export(source, tmp_path / "out", archs=["sm_80", "sm_100"])
+    for kind, arch in exported.artifacts:
+        if kind == "ptx":
+            module = check(exported.artifacts[kind, arch].read_text())
+            assert ".func (.b32) scale(.b32, .b32)" == str(module.definition("scale").prototype)
