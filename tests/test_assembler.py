@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import make_kernel, make_large_kernel
+from ptx_kernels import make_kernel, make_large_kernel
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion

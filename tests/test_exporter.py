@@ -15,7 +15,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx_text
 from numba_ptxlink._tools import nvrtc
 
-MODULE = Path(__file__).with_name("udfs_module.py")
+MODULE = Path(__file__).parent / "helpers" / "udfs_module.py"
 COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
 SYMBOLS = ["blend", "scale_in_place", "every_type", "negate", "checked", "calls_another"]
 CALLER = """

@@ -11,8 +11,8 @@ import threading
 
 import fakedevice
 import pytest
-from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import _plugin, assembler
@@ -267,7 +267,7 @@ class TestPynvjitlinkPatch:
         from numba.cuda.cudadrv import linkable_code
 
         pl.enable()
-        fakedevice.install(monkeypatch)
+        fakedevice.install(monkeypatch.setattr)
         codes = [
             linkable_code.PTXSource(function()),
             linkable_code.Cubin(cubin(function())),
@@ -291,7 +291,7 @@ class TestPynvjitlinkPatch:
         from numba.cuda.cudadrv.driver import LinkerError
 
         pl.enable()
-        fakedevice.install(monkeypatch)
+        fakedevice.install(monkeypatch.setattr)
         for code in (b"", cubin(function(), "sm_90"), cubin(function())[:500]):
             f = cuda.declare_device("f", "int32(int32)", abi="c", link=linkable_code.Cubin(code))
 

@@ -7,13 +7,14 @@ import re
 import runpy
 import shutil
 import subprocess
+from pathlib import Path
 
 import cffi
 import pytest
-from conftest import ROOT
 
 from numba_ptxlink._native import _nvptxcompiler
 
+ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "numba_ptxlink" / "_native"
 EXTENSION = _nvptxcompiler.__file__
 

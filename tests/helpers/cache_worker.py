@@ -6,6 +6,7 @@ import hashlib
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,32 @@ def key(name: str) -> cache.Key:
 def code(name: str, size: int = 50_000) -> bytes:
     """Return what belongs under the key of *name*."""
     return hashlib.sha256(name.encode()).digest() * (size // 32)
+
+
+def run(command: str, *arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the worker to its end."""
+    return subprocess.run(
+        worker(command, *arguments),
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def worker(command: str, *arguments: object) -> list[str]:
+    """Return the command line of the worker."""
+    return [sys.executable, __file__, command, *map(str, arguments)]
+
+
+def start(command: str, *arguments: object, **environ: str) -> subprocess.Popen[str]:
+    """Start the worker, and wait until it says that it is ready."""
+    process = subprocess.Popen(
+        worker(command, *arguments), env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 def kill_writers(number: str) -> None:

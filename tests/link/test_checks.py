@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import linkcases
 import pytest
-from linkcases import CASES, HEAD, KERNEL, cubin, function, ltoir
+from linkcases import CASES, HEAD, KERNEL, archive, cubin, function, ltoir, object_of
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
@@ -211,19 +210,13 @@ def test_symbols_of_every_kind(kind):
 
 def test_symbols_of_objects_and_libraries(tmp_path):
     """Host objects with device code, and the members of a static library, are read together."""
-    nvcc, host = shutil.which("nvcc"), shutil.which("g++")
-    if not nvcc or not host:
-        pytest.skip(f"there is no {'host compiler' if nvcc else 'nvcc'} on PATH")
-    library = b"!<arch>\n"
+    codes = []
     for name in ("f", "g"):
-        source = tmp_path / f"{name}.cu"
-        source.write_text(f'extern "C" __device__ int {name}(int a) {{ return a; }}\n')
-        subprocess.run([nvcc, "-dc", "-arch=sm_80", source, "-o", source.with_suffix(".o")], check=True)
-        code = source.with_suffix(".o").read_bytes()
-        assert [name] == [each.name for each in link_symbols.table(link_inputs.read(code), ARCH).symbols]
-        header = f"{name + '.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n"
-        library += header.encode() + code + b"\n" * (len(code) % 2)
-    assert {"f", "g"} == {each.name for each in link_symbols.table(link_inputs.read(library), ARCH).symbols}
+        source = f'extern "C" __device__ int {name}(int a) {{ return a; }}\n'
+        codes.append(object_of(source, tmp_path))
+        assert [name] == [each.name for each in link_symbols.table(link_inputs.read(codes[-1]), ARCH).symbols]
+    library = link_inputs.read(archive(*codes))
+    assert {"f", "g"} == {each.name for each in link_symbols.table(library, ARCH).symbols}
 
 
 def test_what_cannot_be_read_is_left_to_the_linker():

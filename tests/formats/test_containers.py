@@ -6,7 +6,7 @@ import logging
 import struct
 
 import pytest
-from linkcases import KERNEL, cubin, function
+from linkcases import KERNEL, archive, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import compression, containers, elf
@@ -252,15 +252,6 @@ def test_the_entry_that_nvjitlink_links(entries, arch, lto, expected):
         flags = (f"-arch={arch}", *(("-lto",) if lto else ()), "-r")
         image = elf.read(nvjitlink.link([("fatbin", "f", code)], flags).code)
         assert [expected] == [each.name for each in image.symbols if each.defined]
-
-
-def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
-    """Return a static library, whose members of an odd size are followed by *pad*."""
-    library = b"!<arch>\n"
-    for member, code in enumerate(members):
-        library += f"{f'{member}.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
-        library += code + pad * (len(code) % 2)
-    return library
 
 
 @pytest.mark.parametrize("pad", [b"\n", b"\0", b""], ids=["a line break", "zero", "nothing"])

@@ -24,7 +24,7 @@ extern "C" __device__ int helper(int a, float b) {
 @pytest.fixture(autouse=True)
 def _device(monkeypatch):
     pl.enable()
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
 
 
 def make(*, linked: bool, **options):
@@ -86,7 +86,7 @@ def test_sections_and_lines(kind, lto, linked, tmp_path):
 def test_stock_fails_at_line_numbers_with_lto_and_cuda_source(monkeypatch):
     """What numba-cuda's own linker says to lineinfo, LTO and CUDA C++ together is on record."""
     pl.disable()
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
     try:
         with pytest.raises(Exception, match="'Debug Info Version': IDs have conflicting behaviors"):
             make(linked=True, lineinfo=True)

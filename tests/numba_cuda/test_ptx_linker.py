@@ -9,7 +9,7 @@ from pathlib import Path
 import fakedevice
 import numba
 import pytest
-from conftest import make_kernel
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._numba_cuda import ptx_linker
@@ -110,7 +110,7 @@ def test_a_kernel_with_nothing_to_link_skips_lto():
 )
 def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backends):
     """Where LTO decides what fastmath and opt come to, as it does by default, it is not given up."""
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
     used = []
 
     def link_inputs(*args, **kwargs):

@@ -17,7 +17,7 @@ def compiled(monkeypatch):
     import numba_ptxlink as pl
 
     pl.enable()
-    fakedevice.install(monkeypatch, (9, 0))
+    fakedevice.install(monkeypatch.setattr, (9, 0))
     asked: list[str] = []
     original = codegen.nvvm.compile_ir
 

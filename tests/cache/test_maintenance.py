@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 from cache_worker import code, key
-from test_cache import files_of, fill, open_cache
+from caches import files_of, fill, open_cache
 
 from numba_ptxlink import cache, cli
 from numba_ptxlink.cache import Entry, maintenance

@@ -56,7 +56,7 @@ def chosen(x):
 @pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True, "opt": False}])
 def test_inlined_functions_are_the_same_whatever_was_compiled_before(monkeypatch, options):
     """Nested inlined functions compile, and mean the same under other counters, for the debugger too."""
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
 
     def kernel(lines):
         lines[0] = chosen(lines[0]) + chosen(lines[1]) + doubled(lines[2])

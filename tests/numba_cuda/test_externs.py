@@ -193,7 +193,7 @@ def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
     from numba.cuda import float32, int32, types
     from numba.cuda._internal.cuda_bf16 import nv_bfloat16
 
-    fakedevice.install(monkeypatch, (9, 0))
+    fakedevice.install(monkeypatch.setattr, (9, 0))
 
     def adds(x, _y):
         x[0] = float32(nv_bfloat16(x[0]) + nv_bfloat16(x[0]))

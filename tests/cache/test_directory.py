@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cache_worker import code, key
-from test_cache import files_of, fill, open_cache
+from caches import files_of, fill, open_cache
 
 from numba_ptxlink.cache import Entry, eviction
 from numba_ptxlink.cache import directory as cache_directory

@@ -16,9 +16,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cache_worker import code, key
-from test_cache import start, worker
-from test_locks import fork
+from cache_worker import code, key, start, worker
+from fork_worker import fork
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry

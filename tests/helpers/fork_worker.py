@@ -10,13 +10,22 @@ import threading
 from pathlib import Path
 
 from cache_worker import code, key
-from conftest import make_kernel
+from ptx_kernels import make_kernel
 
 from numba_ptxlink import _locks, assembler, cache, linker
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry, single_flight
 
+BOUND_SECONDS = 120
 SOURCE = 'extern "C" __global__ void k(int* out) { *out = 1; }\n'
+
+
+def fork(what: str, *arguments: object) -> str:
+    """Run one function of this module in a process of its own, for a bounded time; return what it prints."""
+    command = [sys.executable, __file__, what, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
 
 
 def child(work) -> int:

@@ -11,14 +11,9 @@ import random
 import sys
 import unittest
 import warnings
-from types import SimpleNamespace
-from unittest.mock import MagicMock
 
-import numba.cuda
-import numba.cuda.api
-import numba.cuda.dispatcher
-from numba import cuda
-from numba.cuda.cudadrv import devices
+import fakedevice
+from numba.cuda.dispatcher import _Kernel
 
 import numba_ptxlink as pl
 
@@ -26,30 +21,16 @@ import numba_ptxlink as pl
 LEFT_OUT = ("ipc", "multi", "caching", "cupy", "stream", "errors", "print", "extending", "libdevice", "enums")
 
 
-def fake_a_device() -> list[object]:
-    """Let kernels compile and link, and launches do nothing; return the list that compiled kernels go to."""
-    device = SimpleNamespace(
-        compute_capability=(8, 0), id=0, supports_bfloat16=True, supports_float16=True, supports_fp8=False
-    )
-    context = MagicMock(device=device)
-    for module in (cuda, numba.cuda.api, numba.cuda.dispatcher):
-        module.get_current_device = lambda: device
-    for module in (devices, numba.cuda.dispatcher):
-        module.get_context = lambda *_: context
-    for module in (cuda, numba.cuda.api):
-        module.current_context = lambda *_: context
-    kernel_class = numba.cuda.dispatcher._Kernel
+def record_kernels() -> list[object]:
+    """Return the list that kernels go to when they are compiled."""
     kernels: list[object] = []
-    compile_kernel = kernel_class.__init__
+    compile_kernel = _Kernel.__init__
 
     def init(self, *args, **kwargs):
         compile_kernel(self, *args, **kwargs)
         kernels.append(self)
 
-    kernel_class.__init__ = init
-    kernel_class.launch = lambda *_, **__: None
-    cuda.to_device = lambda array, *_, **__: array
-    cuda.synchronize = lambda: None
+    _Kernel.__init__ = init
     return kernels
 
 
@@ -72,7 +53,9 @@ def main() -> None:
     """Take the number of tests and the seed of their order from the command line."""
     number, seed = int(sys.argv[1]), int(sys.argv[2])
     warnings.simplefilter("ignore")
-    kernels = fake_a_device()
+    fakedevice.install()
+    fakedevice.ignore_launches()
+    kernels = record_kernels()
     tests = find_tests()
     random.Random(0).shuffle(tests)  # noqa: S311 - a choice, not a secret
     tests = tests[:number]

@@ -13,7 +13,7 @@ import pytest
 
 from numba_ptxlink._numba_cuda import stable_names
 
-HERE = Path(__file__).parent
+KERNELS = Path(__file__).parents[1] / "helpers" / "numba_kernels.py"
 
 CALLER = """\
 ; ModuleID = "k${0}"
@@ -284,7 +284,7 @@ def kernels_of_numba(request, tmp_path_factory):
     number = request.config.getoption("--numba-tests")
     counts = []
     for seed in (1, 2):
-        command = [sys.executable, str(HERE / "numba_kernels.py"), str(number), str(seed)]
+        command = [sys.executable, str(KERNELS), str(number), str(seed)]
         run = subprocess.run(
             command, env={**environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
         )

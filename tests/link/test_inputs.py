@@ -75,17 +75,14 @@ def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
         "file": lambda: linkable_code.PTXSource(path.open()),
     }[form]()
     pl.enable()
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
     f = cuda.declare_device("f", "int32(int32)", abi="c")
 
     def kernel(x):
         x[0] = f(x[0])
 
-    from numba.cuda.dispatcher import _Kernel
-
     for _ in range(2):
-        options = cuda.jit(link=[link], lto=lto)(kernel).targetoptions
-        made = _Kernel(kernel, (types.int32[::1],), **options)._codelibrary.get_cubin()
+        _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
         assert b"\x7fELF" == made.code[:4]
 
 
@@ -163,7 +160,7 @@ def test_grid_synchronisation_links(lto, monkeypatch):
     from numba import cuda, types
 
     pl.enable()
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
 
     def kernel(x):
         cuda.cg.this_grid().sync()

@@ -11,22 +11,19 @@ import collections
 import json
 import queue
 import random
-import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path  # noqa: TC003 - pytest reads annotations of fixtures
 from typing import Any
 
 import hostile_worker
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from linkcases import CALLEE, cubin, function, ltoir
+from linkcases import CALLEE, archive, cubin, find_nvcc, function, ltoir, object_of
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvfatbin
-from numba_ptxlink.inspection import find_tool
 
 TIMEOUT = 60
 SM_80 = pl.Arch.of("sm_80")
@@ -51,27 +48,15 @@ def sound(tmp_path_factory) -> dict[str, bytes]:
     """Return one sound input of each kind, which links."""
     code = cubin(function())
     packed = nvfatbin.pack([("cubin", SM_80, "f", code), ("ptx", SM_80, "f", function().encode())])
-    return {
+    inputs = {
         "ptx": function().encode(),
         "cubin": code,
         "fatbin": packed,
         "ltoir": ltoir(CALLEE.format(value=1)),
-        **_archive(tmp_path_factory.mktemp("archive")),
     }
-
-
-def _archive(folder: Path) -> dict[str, bytes]:
-    """Return a static library, where there are compilers to make its member."""
-    nvcc, host = find_tool("nvcc"), shutil.which("g++")
-    if not nvcc or not host:
-        return {}
-    source = folder / "f.cu"
-    source.write_text(CALLEE.format(value=1))
-    member = source.with_suffix(".o")
-    subprocess.run([nvcc, "-dc", "-arch=sm_80", source, "-o", member], check=True)
-    code = member.read_bytes()
-    header = f"{'f.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
-    return {"archive": b"!<arch>\n" + header + code + b"\n" * (len(code) % 2)}
+    if find_nvcc():
+        inputs["archive"] = archive(object_of(CALLEE.format(value=1), tmp_path_factory.mktemp("archive")))
+    return inputs
 
 
 class Worker:

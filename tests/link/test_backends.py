@@ -7,8 +7,8 @@ import sys
 import types
 
 import pytest
-from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, function
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._config import Config

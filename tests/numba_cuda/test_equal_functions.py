@@ -85,7 +85,7 @@ PAIRS = {
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_kernel_calls_both(monkeypatch, pair, options):
     """A kernel that calls two functions of equal content compiles, and each has its own shared array."""
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
     first, second = PAIRS[pair]
 
     def kernel(lines):
@@ -102,7 +102,7 @@ def test_a_kernel_calls_both(monkeypatch, pair, options):
 
 def test_record_types_of_one_layout_are_two(monkeypatch):
     """One function for two record types that differ in the names of their fields is two functions."""
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
     records = [np.dtype([(name, np.float32)]) for name in "ab"]
 
     @cuda.jit(device=True)
@@ -139,14 +139,12 @@ def test_exports_that_share_a_helper_with_shared_memory_link(tmp_path: Path, emi
 
 def test_an_entry_name_is_in_the_code(monkeypatch):
     """The name that a kernel gives as its own is the one in its LLVM IR, its PTX and its cubin."""
-    from numba.cuda.dispatcher import _Kernel
-
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
 
     def function(lines):
         lines[0] = 0
 
-    kernel = _Kernel(function, (LINES,), **cuda.jit(function).targetoptions)
+    kernel = fakedevice.build_kernel(function, (LINES,))
     library = kernel._codelibrary
     assert kernel.entry_name == library._entry_name
     assert f'@"{kernel.entry_name}"(' in library.get_llvm_str()
@@ -156,7 +154,7 @@ def test_an_entry_name_is_in_the_code(monkeypatch):
 
 def test_error_codes_are_found_by_the_entry_name(monkeypatch):
     """What numba-cuda looks up under a debugged kernel's name and more is in the cubin."""
-    fakedevice.install(monkeypatch)
+    fakedevice.install(monkeypatch.setattr)
 
     def kernel(lines):
         if lines[0] < 0:

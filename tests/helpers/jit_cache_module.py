@@ -5,27 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import converters
-import numba.cuda.api
-import numba.cuda.dispatcher
+import fakedevice
 import numpy as np
 from numba import cuda
-from numba.cuda.cudadrv import devices
 
 import numba_ptxlink as pl
-
-
-def fake_a_device() -> None:
-    """Let kernels compile and link without a device."""
-    device = SimpleNamespace(compute_capability=(8, 0), id=0)
-    context = MagicMock(device=device)
-    for module in (numba.cuda.api, numba.cuda.dispatcher):
-        module.get_current_device = lambda: device
-    for module in (devices, numba.cuda.dispatcher):
-        module.get_context = lambda *_: context
 
 
 def compile_with(options: dict[str, object]) -> dict[str, object]:
@@ -49,7 +35,7 @@ def compile_with(options: dict[str, object]) -> dict[str, object]:
 
 def main() -> None:
     """Take the link file and a list of options, as Python, from the command line."""
-    fake_a_device()
+    fakedevice.install()
     warnings.simplefilter("ignore")
     names = {"np": np, "converters": converters}
     options = eval(sys.argv[2], names)  # noqa: S307 - the test wrote it

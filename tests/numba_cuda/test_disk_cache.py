@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-MODULE = Path(__file__).with_name("jit_cache_module.py")
+MODULE = Path(__file__).parents[1] / "helpers" / "jit_cache_module.py"
 SOURCE = (
     '#include "part.h"\nextern "C" __device__ int twice(int* out, int a) { *out = FACTOR * a; return 0; }\n'
 )
@@ -61,7 +61,7 @@ def run_all(folder: Path, options: object, **environ: str) -> list[dict[str, obj
     """Compile the kernel of *folder* with each of *options*, a list or its text, in a process of its own."""
     environ = {
         **os.environ,
-        "PYTHONPATH": str(folder),
+        "PYTHONPATH": os.pathsep.join((str(folder), str(MODULE.parent))),
         **environ,
         "NUMBA_PTXLINK": "1",
         "NUMBA_PTXLINK_CACHE": str(folder / "cache"),

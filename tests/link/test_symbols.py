@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
-from conftest import make_kernel
-from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
+from linkcases import CALLEE, CALLER, KERNEL, archive, cubin, function, ltoir, object_of
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
@@ -19,7 +16,6 @@ from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
 from numba_ptxlink._tools import nvfatbin, nvjitlink, nvrtc
 from numba_ptxlink.cli import main
-from numba_ptxlink.inspection import find_tool
 from numba_ptxlink.linker import PtxLinker
 
 ARCH = pl.Arch.of("sm_80")
@@ -139,33 +135,12 @@ def test_images_of_an_unknown_form_tell_nothing(monkeypatch):
     assert link_symbols.table(own(ltoir(CALLEE.format(value=7)), "f.ltoir"), ARCH).symbols is None
 
 
-def object_of(source: str, folder, *flags: str) -> bytes:
-    """Return CUDA C++ as a host object."""
-    nvcc = find_tool("nvcc")
-    if not nvcc or not shutil.which("g++"):
-        pytest.skip(f"there is no {'host compiler' if nvcc else 'nvcc'}")
-    path = folder / "s.cu"
-    path.write_text(source)
-    command = [nvcc, "-dc", *(flags or ("-arch=sm_80",)), path, "-o", path.with_suffix(".o")]
-    subprocess.run(command, check=True)
-    return path.with_suffix(".o").read_bytes()
-
-
-def archive_of(*members: bytes) -> bytes:
-    """Return a static library."""
-    library = b"!<arch>\n"
-    for code in members:
-        header = f"{'s.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
-        library += header + code + b"\n" * (len(code) % 2)
-    return library
-
-
 def test_objects_and_libraries_are_read_by_themselves(tmp_path, compiled):
     """Host objects and static libraries are compared with the others, and nothing is compiled for that."""
     right, wrong = (object_of(source, tmp_path) for source in (CALLEE.format(value=1), WRONG))
-    for code in (right, archive_of(right)):
+    for code in (right, archive(right)):
         assert pl.link(KERNEL, code, arch=ARCH).cubin
-    for code in (wrong, archive_of(wrong)):
+    for code in (wrong, archive(wrong)):
         with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
             pl.link(KERNEL, code, arch=ARCH)
     assert [] == compiled
@@ -173,7 +148,7 @@ def test_objects_and_libraries_are_read_by_themselves(tmp_path, compiled):
 
 def test_members_that_nothing_asks_for_are_compared(tmp_path):
     """What nothing asks a library for is compared too: nvJitLink links it, and complains to stderr."""
-    library = archive_of(object_of(WRONG, tmp_path))
+    library = archive(object_of(WRONG, tmp_path))
     with pytest.raises(pl.LinkError, match=r"f has two prototypes"):
         pl.link(KERNEL, function(), library, arch=ARCH)
 

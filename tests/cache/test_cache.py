@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cache_worker import code, key
+from cache_worker import code, key, run, start, worker
+from caches import files_of, fill, open_cache
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry, single_flight
@@ -22,7 +22,6 @@ from numba_ptxlink.cache import directory as cache_directory
 from numba_ptxlink.cache.entry import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
 from numba_ptxlink.errors import CacheError, ConfigError
 
-WORKER = Path(__file__).with_name("cache_worker.py")
 KILLS = int(os.environ.get("NUMBA_PTXLINK_TEST_KILLS", "300"))
 
 
@@ -30,48 +29,6 @@ KILLS = int(os.environ.get("NUMBA_PTXLINK_TEST_KILLS", "300"))
 def directory(tmp_path):
     """Return the path of a cache directory that is not there yet."""
     return tmp_path / "cache"
-
-
-def open_cache(*directories, **settings) -> Cache:
-    """Return a cache in *directories*."""
-    return Cache(Config(cache_dirs=tuple(map(str, directories)), **settings))
-
-
-def fill(cache: Cache, *names: str) -> None:
-    """Put the entries *names* into *cache*."""
-    for name in names:
-        cache.put(key(name), Entry({"log": name}, code(name)))
-
-
-def files_of(path: Path) -> list[Path]:
-    """Return the files of the entries in the cache directory *path*."""
-    return [file for file in (path / "v2").glob("*") if file.is_file() and not file.name.startswith("new-")]
-
-
-def run(command: str, *arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the worker to its end."""
-    return subprocess.run(
-        worker(command, *arguments),
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def worker(command: str, *arguments: object) -> list[str]:
-    """Return the command line of the worker."""
-    return [sys.executable, str(WORKER), command, *map(str, arguments)]
-
-
-def start(command: str, *arguments: object, **environ: str) -> subprocess.Popen[str]:
-    """Start the worker, and wait until it says that it is ready."""
-    process = subprocess.Popen(
-        worker(command, *arguments), env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 def test_what_was_put_is_found(directory):
