@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -462,15 +463,12 @@ def test_threads_make_one_result_once(directory):
             time.sleep(0.2)
             return Entry({}, code("a"))
 
-        def ask(cache=cache, ready=ready, make=make) -> None:
+        def ask(_, cache=cache, ready=ready, make=make) -> bytes:
             ready.wait()
-            assert code("a") == cache.through(key("a"), make).code
+            return cache.through(key("a"), make).code
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            assert [code("a")] * 8 == list(pool.map(ask, range(8)))
         assert [1] == made
         assert (7, 1) == (cache.counters.hits, cache.counters.misses)
 
@@ -478,59 +476,47 @@ def test_threads_make_one_result_once(directory):
 def test_a_thread_whose_leader_fails_works_itself():
     """Where the thread that works fails, one that waited tries for itself."""
     flights: single_flight.Threads[int] = single_flight.Threads()
-    entered, results = threading.Event(), []
+    entered = threading.Event()
 
     def fail() -> int:
         entered.set()
         time.sleep(0.1)
         return 1 // 0
 
-    def lead() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        leader = pool.submit(flights.join, b"a", fail)
+        entered.wait()
+        assert (7, False) == flights.join(b"a", lambda: 7)
         with pytest.raises(ZeroDivisionError):
-            flights.join(b"a", fail)
-
-    leader = threading.Thread(target=lead)
-    leader.start()
-    entered.wait()
-    results.append(flights.join(b"a", lambda: 7))
-    leader.join()
-    assert [(7, False)] == results
+            leader.result()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_an_interrupt_stays_in_its_thread(error):
     """What ends the thread that works ends none of those that wait for it: they work themselves."""
     flights: single_flight.Threads[int] = single_flight.Threads()
-    entered, interrupted, results = threading.Event(), threading.Event(), []
+    entered, interrupted = threading.Event(), threading.Event()
 
     def work() -> int:
         entered.set()
         interrupted.wait()
         raise error
 
-    def lead() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        leader = pool.submit(flights.join, b"a", work)
+        entered.wait()
+        flight, waiting = flights._flying[b"a"], []
+        ended = flight.ended
+        flight.ended = SimpleNamespace(
+            open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
+        )
+        waiters = [pool.submit(flights.join, b"a", lambda: 7) for _ in range(3)]
+        while len(waiting) < 3:
+            time.sleep(0.01)
+        interrupted.set()
+        assert [7] * 3 == [waiter.result()[0] for waiter in waiters]
         with pytest.raises(error):
-            flights.join(b"a", work)
-
-    leader = threading.Thread(target=lead)
-    leader.start()
-    entered.wait()
-    flight, waiting = flights._flying[b"a"], []
-    ended = flight.ended
-    flight.ended = SimpleNamespace(
-        open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
-    )
-    waiters = [
-        threading.Thread(target=lambda: results.append(flights.join(b"a", lambda: 7))) for _ in range(3)
-    ]
-    for thread in waiters:
-        thread.start()
-    while len(waiting) < 3:
-        time.sleep(0.01)
-    interrupted.set()
-    for thread in (leader, *waiters):
-        thread.join()
-    assert [7] * 3 == [result for result, _ in results]
+            leader.result()
 
 
 def test_a_miss_is_explained(directory, caplog):

@@ -409,7 +409,7 @@ WRONG = (
 
 @pytest.mark.parametrize("url", WRONG)
 def test_a_wrong_url_costs_one_warning(tmp_path, caplog, url):
-    """A URL that is wrong fails no build, is told once, and never with the pasqxz or a part of it."""
+    """A URL that is wrong fails no build, is told once, and never with the password or a part of it."""
     cache = Cache(Config.from_environ({"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:{url}"}))
     for name in ("a", "b"):
         assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
@@ -427,7 +427,7 @@ def test_a_mistyped_variable_does_not_show_the_password(value):
     """The error about a value that is neither directories nor a URL quotes no password."""
     with pytest.raises(ConfigError) as caught:
         Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
-    assert "swordfish" not in str(caught.value)
+    assert [] == [part for part in ("qxz", "vwk") if part in str(caught.value)]
 
 
 def test_a_password_in_a_servers_words_is_not_shown(tmp_path, caplog):

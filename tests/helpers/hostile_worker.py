@@ -2,11 +2,13 @@
 Links damaged inputs, one after another, and says what came of each; a crash ends the process.
 
 Reads lines of JSON from stdin: number, kind and the content in hexadecimal. Writes a line with the outcome of
-each; one that takes too long ends the process too, after a line that says in which module it was stuck.
+each; one that takes too long ends the process too, after a line that says in which module it was stuck. A
+crash leaves Python's traceback behind.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -83,6 +85,8 @@ def main() -> None:
     # The tools write to the process's own output, which here is the answer's channel.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    # A crash leaves the names of the files that Python was in, the innermost first.
+    faulthandler.enable(answers, all_threads=False)
     watch = Watch(answers)
     for line in sys.stdin:
         case = json.loads(line)

@@ -160,7 +160,7 @@ CASES = {
         lambda: _ptx(KERNEL, function(target="sm_90")),
         "SM version specified by .target is higher",
     ),
-    "PTX of a variant": (lambda: _ptx(KERNEL, function(target="sm_80a")), "fatal"),
+    "PTX of a variant": (lambda: _ptx(KERNEL, function(target="sm_80a")), "Unsupported .target 'sm_80a'"),
     "LTO-IR of a newer arch": (
         lambda: [*_ptx(KERNEL), ("ltoir", "a.ltoir", ltoir(CALLEE.format(value=1), "sm_90"))],
         "LTOIR arch newer than target arch",

@@ -35,7 +35,10 @@ def test_what_lies_between_fields_is_blank(view):
     assert blank[0].tobytes("A") == blank[1].tobytes("A")
     assert records(0xAA).tobytes() != records(0x55).tobytes()
     assert (one == blank[0]).all()
-    assert np.asarray(one).flags.f_contiguous == blank[0].flags.f_contiguous or not one.flags.c_contiguous
+    fortran = [
+        each.flags.f_contiguous and not each.flags.c_contiguous for each in (np.asarray(one), blank[0])
+    ]
+    assert fortran[0] == fortran[1]
 
 
 @cuda.jit(device=True, inline="always")
