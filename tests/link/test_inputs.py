@@ -46,7 +46,9 @@ def test_every_form(make, tmp_path):
     """The same PTX in every form is the same input."""
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
-    found = link_inputs.read(make(path))
+    given = make(path)
+    found = link_inputs.read(given)
+    getattr(given, "close", lambda: None)()
     assert ("ptx", PTX.encode()) == (found.kind, found.code)
 
 
@@ -67,12 +69,13 @@ def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
 
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
+    opened = path.open()
     link = {
         "PTXSource of text": lambda: linkable_code.PTXSource(PTX),
         "PTXSource of StringIO": lambda: linkable_code.PTXSource(io.StringIO(PTX)),
         "from_path": lambda: linkable_code.LinkableCode.from_path(str(path)),
         "Path": lambda: path,
-        "file": lambda: linkable_code.PTXSource(path.open()),
+        "file": lambda: linkable_code.PTXSource(opened),
     }[form]()
     pl.enable()
     fakedevice.install(monkeypatch.setattr)
@@ -81,9 +84,10 @@ def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
     def kernel(x):
         x[0] = f(x[0])
 
-    for _ in range(2):
-        _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
-        assert b"\x7fELF" == made.code[:4]
+    with opened:
+        for _ in range(2):
+            _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
+            assert b"\x7fELF" == made.code[:4]
 
 
 def test_every_mixture_links(tmp_path):
