@@ -168,22 +168,29 @@ def total(values):
 
 for name in ("first", "second"):
     udf = pl.udf("float32(float32[::1])", name=name)(total)
-    pl.export([udf], sys.argv[1], archs=["sm_90"], emit=[sys.argv[2]], name=name)
+    pl.export([udf], sys.argv[1], archs=["sm_90"], emit=["ptx", "ltoir"], name=name)
 """
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_memory_management_comes_along_where_it_is_needed(tmp_path, kind):
-    """A function that allocates an array links, also together with another one, without anything else."""
+@pytest.fixture(scope="module")
+def allocating(tmp_path_factory):
+    """Export two functions that allocate, by a process with Numba's memory management, to a folder."""
+    folder = tmp_path_factory.mktemp("allocating")
     environment = {**os.environ, "NUMBA_CUDA_ENABLE_NRT": "1"}
-    subprocess.run([sys.executable, "-c", ALLOCATES, str(tmp_path), kind], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", ALLOCATES, str(folder)], env=environment, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_memory_management_comes_along_where_it_is_needed(allocating, kind):
+    """A function that allocates an array links, also together with another one, without anything else."""
     source = """
         #include "first.h"
         #include "second.h"
         extern "C" __global__ void caller(float* p) { p[0] = first({p, 4}) + second({p, 4}); }
     """
-    artifacts = [tmp_path / f"{name}.sm_90.{kind}" for name in ("first", "second")]
-    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
+    artifacts = [allocating / f"{name}.sm_90.{kind}" for name in ("first", "second")]
+    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[allocating])
     assert b"caller" in linked.cubin
 
 
