@@ -2,126 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 
 import pytest
-from linkcases import KERNEL, archive, cubin, function
+from linkcases import archive, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import compression, containers, elf
-from numba_ptxlink._link import inputs
 from numba_ptxlink._tools import nvfatbin, nvrtc
 
 ARCH = pl.Arch.of("sm_80")
-SHARED = """\
-__device__ int zeroed[4096];
-extern "C" __device__ int f(int i) {
-  __shared__ int s[2048];
-  s[threadIdx.x] = i;
-  __syncthreads();
-  return s[2047 - i] + zeroed[i];
-}
-"""
-SECTION_HEADERS_AT, SECTIONS_AT, NAMES_AT = 0x28, 0x3C, 0x3E
-TYPE, OFFSET, SIZE, LINK, ENTRY_SIZE = 4, 0x18, 0x20, 0x28, 0x38
-PROGBITS, SYMBOLS, RELOCATIONS = 1, 2, 9
-
-
-def changed(code: bytes, at: int, form: str, value: int) -> bytes:
-    """Return *code* with a number in it exchanged."""
-    found = bytearray(code)
-    struct.pack_into(f"<{form}", found, at, value)
-    return bytes(found)
-
-
-def number(code: bytes, at: int, form: str) -> int:
-    """Return a number in *code*."""
-    (found,) = struct.unpack_from(f"<{form}", code, at)
-    return found
-
-
-def header_of(code: bytes, kind: int) -> int:
-    """Return where the header of the first section of a type is."""
-    table, count = number(code, SECTION_HEADERS_AT, "Q"), number(code, SECTIONS_AT, "H")
-    headers = (table + 64 * index for index in range(1, count))
-    return next(at for at in headers if number(code, at + TYPE, "I") == kind)
-
-
-def test_shared_and_zeroed_memory_links():
-    """A function with more static shared memory and zeroed data than the file has bytes is linked."""
-    code = nvrtc.compile_source(SHARED, "source.cu", ARCH, output="cubin").code
-    assert len(code) < 4 * (2048 + 4096)
-    assert pl.link(KERNEL, code, arch="sm_80").cubin
-    assert ["f"] == [each.name for each in elf.read(code).symbols if each.kind == "func"]
-
-
-def test_a_section_of_an_unknown_type_may_pass_the_end(caplog):
-    """A section that this package does not know is let through with a line in the log."""
-    code = cubin(function())
-    at = header_of(code, PROGBITS)
-    longer = changed(code, at + SIZE, "Q", 1 << 20)
-    with pytest.raises(pl.LinkError, match="bytes past its end"):
-        elf.read(longer)
-    with caplog.at_level(logging.DEBUG, "numba_ptxlink"):
-        assert ["f"] == [each.name for each in elf.read(changed(longer, at + TYPE, "I", 0x70000099)).symbols]
-    assert "of type 0x70000099, is not read" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("at", "form", "value"),
-    [(4, "B", 1), (7, "B", 0x42), (8, "B", 9), (18, "H", 191), (0x3A, "H", 72)],
-    ids=["32 bits", "ABI", "version of the ABI", "machine", "section headers"],
-)
-def test_an_image_of_an_unknown_form_is_left_to_the_linker(at, form, value, caplog):
-    """An image of another class, ABI or machine is no damaged one, and nothing is said of it."""
-    code = changed(cubin(function()), at, form, value)
-    with pytest.raises(elf.UnfamiliarError, match="not known here"):
-        elf.read(code)
-    with caplog.at_level(logging.INFO, "numba_ptxlink"):
-        containers.check_whole("cubin", code, "f.cubin")
-    assert "f.cubin is left to the linker" in caplog.text
-
-
-def test_symbols_of_an_unknown_size_are_left_to_the_linker():
-    """A symbol table whose entries have another size is not read as if they had not."""
-    code = cubin(function())
-    with pytest.raises(elf.UnfamiliarError, match="symbols of 32 bytes"):
-        elf.read(changed(code, header_of(code, SYMBOLS) + ENTRY_SIZE, "Q", 32))
-
-
-def test_more_sections_than_the_header_counts():
-    """An image that has its number of sections in the first section's header is read."""
-    code = cubin(function())
-    table, count = number(code, SECTION_HEADERS_AT, "Q"), number(code, SECTIONS_AT, "H")
-    names = number(code, NAMES_AT, "H")
-    code = changed(changed(code, SECTIONS_AT, "H", 0), NAMES_AT, "H", 0xFFFF)
-    code = changed(changed(code, table + SIZE, "Q", count), table + LINK, "I", names)
-    image = elf.read(code)
-    assert (count, ["f"]) == (len(image.sections), [each.name for each in image.symbols])
-    with pytest.raises(pl.LinkError, match="section headers end past its end"):
-        elf.read(changed(code, table + SIZE, "Q", 1 << 40))
-
-
-@pytest.mark.parametrize("kind", [RELOCATIONS, SYMBOLS])
-def test_references_to_nothing_are_refused(kind):
-    """A table that refers to a section that does not exist is refused: the linker follows it."""
-    source = KERNEL if kind == RELOCATIONS else function()
-    code = cubin(source)
-    with pytest.raises(pl.LinkError, match="which does not exist"):
-        elf.read(changed(code, header_of(code, kind) + LINK, "I", 999))
-
-
-def test_a_common_symbol_is_weak():
-    """A common symbol of a cubin gives way to a definition in another input."""
-    code = cubin(function())
-    at = header_of(code, SYMBOLS)
-    table, size = number(code, at + OFFSET, "Q"), number(code, at + SIZE, "Q")
-    places = [each for each in range(table, table + size, 24) if number(code, each + 4, "B") == 0x12]
-    for place in places:
-        code = changed(code, place + 6, "H", 0xFFF2)
-    (symbol,) = elf.read(code).symbols
-    assert ("f", True, True) == (symbol.name, symbol.defined, symbol.weak)
 
 
 def packed(*entries: bytes, version: int = 1) -> bytes:
@@ -274,18 +164,3 @@ def test_libraries_of_other_things_are_left_to_the_linker():
     with pytest.raises(elf.UnfamiliarError, match="content that begins with"):
         containers.fatbins(archive(b"something else"), "archive", "f.a")
     assert [] == containers.fatbins(archive(), "archive", "f.a")
-
-
-def test_ptx_of_a_release_to_come_is_left_to_the_linker():
-    """What PTX a release reads that was never tried is not said; of one that was, it is."""
-    from numba_ptxlink._formats import ptx_isa
-
-    assert (9, 5) == (ptx_isa.sure_isa((13, 5)).major, ptx_isa.sure_isa((13, 5)).minor)
-    assert ptx_isa.sure_isa((13, 6)) is None
-    assert 6 == ptx_isa.newest_isa((13, 6)).minor
-
-
-def test_kinds_of_unknown_images():
-    """An image for a machine that is not known here is an object, and one for a GPU is a cubin."""
-    code = cubin(function())
-    assert ("cubin", "object") == (inputs.recognise(code), inputs.recognise(changed(code, 18, "H", 191)))

@@ -67,6 +67,83 @@ def own(code: bytes, name: str, kind: str = "ltoir") -> link_inputs.Input:
     return link_inputs.Input(kind, name, code)
 
 
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin"])
+def test_symbols_of_every_kind(kind):
+    """Definitions and references with their prototypes are read out of every kind of input."""
+    from numba_ptxlink._tools import nvfatbin
+
+    source = (
+        'extern "C" __device__ int outside(float, long long);\n'
+        "struct Pair { double a, b; };\n"
+        'extern "C" __device__ float inside(Pair p, short s) { return p.a + s + outside(p.b, s); }\n'
+        'extern "C" __global__ void k(float* p) { *p = inside({1, 2}, 3); }\n'
+    )
+    from numba_ptxlink._tools import nvrtc
+
+    output = "cubin" if kind == "fatbin" else kind
+    code = nvrtc.compile_source(source, "source.cu", ARCH, output=output).code
+    if kind == "fatbin":
+        code = nvfatbin.pack([("cubin", ARCH, "source", code)])
+    symbols = {each.name: each for each in link_symbols.table(link_inputs.read(code), ARCH).symbols}
+    assert {"k", "inside", "outside"} == set(symbols)
+    assert ("entry", True) == (symbols["k"].kind, symbols["k"].defined)
+    assert (True, False) == (symbols["inside"].defined, symbols["outside"].defined)
+    inside, outside = symbols["inside"].prototype, symbols["outside"].prototype
+    assert (32, 2, 16) == (inside.result.bits, len(inside.params), inside.params[0].size)
+    assert [32, 64] == [param.bits for param in outside.params]
+
+
+def test_symbols_of_objects_and_libraries(tmp_path):
+    """Host objects with device code, and the members of a static library, are read together."""
+    codes = []
+    for name in ("f", "g"):
+        source = f'extern "C" __device__ int {name}(int a) {{ return a; }}\n'
+        codes.append(object_of(source, tmp_path))
+        assert [name] == [each.name for each in link_symbols.table(link_inputs.read(codes[-1]), ARCH).symbols]
+    library = link_inputs.read(archive(*codes))
+    assert {"f", "g"} == {each.name for each in link_symbols.table(library, ARCH).symbols}
+
+
+def test_what_cannot_be_read_is_left_to_the_linker():
+    """A fat binary without code for the architecture has no readable symbols, and nvJitLink says why."""
+    from numba_ptxlink._tools import nvfatbin
+
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_90"), "f", cubin(function(), "sm_90"))])
+    assert link_symbols.table(link_inputs.read(packed), ARCH).symbols is None
+    with pytest.raises(pl.LinkError, match="nvJitLink failed to read the fatbin"):
+        pl.link(KERNEL, packed, arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("signature", "expected"),
+    [
+        ("#v", ".func f()"),
+        ("#vi", ".func f(.b32)"),
+        ("#fdl", ".func (.f32) f(.f64, .b64)"),
+        ("#b24b8h", ".func (.b8[24]) f(.b8[8], .b16)"),
+        ("#ill|12p4", ".func (.b32) f(.b64, .b64)"),
+    ],
+)
+def test_the_compilers_notes_on_prototypes(signature, expected):
+    """The note that ptxas leaves about a prototype is read back."""
+    assert expected == str(link_symbols.prototype("f", signature))
+
+
+def test_ptx_tells_what_others_see():
+    """Of a name that is declared and defined the definition counts, and what is static is not told."""
+    text = function().replace(".visible .func", ".weak .func")
+    declared = text.partition("{")[0].replace(".weak", ".extern").splitlines()[-1] + ";\n"
+    static = "".join(function(name="own", linkage="").splitlines(keepends=True)[3:])
+    variables = ".visible .global .u32 v = 1;\n.extern .shared .b8 lines[];\n"
+    ptx = "".join((*text.splitlines(keepends=True)[:3], declared, static, variables))
+    ptx += "".join(text.splitlines(keepends=True)[3:])
+    found = {each.name: each for each in link_symbols.table(link_inputs.read(ptx), ARCH).symbols}
+    assert {"f": (True, True), "v": (True, False), "lines": (False, False)} == {
+        name: (each.defined, each.weak) for name, each in found.items()
+    }
+    assert ptx.splitlines().index(text.splitlines()[3]) + 1 == found["f"].line
+
+
 def test_a_large_library_is_not_compiled_for_its_symbols(large, compiled):
     """The first link of a large LTO-IR library compiles nothing besides, unless all checks are asked for."""
     assert len(large["right"]) > link_checks.SMALL
