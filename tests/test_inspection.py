@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import make_large_kernel
 from linkcases import CALLEE, CALLER, KERNEL, function, ltoir
+from ptx_kernels import make_large_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import inspection

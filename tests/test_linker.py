@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from conftest import make_kernel
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvrtc

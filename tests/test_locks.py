@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fork_worker import fork
 
 import numba_ptxlink as pl
 from numba_ptxlink import _locks
 
 PACKAGE = Path(pl.__file__).parent
-FORKER = Path(__file__).with_name("fork_worker.py")
-BOUND_SECONDS = 120
 # What is a lock, or has one inside that a forked child would inherit.
 LOCKS = {
     "threading": {"Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"},
@@ -61,17 +57,6 @@ def test_one_module_makes_locks():
     """No other module has a lock of its own, which a forked child would find held."""
     modules = [path for path in PACKAGE.rglob("*.py") if path.name != "_locks.py"]
     assert {} == {path.name: found for path in modules if (found := forbidden(path.read_text()))}
-
-
-def fork(what: str, *arguments: object) -> str:
-    """Run one function of the worker within a bounded time, and return what it prints."""
-    command = [sys.executable, str(FORKER), what, *map(str, arguments)]
-    environ = {**os.environ, "PYTHONPATH": str(FORKER.parent)}
-    done = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False
-    )
-    assert 0 == done.returncode, done.stderr
-    return done.stdout
 
 
 def test_a_child_works_whatever_locks_were_held(tmp_path):

@@ -580,6 +580,7 @@ static void (*_cffi_call_python_org)(struct _cffi_externpy_s *, char *);
 
 #include <nvPTXCompiler.h>
 
+
 /************************************************************/
 
 static void *_cffi_types[] = {

@@ -18,9 +18,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "helpers")]
 
-import machine  # noqa: E402 - found by the line above
+import fakedevice  # noqa: E402 - found by the line above
+import machine  # noqa: E402
 import numba_kernels  # noqa: E402
 from numba.cuda.dispatcher import _Kernel  # noqa: E402
 from worker import failure  # noqa: E402
@@ -72,7 +74,8 @@ def main() -> None:
     """Run as many tests as the command line says, in one order in every process."""
     number, seed = int(sys.argv[1]), int(sys.argv[2])
     warnings.simplefilter("ignore")
-    numba_kernels.fake_a_device()
+    fakedevice.install()
+    fakedevice.ignore_launches()
     watch()
     tests = numba_kernels.find_tests()
     random.Random(seed).shuffle(tests)  # noqa: S311 - a choice, not a secret

@@ -22,7 +22,11 @@ from driver import Way
 
 pytest.importorskip("numba.cuda")
 
-SIZES = (300, pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.long]))
+SIZES = (
+    60,
+    pytest.param(300, marks=pytest.mark.slow),
+    pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.long]),
+)
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -88,8 +92,9 @@ def test_another_process_finds_everything(compiled):
     hits, misses, missed = driver.hits(compiled.warm, without=rules.first_askers(compiled.folder))
     assert hits > compiled.count
     assert 0.995 <= hits / (hits + misses), shown(missed)
-    # What the rule leaves out is little.
-    assert 0.98 <= hits / (hits + driver.hits(compiled.warm)[1])
+    # What the rule leaves out is little. Where the first caller of a helper of Numba's asked for debug
+    # information, all its later callers differ, so how little depends on single programs.
+    assert 0.9 <= hits / (hits + driver.hits(compiled.warm)[1])
 
 
 def test_generated_programs_are_the_same_everywhere():

@@ -20,7 +20,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
@@ -47,16 +46,13 @@ def stand_in() -> None:
     """Give numba-cuda a device that loads nothing, and libraries a driver where the environment names one."""
     # Programs ask for these classes by this module's name, which runs as a script.
     sys.modules["standin"] = sys.modules[__name__]
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parent / "helpers"))
     import fakedevice
-    from numba import cuda
 
     # Numba looks for a driver of its own first, and must find none.
     if path := os.environ.get("STANDIN_DRIVER"):
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-    fakedevice.install(SimpleNamespace(setattr=setattr), CC)
-    device = SimpleNamespace(compute_capability=CC, id=0)
-    cuda.get_current_device = lambda: device
+    fakedevice.install(cc=CC)
 
 
 def load(path: Path) -> Any:

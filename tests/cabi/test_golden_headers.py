@@ -1,0 +1,87 @@
+"""The generated headers, one for each feature, against the ones kept in tests/golden."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from abi_features import FEATURES
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(scope="module", params=FEATURES)
+def exported(request, tmp_path_factory):
+    """Return the export of one feature."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return pl.export(FEATURES[request.param], folder, archs=["sm_90"], emit=["ptx"], name=request.param)
+
+
+def test_a_header_is_the_golden_one(exported, request):
+    """The text of a header changes only together with the file in tests/golden."""
+    golden = GOLDEN / exported.header.name
+    made = exported.header.read_text()
+    if request.config.getoption("--update-golden"):
+        golden.write_text(made)
+    kept = golden.read_text() if golden.exists() else ""
+    diff = "".join(
+        difflib.unified_diff(kept.splitlines(True), made.splitlines(True), str(golden), "as generated now")
+    )
+    assert diff == "", f"{diff}\nIf that is meant: python -m pytest --update-golden, and commit tests/golden."
+
+
+def test_a_golden_header_compiles(exported, tmp_path):
+    """Each header compiles as C++17 without a warning, and as C11 with what C can say."""
+    includes = [INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    flags = [flag for path in includes for flag in ("-isystem", str(path))]
+    for compiler, standard, suffix in (("g++", "-std=c++17", ".cpp"), ("gcc", "-std=c11", ".c")):
+        if shutil.which(compiler) is None:
+            pytest.skip(f"{compiler} is not installed")
+        source = tmp_path / f"includes{suffix}"
+        source.write_text(
+            f'#include "{exported.header}"\n#include "{exported.header}"\nint main(void) {{ return 0; }}\n'
+        )
+        command = [compiler, standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", *flags]
+        run = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_two_headers_may_define_the_same_struct(tmp_path):
+    """Two exports of one named tuple can be included together."""
+    for name in ("first", "second"):
+        udfs = [
+            pl.udf(each.signature, name=f"{name}_{each.name}")(each.function) for each in FEATURES["records"]
+        ]
+        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name=name)
+    source = """
+        #include "first.h"
+        #include "second.h"
+        __device__ wire both(wire sent) { return second_sent(first_sent(sent)); }
+    """
+    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    assert nvrtc.compile_source(source, "both.cu", pl.Arch.of("sm_90"), include_dirs=includes).code
+
+
+def test_two_headers_that_disagree_are_refused(tmp_path):
+    """A struct of one name that two headers lay out differently stops the compiler with a reason."""
+    from collections import namedtuple
+
+    from numba.cuda import types
+
+    for name, member in (("first", types.float32), ("second", types.int64)):
+        cls = namedtuple("Shared", "x")  # noqa: PYI024 - made twice on purpose
+        ty = types.NamedTuple([member], cls)
+        udfs = [pl.udf(ty(ty), name=f"{name}_f")(lambda value: value)]
+        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name=name)
+    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    with pytest.raises(pl.LinkError, match="define struct Shared differently; rename one in Python"):
+        nvrtc.compile_source(
+            '#include "first.h"\n#include "second.h"\n', "both.cu", pl.Arch.of("sm_90"), include_dirs=includes
+        )

@@ -1,0 +1,566 @@
+"""The cache: what it keeps, what it refuses, and that no fault of a disk or a process reaches the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from cache_worker import code, key, run, start, worker
+from caches import files_of, fill, open_cache
+
+from numba_ptxlink._config import Config
+from numba_ptxlink.cache import Cache, Entry, single_flight
+from numba_ptxlink.cache import directory as cache_directory
+from numba_ptxlink.cache.entry import MAGIC, Damaged, WrongSeal, _digest, seal, unseal
+from numba_ptxlink.errors import CacheError, ConfigError
+
+KILLS = int(os.environ.get("NUMBA_PTXLINK_TEST_KILLS", "300"))
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Return the path of a cache directory that is not there yet."""
+    return tmp_path / "cache"
+
+
+def test_what_was_put_is_found(directory):
+    """An entry comes back with its code and its log, in another cache on the directory too."""
+    fill(open_cache(directory), "a")
+    found = open_cache(directory).get(key("a"))
+    assert found is not None
+    assert (code("a"), "a") == (found.code, found.log)
+    assert open_cache(directory).get(key("b")) is None
+
+
+def test_a_result_is_made_once(directory):
+    """`through` makes a result the first time, and finds it the second; the counters say so."""
+    cache, made = open_cache(directory), []
+    for _ in range(2):
+        cache.through(key("a"), lambda: made.append(1) or Entry({}, code("a")))
+    now = cache.counters
+    size = len(code("a"))
+    assert [1] == made
+    assert (1, 1, size, size) == (now.hits, now.misses, now.bytes_read, now.bytes_written)
+
+
+def test_a_failure_is_not_kept(directory):
+    """What making raises is raised, and the next time it is made again."""
+    cache = open_cache(directory)
+    with pytest.raises(ZeroDivisionError):
+        cache.through(key("a"), lambda: 1 // 0)
+    assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+
+
+def test_parts_of_a_result_are_not_kept(directory):
+    """Within the making of a result nothing else is looked up or kept."""
+    cache = open_cache(directory)
+    cache.through(key("a"), lambda: cache.through(key("b"), lambda: Entry({}, code("b"))))
+    assert 1 == len(files_of(directory))
+
+
+def test_a_cache_that_is_off_keeps_nothing(directory):
+    """NUMBA_PTXLINK_CACHE=0 makes every result, and touches no directory."""
+    cache = Cache(Config(cache=False, cache_dirs=(str(directory),)))
+    assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "dirs", "url"),
+    [
+        ("", (), None),
+        ("1", (), None),
+        ("/a:/b", ("/a", "/b"), None),
+        ("redis://host:1/0", (), "redis://host:1/0"),
+        ("/a:/b:rediss://:pass@host", ("/a", "/b"), "rediss://:pass@host"),
+    ],
+)
+def test_the_variable_lists_directories_and_a_server(value, dirs, url):
+    """NUMBA_PTXLINK_CACHE is a path list that may end in a URL."""
+    config = Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
+    assert (True, dirs, url) == (config.cache, config.cache_dirs, config.cache_url)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("100", 100), ("1kB", 1000)]
+)
+def test_sizes_have_units(value, size):
+    """NUMBA_PTXLINK_CACHE_SIZE is a number with a unit of 1000 or 1024."""
+    assert size == Config.from_environ({"NUMBA_PTXLINK_CACHE_SIZE": value}).cache_size
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"NUMBA_PTXLINK_CACHE": "yes"},
+        {"NUMBA_PTXLINK_CACHE": "relative/path"},
+        {"NUMBA_PTXLINK_CACHE_SIZE": "lots"},
+        {"NUMBA_PTXLINK_CACHE_SIZE": "0GiB"},
+    ],
+)
+def test_unknown_values_are_errors(environ):
+    """An unknown value is named with the variable and the choices."""
+    (variable,) = environ
+    with pytest.raises(ConfigError, match=variable):
+        Config.from_environ(environ)
+
+
+def test_the_secret_and_the_password_are_not_shown():
+    """What a configuration prints holds neither the secret nor the server's password."""
+    config = Config(cache_secret=b"swordfish", cache_url="redis://:swordfish@host")
+    assert "swordfish" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda d: d[:100], lambda d: d[:-1], lambda _: b"", lambda _: b"#!/bin/sh\n" * 99]
+)
+def test_a_damaged_entry_is_deleted_and_missed(directory, spoil, caplog):
+    """A truncated, empty or foreign file is dropped with a word, and the result is made again."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    file.write_bytes(spoil(file.read_bytes()))
+    with caplog.at_level(logging.INFO, "numba_ptxlink"):
+        assert cache.get(key("a")) is None
+    assert "dropped entry" in caplog.text
+    assert [] == files_of(directory)
+
+
+def test_every_flipped_bit_is_seen():
+    """No single flipped bit of an entry goes unnoticed."""
+    address = key("a").digest
+    sealed = seal(address, Entry({"log": "x"}, b"code"), None)
+    for position in range(8 * len(sealed)):
+        spoiled = bytearray(sealed)
+        spoiled[position // 8] ^= 1 << position % 8
+        with pytest.raises((Damaged, WrongSeal)):
+            unseal(bytes(spoiled), address, None)
+
+
+def test_an_entry_under_another_key_is_damaged(directory):
+    """An entry that was moved to another key's place is not taken for that key's."""
+    cache = open_cache(directory)
+    fill(cache, "a", "b")
+    one, other = files_of(directory)
+    shutil.copy(one, other)
+    found = [cache.get(key(name)) for name in ("a", "b")]
+    assert 1 == found.count(None)
+
+
+def test_an_entry_that_describes_itself_wrongly_is_missed(directory):
+    """A whole entry whose description is no JSON object costs a miss, and an explanation costs nothing."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    file.write_bytes(seal(key("a").digest, Entry([], b"code"), None))  # type: ignore[arg-type]
+    assert cache.get(key("a")) is None
+    assert [] == list(cache.entries())
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"0" + b"}" * 100_000]
+)
+def test_a_deeply_nested_description_is_damage(directory, text):
+    """A whole entry whose description is nested deeper than anybody can read is dropped, and made again."""
+    address = key("a").digest
+    body = len(text).to_bytes(4, "little") + text
+    head = MAGIC + address + _digest(address, body) + bytes(32) + len(body).to_bytes(4, "little")
+    with pytest.raises(Damaged):
+        unseal(head + body, address, None)
+    cache = open_cache(directory)
+    cache.tiers()[1].put(address, head + body)
+    assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert code("a") == cache.get(key("a")).code
+
+
+def test_an_unreadable_entry_is_missed_and_kept(directory):
+    """An I/O error is a miss, and deletes nothing."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    content = file.read_bytes()
+    file.unlink()
+    file.mkdir()
+    assert cache.get(key("a")) is None
+    file.rmdir()
+    file.write_bytes(content)
+    assert cache.get(key("a")) is not None
+
+
+def test_a_secret_seals_entries(directory, caplog):
+    """Entries are found with the secret they were sealed with, and otherwise missed with a warning."""
+    fill(open_cache(directory, cache_secret=b"one"), "a")
+    assert open_cache(directory, cache_secret=b"one").get(key("a")) is not None
+    assert open_cache(directory, cache_secret=b"two").get(key("a")) is None
+    assert "sealed with another secret" in caplog.text
+    assert open_cache(directory).get(key("a")) is None
+
+
+def test_directories_are_searched_in_order(tmp_path):
+    """The first directory that can be written is written, and those after it are read."""
+    warmed, own = tmp_path / "warmed", tmp_path / "own"
+    fill(open_cache(warmed), "a")
+    later = open_cache(own, warmed)
+    assert later.get(key("a")) is not None
+    fill(later, "b")
+    assert (1, 1) == (len(files_of(warmed)), len(files_of(own)))
+    assert own == later.tiers()[1].path
+
+
+def test_a_missing_directory_of_a_search_path_is_no_trouble(tmp_path, caplog):
+    """What is not there after the directory that is written is passed over in silence."""
+    cache = open_cache(tmp_path / "own", tmp_path / "missing")
+    fill(cache, "a")
+    assert "" == caplog.text
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_new_directory_is_private(directory):
+    """Directory and entries are for this user alone."""
+    fill(open_cache(directory), "a")
+    (file,) = files_of(directory)
+    assert (0o700, 0o600) == (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777)
+
+
+@pytest.mark.parametrize("inner", ["", "v2"])
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, caplog):
+    """A directory that group or world can write, or with such doors inside, is refused with the reason."""
+    fill(open_cache(directory), "a")
+    directory.chmod(0o755)
+    (directory / inner).chmod(mode)
+    cache = open_cache(directory)
+    assert cache.get(key("a")) is None
+    assert "can be written by other users" in caplog.text
+    assert "chmod go-w" in cache.tiers()[2][0]
+
+
+def test_a_directory_of_another_user_is_refused(directory, monkeypatch, caplog):
+    """A directory that belongs to somebody else is refused with the reason."""
+    fill(open_cache(directory), "a")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    os.chown(directory, 23456, -1) if os.getuid() == 0 else None
+    if directory.stat().st_uid in (0, 12345):
+        pytest.skip("no directory of another user can be made here")
+    assert open_cache(directory).get(key("a")) is None
+    assert "whose code would be run" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/proc/nothing/cache", "/dev/null/cache"])
+def test_a_directory_that_cannot_be_made_costs_a_warning(path, caplog):
+    """Without a directory there is one warning, and every result is made."""
+    cache = open_cache(path)
+    for _ in range(2):
+        assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert "nothing is kept" in caplog.text
+    assert 1 == caplog.text.count("nothing is kept")
+
+
+def test_no_home_costs_a_warning():
+    """A user without a home directory gets every result, and one warning."""
+    environ = {"HOME": "/nonexistent", "XDG_CACHE_HOME": "", "NUMBA_PTXLINK_CACHE": "1"}
+    done = run("go_on", "a", **environ)
+    assert "2\n" == done.stdout
+    assert 1 == done.stderr.count("there is no home directory")
+
+
+def test_the_default_directory_follows_the_platform(monkeypatch, tmp_path):
+    """The directory is in $XDG_CACHE_HOME, or in ~/.cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert tmp_path / "xdg" / "numba-ptxlink" == cache_directory.default_directory()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert tmp_path / ".cache" / "numba-ptxlink" == cache_directory.default_directory()
+
+
+def test_a_read_only_home_costs_a_warning(directory, monkeypatch, caplog):
+    """A directory that turns read-only is read still, and writing to it warns once."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(cache.tiers()[1], "_new_file", refuse)
+    fill(cache, "b", "c")
+    assert 1 == caplog.text.count("Read-only file system")
+    assert cache.get(key("a")) is not None
+
+
+def test_a_full_disk_costs_a_warning(directory):
+    """Where no space is left every result is made, with one warning, and no half of an entry stays."""
+    done = run("go_on_limited", "a", 20_000, NUMBA_PTXLINK_CACHE=str(directory))
+    assert "2\n" == done.stdout
+    assert 1 == done.stderr.count("cannot be written")
+    assert [] == files_of(directory)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system of 256 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", str(disk)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)  # noqa: S607 - as a test's set-up may
+
+
+def test_a_full_file_system_costs_a_warning(small_disk, caplog):
+    """A file system that fills up is used as far as it goes, and what does not fit is made again."""
+    cache = open_cache(small_disk / "cache")
+    names = [f"entry {number}" for number in range(12)]
+    fill(cache, *names)
+    assert 1 == caplog.text.count("No space left")
+    found = [cache.get(key(name)) for name in names]
+    assert all(entry is None or entry.code == code(name) for entry, name in zip(found, names, strict=True))
+    assert 0 < found.count(None) < len(names)
+
+
+def test_a_read_only_file_system_is_read(small_disk, tmp_path, caplog):
+    """A directory on a read-only file system is read; without another nothing is kept, with a warning."""
+    fill(open_cache(small_disk / "cache"), "a")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)  # noqa: S607 - likewise
+    alone = open_cache(small_disk / "cache")
+    fill(alone, "b")
+    assert alone.get(key("a")) is not None
+    assert "is read-only" in caplog.text
+    assert alone.get(key("b")) is None
+    with_another = open_cache(small_disk / "cache", tmp_path / "own")
+    fill(with_another, "b")
+    assert (True, True) == tuple(with_another.get(key(name)) is not None for name in "ab")
+
+
+def test_a_kill_during_a_write_leaves_no_half(directory):
+    """However often a writer is killed, everything that is found is whole."""
+    assert 0 == run("kill_writers", KILLS, NUMBA_PTXLINK_CACHE=str(directory)).returncode
+    cache = open_cache(directory)
+    found = {name: cache.get(key(name)) for name in (f"entry {number}" for number in range(4))}
+    assert all(entry.code == code(name) for name, entry in found.items() if entry)
+    assert any(found.values())
+    for file in files_of(directory):
+        unseal(file.read_bytes(), None, None)
+
+
+def test_the_oldest_entries_go_first(directory):
+    """Above the cap what was not read for longest is dropped, and what is read stays."""
+    cache = open_cache(directory, cache_size=300_000)
+    fill(cache, "read")
+    for number in range(20):
+        fill(cache, f"entry {number}")
+        assert cache.get(key("read")) is not None
+        time.sleep(0.002)
+    assert sum(file.stat().st_size for file in files_of(directory)) <= 400_000
+    assert cache.get(key("entry 0")) is None
+    assert cache.get(key("entry 19")) is not None
+
+
+def test_eviction_during_reads_is_no_trouble(directory):
+    """Processes that read what others evict get every result right."""
+    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(directory), "NUMBA_PTXLINK_CACHE_SIZE": "400KiB"}
+    processes = [
+        subprocess.Popen(worker("read_while_evicting", 150), env=environ, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert ["0\n"] * 3 == [process.communicate()[0] for process in processes]
+
+
+def test_a_file_system_without_locks_is_no_trouble(directory, monkeypatch):
+    """Where files cannot be locked, as on some network file systems, everyone works, and all is kept."""
+    import fcntl
+
+    def lockf(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    first, second = open_cache(directory), open_cache(directory)
+    assert code("a") == first.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert code("a") == second.through(key("a"), lambda: pytest.fail("it was not kept")).code
+
+
+def test_a_clock_set_back_does_not_stop_the_cap(directory):
+    """Entries and marks from the future are evicted and looked at like others."""
+    cache = open_cache(directory, cache_size=300_000)
+    fill(cache, "a")
+    later = time.time() + 10**6
+    for file in (*files_of(directory), directory / "checked"):
+        os.utime(file, (later, later))
+    fill(cache, *(f"entry {number}" for number in range(20)))
+    assert sum(file.stat().st_size for file in files_of(directory)) <= 400_000
+
+
+def test_two_versions_share_a_directory(directory, monkeypatch):
+    """Entries of another version of the package are neither found nor dropped."""
+    from numba_ptxlink.cache import key as cache_key
+
+    cache = open_cache(directory)
+    fill(cache, "a")
+    monkeypatch.setattr(cache_key, "SCHEMA", cache_key.SCHEMA + 1)
+    assert cache.get(key("a")) is None
+    fill(cache, "a")
+    assert 2 == len(files_of(directory))
+    monkeypatch.undo()
+    assert cache.get(key("a")) is not None
+
+
+def test_processes_make_one_result_once(directory, tmp_path):
+    """Of processes that want one key at one time, one works and the others get its result."""
+    log = tmp_path / "log"
+    environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(start("make_slowly", "a", log, 0.5, **environ)) for _ in range(4)]
+        assert [0] * 4 == [process.wait() for process in processes]
+    assert 1 == len(log.read_text().splitlines())
+
+
+def test_a_survivor_takes_over(directory, tmp_path):
+    """Where the process that works is killed, another does the work."""
+    log = tmp_path / "log"
+    environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
+    with start("make_slowly", "a", log, 60, **environ) as first:
+        while not log.exists():
+            time.sleep(0.01)
+        with start("make_slowly", "a", log, 0, **environ) as second:
+            first.kill()
+            assert 0 == second.wait()
+    assert [str(first.pid), str(second.pid)] == log.read_text().splitlines()
+
+
+def test_waiting_has_a_bound(tmp_path):
+    """Who has waited long enough goes on without the lock."""
+    address = key("a").digest
+    holder = single_flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
+    program = (
+        "import os, sys; from numba_ptxlink.cache.single_flight import Processes\n"
+        "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
+        "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
+        "    print(waited)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "locks"), address.hex()]
+    with holder.lead(address, lambda: False):
+        assert "True\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "False\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_threads_make_one_result_once(directory):
+    """Of threads that want one key at one time one works, also where nothing can be kept."""
+    for cache in (open_cache(directory), open_cache("/dev/null/cache")):
+        made: list[int] = []
+        ready = threading.Barrier(8)
+
+        def make(made=made) -> Entry:
+            made.append(1)
+            time.sleep(0.2)
+            return Entry({}, code("a"))
+
+        def ask(_, cache=cache, ready=ready, make=make) -> bytes:
+            ready.wait()
+            return cache.through(key("a"), make).code
+
+        with ThreadPoolExecutor(8) as pool:
+            assert [code("a")] * 8 == list(pool.map(ask, range(8)))
+        assert [1] == made
+        assert (7, 1) == (cache.counters.hits, cache.counters.misses)
+
+
+def test_a_thread_whose_leader_fails_works_itself():
+    """Where the thread that works fails, one that waited tries for itself."""
+    flights: single_flight.Threads[int] = single_flight.Threads()
+    entered = threading.Event()
+
+    def fail() -> int:
+        entered.set()
+        time.sleep(0.1)
+        return 1 // 0
+
+    with ThreadPoolExecutor(1) as pool:
+        leader = pool.submit(flights.join, b"a", fail)
+        entered.wait()
+        assert (7, False) == flights.join(b"a", lambda: 7)
+        with pytest.raises(ZeroDivisionError):
+            leader.result()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_interrupt_stays_in_its_thread(error):
+    """What ends the thread that works ends none of those that wait for it: they work themselves."""
+    flights: single_flight.Threads[int] = single_flight.Threads()
+    entered, interrupted = threading.Event(), threading.Event()
+
+    def work() -> int:
+        entered.set()
+        interrupted.wait()
+        raise error
+
+    with ThreadPoolExecutor(4) as pool:
+        leader = pool.submit(flights.join, b"a", work)
+        entered.wait()
+        flight, waiting = flights._flying[b"a"], []
+        ended = flight.ended
+        flight.ended = SimpleNamespace(
+            open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
+        )
+        waiters = [pool.submit(flights.join, b"a", lambda: 7) for _ in range(3)]
+        while len(waiting) < 3:
+            time.sleep(0.01)
+        interrupted.set()
+        assert [7] * 3 == [waiter.result()[0] for waiter in waiters]
+        with pytest.raises(error):
+            leader.result()
+
+
+def test_a_miss_is_explained(directory, caplog):
+    """At debug level a miss names the parts in which the nearest entry differs."""
+    from numba_ptxlink.cache import Key
+
+    cache = open_cache(directory)
+    cache.put(Key.of("link", {"arch": "sm_80", "ptx": "x"}), Entry({}, b""))
+    cache.put(Key.of("link", {"arch": "sm_75", "ptx": "y"}), Entry({}, b""))
+    with caplog.at_level(logging.DEBUG, "numba_ptxlink"):
+        cache.through(Key.of("link", {"arch": "sm_90", "ptx": "x"}), lambda: Entry({}, b""))
+    assert "the nearest entry differs in arch" in caplog.text
+
+
+def test_a_missing_directory_has_a_reason(tmp_path):
+    """A directory that is not to be made and is not there is an error with the reason."""
+    with pytest.raises(CacheError, match="No such file"):
+        cache_directory.Directory(tmp_path / "missing", 1000, create=False)
+
+
+def test_a_write_that_fails_leaves_nothing(directory, monkeypatch, caplog):
+    """A file that could not be put in its place is gone, and the next one is kept."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", fail)
+        fill(cache, "b")
+    assert "Input/output error" in caplog.text
+    assert 1 == len(list((directory / "v2").iterdir()))
+    fill(cache, "c")
+    assert [True, False, True] == [cache.get(key(name)) is not None for name in "abc"]
+
+
+def test_a_directory_that_was_emptied_is_filled_again(directory):
+    """Whoever deletes the files of a cache by hand need not end the processes that use it."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    for folder in (directory / "v2", directory):
+        shutil.rmtree(folder)
+        fill(cache, "b")
+        assert [False, True] == [cache.get(key(name)) is not None for name in "ab"]
+    assert 1 == len(files_of(directory))

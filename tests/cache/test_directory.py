@@ -1,0 +1,312 @@
+"""The directory of entries: who may read it, whom it believes, and what leaves it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cache_worker import code, key
+from caches import files_of, fill, open_cache
+
+from numba_ptxlink.cache import Entry, eviction
+from numba_ptxlink.cache import directory as cache_directory
+from numba_ptxlink.errors import CacheError
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Return the path of a cache directory that is not there yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def umask():
+    """Return what sets the process's umask, which is the old one again afterwards."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+def modes(*paths: Path) -> list[int]:
+    """Return the permissions of *paths*."""
+    return [path.stat().st_mode & 0o777 for path in paths]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_what_is_made_is_private_whatever_the_umask(tmp_path, umask, mask):
+    """The directory, what is missing above it and the entries are for this user alone."""
+    umask(mask)
+    directory = tmp_path / "a" / "b" / "cache"
+    fill(open_cache(directory), "a")
+    parents = (directory.parent.parent, directory.parent, directory, directory / "v2")
+    assert [0o700] * 4 == modes(*parents)
+    assert [0o600] == modes(*files_of(directory))
+
+
+@pytest.mark.parametrize(("mode", "file"), [(0o755, 0o644), (0o750, 0o640)])
+def test_a_directory_made_for_others_is_filled_for_others(directory, umask, mode, file):
+    """Where the directory lets others read, they can read every entry, whatever the umask."""
+    umask(0o077)
+    directory.mkdir()
+    directory.chmod(mode)
+    fill(open_cache(directory), "a")
+    assert [mode, file] == modes(directory / "v2", *files_of(directory))
+
+
+def test_another_user_reads_a_warm_directory():
+    """A directory that root made and filled as the documentation says serves every user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of root's")
+    # pytest's own folders are private.
+    with contextlib.ExitStack() as stack:
+        top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        top.chmod(0o755)
+        warm = top / "warm"
+        warm.mkdir(mode=0o755)
+        before = os.umask(0o077)
+        stack.callback(os.umask, before)
+        fill(open_cache(warm), "a")
+        user = os.fork()
+        if not user:
+            with contextlib.suppress(BaseException):
+                os.setresgid(23456, 23456, 23456)
+                os.setresuid(23456, 23456, 23456)
+                found = open_cache(warm).get(key("a"))
+                os._exit(0 if found is not None and found.code == code("a") else 1)
+            os._exit(2)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(user, 0)[1])
+
+
+def test_a_path_that_is_swapped_changes_nothing(directory, tmp_path):
+    """A process goes on in the directory that it checked, whatever its path leads to later."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    moved = tmp_path / "moved"
+    directory.rename(moved)
+    fill(open_cache(directory), "forged")
+    fill(cache, "b")
+    assert [True, True, False] == [cache.get(key(name)) is not None for name in ("a", "b", "forged")]
+    assert (2, 1) == (len(files_of(moved)), len(files_of(directory)))
+
+
+def test_the_locks_are_in_the_directory_that_was_checked(directory, tmp_path):
+    """The file of locks is made where the directory is, not where its path leads by then."""
+    cache = open_cache(directory)
+    cache.tiers()
+    directory.rename(tmp_path / "moved")
+    directory.mkdir()
+    cache.through(key("a"), lambda: Entry({}, b""))
+    assert [True, False] == [(path / "locks").exists() for path in (tmp_path / "moved", directory)]
+
+
+def test_an_entry_that_others_can_write_is_not_believed(directory, caplog):
+    """An entry that others could have written is a miss with a warning, and is replaced."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    file.chmod(0o666)
+    assert cache.get(key("a")) is None
+    assert "can be written by other users" in caplog.text
+    fill(cache, "a")
+    assert cache.get(key("a")) is not None
+
+
+def test_an_entry_of_another_user_is_not_believed(directory, caplog):
+    """An entry that belongs to somebody else is a miss with a warning."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    os.chown(file, 23456, -1)
+    assert cache.get(key("a")) is None
+    assert "belongs to user 23456" in caplog.text
+
+
+def test_a_link_is_no_entry(directory):
+    """A symbolic link in an entry's place is not followed."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    file.rename(directory / "elsewhere")
+    file.symlink_to(directory / "elsewhere")
+    assert cache.get(key("a")) is None
+
+
+def test_a_pipe_in_an_entrys_place_makes_nobody_wait(directory):
+    """A FIFO without a writer is a miss."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    found: list[object] = ["nothing"]
+    reader = threading.Thread(target=lambda: found.append(cache.get(key("a"))), daemon=True)
+    reader.start()
+    reader.join(60)
+    assert ["nothing", None] == found
+
+
+def age(file: Path, seconds: float) -> None:
+    """Say that *file* was used *seconds* ago."""
+    then = time.time() - seconds
+    os.utime(file, (then, then))
+
+
+def file_of(cache, name: str) -> Path:
+    """Return the file of the entry *name*."""
+    return cache.tiers()[1].path_of(key(name).digest)
+
+
+def test_a_time_in_the_future_neither_pins_nor_evicts(directory):
+    """An entry dated by a clock that is wrong goes after those used before, and ages from then on."""
+    cache = open_cache(directory)
+    fill(cache, "old", "late", "recent", "new")
+    size = max(file.stat().st_size for file in files_of(directory))
+    for name, seconds in {"old": 9 * HOUR, "late": -9 * HOUR, "recent": HOUR, "new": 0.0}.items():
+        age(file_of(cache, name), seconds)
+
+    def left(most: int) -> list[str]:
+        with cache.tiers()[1]._folder() as folder:
+            eviction.enforce(folder, most * size, time.time())
+        return [name for name in ("old", "late", "recent", "new") if file_of(cache, name).exists()]
+
+    assert ["late", "recent", "new"] == left(3)
+    assert file_of(cache, "late").stat().st_mtime <= time.time()
+    age(file_of(cache, "recent"), -60)
+    age(file_of(cache, "new"), -30)
+    assert ["recent", "new"] == left(2)
+    assert ["recent"] == left(1)
+
+
+def test_what_a_killed_writer_left_is_swept(directory):
+    """A file that was being written an hour ago goes with the next look at the cap; a younger one stays."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    abandoned, growing = (directory / "v2" / f"new-{name}" for name in ("abandoned", "growing"))
+    for file in (abandoned, growing):
+        file.write_bytes(b"half")
+    age(abandoned, 2 * HOUR)
+    age(directory / "checked", HOUR)
+    fill(open_cache(directory), "b")
+    assert [False, True] == [file.exists() for file in (abandoned, growing)]
+    assert 2 == len(files_of(directory))
+
+
+def test_what_is_no_entry_is_left_alone(directory):
+    """Neither eviction nor clearing touches files that the cache did not write."""
+    cache = open_cache(directory, cache_size=1)
+    fill(cache, "a")
+    (directory / "v2" / "README").write_text("mine")
+    age(directory / "checked", HOUR)
+    fill(cache, "b")
+    cache.tiers()[1].clear()
+    assert ["README"] == [file.name for file in (directory / "v2").iterdir()]
+
+
+def test_reading_is_use(directory):
+    """What was read last is evicted last."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    age(file_of(cache, "a"), 9 * HOUR)
+    assert cache.get(key("a")) is not None
+    assert time.time() - file_of(cache, "a").stat().st_mtime < HOUR
+
+
+def test_looking_is_no_use(directory):
+    """Tools that list and check entries do not put their eviction off."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    age(file_of(cache, "a"), 9 * HOUR)
+    assert 1 == len(list(cache.entries()))
+    assert time.time() - file_of(cache, "a").stat().st_mtime > HOUR
+
+
+def test_a_write_in_pieces_is_whole(directory, monkeypatch):
+    """Where the operating system takes only a part at a time, the entry is whole all the same."""
+    written = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: written(file, content[:1000]))
+    cache = open_cache(directory)
+    fill(cache, "a")
+    assert code("a") == cache.get(key("a")).code
+
+
+def test_a_read_in_pieces_is_whole(directory, monkeypatch):
+    """Where the operating system gives only a part at a time, the entry is whole all the same."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda file, size: read(file, min(size, 1000)))
+    assert code("a") == cache.get(key("a")).code
+
+
+def test_a_huge_file_is_no_entry(directory, caplog):
+    """A sparse file of any size costs no memory."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    (file,) = files_of(directory)
+    os.truncate(file, cache_directory.LARGEST + 1)
+    assert cache.get(key("a")) is None
+    assert "is no entry" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("no such name"), MemoryError(), OSError(errno.EIO, "I/O error")]
+)
+def test_whatever_opening_raises_costs_one_warning(directory, monkeypatch, caplog, error):
+    """A cache that cannot be opened costs a warning, and every result is made."""
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(cache_directory.Directory, "_open", fail)
+    cache = open_cache(directory)
+    assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert 1 == len(caplog.records)
+    assert "nothing is kept" in caplog.text
+
+
+def test_a_refused_directory_before_a_good_one_is_told(tmp_path, caplog):
+    """The first directory of a search path that is refused costs one warning, and the next one is written."""
+    refused = tmp_path / "refused"
+    refused.mkdir()
+    refused.chmod(0o777)
+    fill(open_cache(refused, tmp_path / "good"), "a")
+    assert 1 == len(caplog.records)
+    assert "can be written by other users" in caplog.text
+    assert 1 == len(files_of(tmp_path / "good"))
+
+
+def test_the_cache_needs_no_cuda_core(directory):
+    """The store works in a process where cuda.core cannot be imported."""
+    program = (
+        "import sys; sys.modules['cuda.core'] = sys.modules['cuda.core.utils'] = None\n"
+        "from pathlib import Path; from numba_ptxlink.cache.directory import Directory\n"
+        "store = Directory(Path(sys.argv[1]), 1000, create=True)\n"
+        "store.put(bytes(32), b'kept'); print(store.get(bytes(32)))"
+    )
+    command = [sys.executable, "-c", program, str(directory)]
+    assert "b'kept'\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_files_of_the_cache_are_closed(directory):
+    """Whatever is opened for an entry is closed, and the directory's descriptor goes with the cache."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    cache = open_cache(directory)
+    fill(cache, "a", "b")
+    assert cache.get(key("a")) is not None
+    assert 2 == len(list(cache.entries()))
+    with pytest.raises(CacheError):
+        cache_directory.Directory(directory / "v2" / file_of(cache, "a").name, 1, create=False)
+    del cache
+    assert before == len(list(Path("/proc/self/fd").iterdir()))

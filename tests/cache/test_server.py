@@ -1,0 +1,420 @@
+"""The shared tier, against a real redis-server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cache_worker import code, key, start, worker
+from fork_worker import fork
+from redis_server import RedisServer
+
+from numba_ptxlink._config import Config
+from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import server as cache_server
+from numba_ptxlink.cache.entry import seal
+from numba_ptxlink.errors import ConfigError
+
+pytest.importorskip("redis", reason="redis-py is not installed")
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Run a server for one test."""
+    made = RedisServer(tmp_path)
+    made.start()
+    yield made
+    made.kill()
+
+
+def open_cache(directory, url: str, **settings) -> Cache:
+    """Return a cache in *directory* with a shared tier behind it."""
+    return Cache(Config(cache_dirs=(str(directory),), cache_url=url, **settings))
+
+
+@pytest.mark.redis
+def test_machines_share_entries(server, tmp_path):
+    """What one machine made another finds, and keeps in its own directory."""
+    open_cache(tmp_path / "one", server.url).put(key("a"), Entry({"log": "x"}, code("a")))
+    other = open_cache(tmp_path / "other", server.url)
+    found = other.through(key("a"), lambda: pytest.fail("it was made again"))
+    assert (code("a"), "x") == (found.code, found.log)
+    server.kill()
+    alone = open_cache(tmp_path / "other", server.url)
+    assert code("a") == alone.through(key("a"), lambda: pytest.fail("it was not kept")).code
+
+
+@pytest.mark.redis
+def test_a_lying_server_is_not_believed(server, tmp_path, caplog):
+    """An entry with a wrong digest, of another key or no entry at all is a miss and a warning."""
+    address = key("a").digest
+    good = seal(address, Entry({}, code("a")), None)
+    lies = (
+        good[:-1] + b"\0",
+        good[:50],
+        b"",
+        b"#!/bin/sh",
+        seal(key("b").digest, Entry({}, code("b")), None),
+    )
+    for number, lie in enumerate(lies):
+        server.client.set(b"numba-ptxlink:" + address.hex().encode(), lie)
+        cache = open_cache(tmp_path / str(number), server.url)
+        assert code("a") == cache.through(key("a"), lambda: Entry({}, code("a"))).code
+        assert 1 == cache.counters.misses
+    assert len(lies) == caplog.text.count("ignored entry")
+
+
+@pytest.mark.redis
+def test_a_wrong_seal_is_a_miss_and_a_warning(server, tmp_path, caplog):
+    """With a secret, what was not sealed with it is not taken, even by somebody who knows the key."""
+    trusted = open_cache(tmp_path / "a", server.url, cache_secret=b"secret")
+    forged = seal(trusted._address(key("a")), Entry({}, b"evil"), b"guess")
+    server.client.set(b"numba-ptxlink:" + trusted._address(key("a")).hex().encode(), forged)
+    assert code("a") == trusted.through(key("a"), lambda: Entry({}, code("a"))).code
+    assert "sealed with another secret" in caplog.text
+    assert "secret" not in server.client.get(
+        b"numba-ptxlink:" + trusted._address(key("a")).hex().encode()
+    ).decode("latin1")
+
+
+@pytest.mark.redis
+def test_a_full_server_costs_a_warning(tmp_path, caplog):
+    """A server that takes no more entries costs one warning, and the local directory goes on."""
+    server = RedisServer(tmp_path)
+    server.start("--maxmemory", "1", "--maxmemory-policy", "noeviction")
+    try:
+        cache = open_cache(tmp_path / "a", server.url)
+        for name in ("a", "b"):
+            cache.through(key(name), lambda name=name: Entry({}, code(name)))
+        assert 1 == caplog.text.count("failed to write")
+        assert code("a") == cache.through(key("a"), lambda: pytest.fail("it was not kept")).code
+    finally:
+        server.kill()
+
+
+@pytest.mark.redis
+def test_a_password_is_redis_pys_business(tmp_path, caplog):
+    """A password in the URL is used, a wrong one costs a warning, and neither is shown."""
+    server = RedisServer(tmp_path)
+    server.url = server.url.replace("redis://", "redis://:swordfish@")
+    server.start("--requirepass", "swordfish")
+    try:
+        open_cache(tmp_path / "a", server.url).put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+        wrong = open_cache(tmp_path / "b", server.url.replace("swordfish", "marlin"))
+        assert b"1" == wrong.through(key("a"), lambda: Entry({}, b"1")).code
+        assert "failed to read" in caplog.text
+        assert "marlin" not in caplog.text
+    finally:
+        server.kill()
+
+
+class TlsDoor:
+    """What listens for TLS and passes everything on to a port without, as stunnel does."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._target = port
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                plain, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(plain,), daemon=True).start()
+
+    def _join(self, plain: socket.socket) -> None:
+        with (
+            contextlib.suppress(OSError),
+            plain,
+            socket.create_connection(("127.0.0.1", self._target)) as inside,
+            self._context.wrap_socket(plain, server_side=True) as outside,
+        ):
+            back = threading.Thread(target=self._pump, args=(inside, outside), daemon=True)
+            back.start()
+            self._pump(outside, inside)
+            inside.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+
+    def close(self) -> None:
+        """Listen no more."""
+        # What is only closed goes on while a thread waits for it.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.mark.redis
+def test_tls(server, tmp_path, caplog):
+    """rediss:// is TLS: with the right authority entries are shared, with another nothing is believed."""
+    trustme = pytest.importorskip("trustme", reason="trustme is not installed")
+    authority, stranger = trustme.CA(), trustme.CA()
+    for name, each in (("authority", authority), ("stranger", stranger)):
+        each.cert_pem.write_to_path(tmp_path / f"{name}.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    door = TlsDoor(server.port, context)
+    try:
+        url = f"rediss://localhost:{door.port}/0?ssl_ca_certs={tmp_path}"
+        open_cache(tmp_path / "a", f"{url}/authority.pem").put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+        other = open_cache(tmp_path / "b", f"{url}/authority.pem")
+        assert code("a") == other.through(key("a"), lambda: pytest.fail("it was made again")).code
+        wrong = open_cache(tmp_path / "c", f"{url}/stranger.pem")
+        assert b"1" == wrong.through(key("a"), lambda: Entry({}, b"1")).code
+        assert "certificate verify failed" in caplog.text
+    finally:
+        door.close()
+
+
+def test_an_unreachable_server_is_left_alone(tmp_path, caplog):
+    """A server that is not there costs one warning; after it nothing is asked for a while."""
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    for name in ("a", "b", "c"):
+        assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == caplog.text.count("doing without it")
+
+
+def test_a_slow_server_costs_one_bounded_wait(tmp_path, monkeypatch, caplog):
+    """A server that takes connections and never answers is given up after its time, and then left alone."""
+    monkeypatch.setattr(cache_server, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cache = open_cache(tmp_path / "a", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        for name in ("a", "b"):
+            assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == caplog.text.count("TimeoutError")
+
+
+def test_a_server_that_failed_is_asked_again(tmp_path, monkeypatch, caplog):
+    """After its pause a server is asked again."""
+    monkeypatch.setattr(cache_server, "PAUSE_SECONDS", 0.0)
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    cache.through(key("a"), lambda: Entry({}, code("a")))
+    assert 2 == caplog.text.count("doing without it")
+
+
+def test_without_redis_py_there_is_a_word(tmp_path, monkeypatch, caplog):
+    """Where redis-py is missing the warning says how to install it."""
+    monkeypatch.setitem(sys.modules, "redis", None)
+    cache = open_cache(tmp_path / "a", "redis://127.0.0.1:1/0")
+    assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert "numba-ptxlink[redis]" in caplog.text
+
+
+@pytest.mark.redis
+def test_a_server_killed_in_the_middle_harms_nobody(server, tmp_path):
+    """Processes whose server dies, comes back and lies get every result right."""
+    url = server.url
+    processes = []
+    for number in range(4):
+        environ = {
+            **os.environ,
+            "NUMBA_PTXLINK_CACHE": f"{tmp_path / str(number)}:{url}",
+            "NUMBA_PTXLINK_CACHE_SIZE": "200KiB",
+        }
+        command = worker("read_while_evicting", 600)
+        processes.append(subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True))
+    time.sleep(1.0)
+    server.kill()
+    time.sleep(0.3)
+    server.start()
+    for number in range(40):
+        address = key(f"entry {number}").digest.hex().encode()
+        server.client.set(b"numba-ptxlink:" + address, b"PTXLINK\x01" + os.urandom(300))
+    assert ["0\n"] * 4 == [process.communicate()[0] for process in processes]
+
+
+@pytest.mark.redis
+def test_a_process_finds_what_the_server_holds(server, tmp_path):
+    """The variable's URL is behind the directories before it."""
+    environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'own'}:{server.url}"}
+    with start("make_slowly", "a", tmp_path / "log", 0, **environ) as process:
+        assert 0 == process.wait()
+    assert 1 == server.client.dbsize()
+
+
+class FakeServer:
+    """What takes connections like a Redis server, and answers each question after GET as a test wants it."""
+
+    def __init__(self, answer) -> None:
+        self._answer = answer
+        self.sent = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connection = self._listener
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0?protocol=2"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._connection, _ = self._listener.accept()
+                with self._connection, contextlib.suppress(OSError):
+                    self._talk(self._connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        while question := connection.recv(65536):
+            if b"\r\nGET\r\n" not in question:
+                connection.sendall(b"+OK\r\n" * question.count(b"*"))
+                continue
+            for piece in self._answer():
+                connection.sendall(piece)
+                self.sent += len(piece)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What is only closed goes on while a thread waits for it.
+        for each in (self._listener, self._connection):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(60)
+
+
+def drip(*, until: int = 10_000):
+    """Yield an answer so slowly that it takes minutes, and so steadily that no single wait is long."""
+    yield b"$%d\r\n" % until
+    for _ in range(until):
+        time.sleep(0.02)
+        yield b"x"
+
+
+def flood():
+    """Yield as much of an answer of 8 GiB as tells whether anybody stops it."""
+    yield b"$%d\r\n" % (8 << 30)
+    for _ in range(128):
+        yield bytes(1 << 20)
+
+
+def test_a_dripping_server_is_given_up(tmp_path, monkeypatch, caplog):
+    """A server whose every byte comes in time, and whose answer never ends, is given up as a whole."""
+    monkeypatch.setattr(cache_server, "OPERATION_SECONDS", 1.0)
+    with FakeServer(drip) as server:
+        cache = open_cache(tmp_path / "a", server.url)
+        found = cache.through(key("a"), lambda: Entry({}, b"1"))
+        sent = server.sent
+    assert b"1" == found.code
+    assert 0 < sent < 1000
+    assert 1 == caplog.text.count("doing without it")
+
+
+def test_an_endless_answer_is_not_kept_in_memory(tmp_path, monkeypatch, caplog):
+    """A server that announces 8 GiB and sends them is given up where no entry can be that large."""
+    for bound in ("OPERATION_SECONDS", "TIMEOUT_SECONDS"):
+        monkeypatch.setattr(cache_server, bound, 60.0)
+    with FakeServer(flood) as server:
+        cache = open_cache(tmp_path / "a", server.url)
+        found = cache.through(key("a"), lambda: Entry({}, b"1"))
+    assert b"1" == found.code
+    assert cache_server.LARGEST < server.sent < 3 * cache_server.LARGEST
+    assert "larger than any entry" in caplog.text
+
+
+@pytest.mark.redis
+def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch, caplog):
+    """An entry that nobody would take from the server stays in the directory, and the server in use."""
+    monkeypatch.setattr(cache_server, "LARGEST", 10_000)
+    cache = open_cache(tmp_path / "a", server.url)
+    cache.put(key("large"), Entry({}, code("large")))
+    cache.put(key("small"), Entry({}, code("small", 5000)))
+    assert 1 == server.client.dbsize()
+    assert cache.get(key("large")) is not None
+    assert "" == caplog.text
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(("value", "expected"), [("", -1), ("90min", 5400), ("30d", 2_592_000)])
+def test_entries_live_as_long_as_is_asked(server, tmp_path, value, expected):
+    """NUMBA_PTXLINK_CACHE_TTL is how long the server keeps an entry; without it, for ever."""
+    environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path}:{server.url}", "NUMBA_PTXLINK_CACHE_TTL": value}
+    tmp_path.chmod(0o700)
+    Cache(Config.from_environ(environ)).put(key("a"), Entry({}, code("a")))
+    (name,) = server.client.keys()
+    assert abs(expected - server.client.ttl(name)) < 60
+
+
+WRONG = (
+    "redis://:qxzvwk@host:port/0",
+    "redis://:qxzvwk@host:99999/0",
+    "redis://:qxz/vwk@127.0.0.1:1/0",
+    "redis://:12?qxzvwk@127.0.0.1:1/0",
+    "redis://:12#qxzvwk@127.0.0.1:1/0",
+    "redis://:qxz[vwk@127.0.0.1:1/0",
+    "redis://user:qxzvwk",
+    "redis://:qxzvwk@127.0.0.1:1/0?unknown=qxzvwk",
+    "redis://:qxzvwk@127.0.0.1:1/0?socket_timeout=qxzvwk",
+    "REDIS://:qxzvwk@127.0.0.1:1/0",
+)
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_a_wrong_url_costs_one_warning(tmp_path, caplog, url):
+    """A URL that is wrong fails no build, is told once, and never with the password or a part of it."""
+    cache = Cache(Config.from_environ({"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:{url}"}))
+    for name in ("a", "b"):
+        assert code(name) == cache.through(key(name), lambda name=name: Entry({}, code(name))).code
+    assert 1 == len(caplog.records)
+    assert "its URL is wrong" in caplog.text
+    shown = f"{caplog.text} {cache!r} {cache._server!r}"
+    assert [] == [part for part in ("qxz", "vwk", ":12") if part in shown]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["redis//:qxzvwk@host", "/a:qxzvwk@host", "a:redis://:qxzvwk@b", "qxzvwk@b:redis://c"],
+)
+def test_a_mistyped_variable_does_not_show_the_password(value):
+    """The error about a value that is neither directories nor a URL quotes no password."""
+    with pytest.raises(ConfigError) as caught:
+        Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
+    assert [] == [part for part in ("qxz", "vwk") if part in str(caught.value)]
+
+
+def test_a_password_in_a_servers_words_is_not_shown(tmp_path, caplog):
+    """What a server says is told without the password, should it repeat it."""
+    with FakeServer(lambda: [b"-ERR what is sword/fish or sword%2Ffish?\r\n"]) as server:
+        url = server.url.replace("127", ":sword%2Ffish@127")
+        cache = open_cache(tmp_path / "a", url)
+        assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+    assert "what is *** or ***?" in caplog.text
+    assert "fish" not in caplog.text
+
+
+@pytest.mark.redis
+def test_a_socket_of_this_machine(tmp_path):
+    """unix:// reaches a server by a path."""
+    server = RedisServer(tmp_path)
+    place = Path(tempfile.mkdtemp()) / "redis.sock"
+    server.start("--unixsocket", str(place))
+    try:
+        environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:unix://{place}"}
+        Cache(Config.from_environ(environ)).put(key("a"), Entry({}, code("a")))
+        assert 1 == server.client.dbsize()
+    finally:
+        server.kill()
+        shutil.rmtree(place.parent)
+
+
+@pytest.mark.redis
+def test_a_child_has_a_connection_of_its_own(server, tmp_path):
+    """A forked child asks the server whatever its parent's threads were doing with it."""
+    assert "child ended with 0, parent has both\n" == fork("server_in_use", tmp_path / "cache", server.url)

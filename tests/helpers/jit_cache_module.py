@@ -1,0 +1,46 @@
+"""A module with one cached kernel that links a CUDA C++ file; run as a program, it prints what happened."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+
+import converters
+import fakedevice
+import numpy as np
+from numba import cuda
+
+import numba_ptxlink as pl
+
+
+def compile_with(options: dict[str, object]) -> dict[str, object]:
+    """Compile the kernel with *options*, and return what that took."""
+    before = pl.status().cache_misses
+    twice = cuda.declare_device("twice", "int32(int32)")
+
+    @cuda.jit("void(int32[::1])", cache=True, link=[sys.argv[1]], **options)
+    def kernel(array):
+        array[0] = twice(array[0])
+
+    library = kernel.overloads[kernel.signatures[0]]._codelibrary
+    (cubin,) = library._cubin_cache.values()
+    return {
+        "hits": sum(kernel.stats.cache_hits.values()),
+        "misses": sum(kernel.stats.cache_misses.values()),
+        "made": pl.status().cache_misses - before,
+        "named": library._entry_name.encode() in cubin.code,
+    }
+
+
+def main() -> None:
+    """Take the link file and a list of options, as Python, from the command line."""
+    fakedevice.install()
+    warnings.simplefilter("ignore")
+    names = {"np": np, "converters": converters}
+    options = eval(sys.argv[2], names)  # noqa: S307 - the test wrote it
+    sys.stdout.write(json.dumps([compile_with(each) for each in options]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Links that are wrong; run as a script, what plain nvJitLink does with one of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from numba_ptxlink import assembler
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._tools import nvjitlink, nvrtc
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = ".version 8.0\n.target {target}\n.address_size 64\n"
+KERNEL = (
+    HEAD.format(target="sm_80")
+    + """\
+.extern .func (.param .b32 r) f(.param .b32 a);
+.visible .entry k(.param .u64 p)
+{
+    .reg .b64 %d<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %d1, [p];
+    {
+    .param .b32 a;
+    .param .b32 r;
+    mov.u32 %r1, 1;
+    st.param.b32 [a], %r1;
+    call (r), f, (a);
+    ld.param.b32 %r1, [r];
+    }
+    st.global.u32 [%d1], %r1;
+    ret;
+}
+"""
+)
+CALLER = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* p) { *p = f(1); }\n'
+CALLEE = 'extern "C" __device__ int f(int a) {{ return {value}; }}\n'
+
+
+def function(
+    value: int = 1,
+    *,
+    name: str = "f",
+    linkage: str = ".visible",
+    param: str = ".b32 a",
+    target: str = "sm_80",
+) -> str:
+    """Return PTX that defines a function of one parameter that returns *value*."""
+    return (
+        HEAD.format(target=target)
+        + f"{linkage} .func (.param .b32 r) {name}(.param {param})\n"
+        + f"{{\n    .reg .b32 %r<2>;\n    mov.u32 %r1, {value};\n    st.param.b32 [r], %r1;\n    ret;\n}}\n"
+    )
+
+
+def cubin(ptx: str, arch: str = "sm_80") -> bytes:
+    """Return *ptx* as a relocatable cubin."""
+    return assembler.assemble(ptx, arch, relocatable=True).code
+
+
+def ltoir(source: str, arch: str = "sm_80") -> bytes:
+    """Return CUDA C++ as LTO-IR."""
+    return nvrtc.compile_source(source, "source.cu", Arch.of(arch), output="ltoir").code
+
+
+def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
+    """Return a static library, whose members of an odd size are followed by *pad*."""
+    library = b"!<arch>\n"
+    for number, code in enumerate(members):
+        library += f"{f'{number}.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
+        library += code + pad * (len(code) % 2)
+    return library
+
+
+def find_nvcc() -> str | None:
+    """Return the path of nvcc, None where it or the host compiler that it needs is missing."""
+    from numba_ptxlink.inspection import find_tool
+
+    return find_tool("nvcc") if shutil.which("g++") else None
+
+
+def object_of(source: str, folder: Path, *flags: str) -> bytes:
+    """Return CUDA C++ as a host object with device code in it; skip the test where no nvcc makes one."""
+    import pytest
+
+    nvcc = find_nvcc()
+    if nvcc is None:
+        pytest.skip("there is no nvcc, or no g++ for it")
+    path = folder / "source.cu"
+    path.write_text(source)
+    command = [nvcc, "-dc", *(flags or ("-arch=sm_80",)), path, "-o", path.with_suffix(".o")]
+    subprocess.run(command, check=True)
+    return path.with_suffix(".o").read_bytes()
+
+
+def _ptx(*texts: str) -> list[tuple[str, str, bytes]]:
+    return [("ptx", f"{letter}.ptx", text.encode()) for letter, text in zip("kab", texts, strict=False)]
+
+
+def _lto(*sources: str) -> list[tuple[str, str, bytes]]:
+    codes = map(ltoir, sources)
+    return [("ltoir", f"{letter}.ltoir", code) for letter, code in zip("kab", codes, strict=False)]
+
+
+def _cubins(*texts: str) -> list[tuple[str, str, bytes]]:
+    codes = map(cubin, texts)
+    return [("cubin", f"{letter}.cubin", code) for letter, code in zip("kab", codes, strict=False)]
+
+
+WIDE = ".b64 a"
+OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
+MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
+VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
+
+# The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
+CASES = {
+    "prototype in PTX": (lambda: _ptx(KERNEL, function(param=WIDE)), "links, stderr"),
+    "prototype in cubins": (lambda: _cubins(KERNEL, function(param=WIDE)), "links, stderr"),
+    "prototype in LTO-IR": (lambda: _lto(CALLER, OTHER_LTO), "links"),
+    "prototype in LTO-IR and PTX": (
+        lambda: [_lto(CALLER)[0], ("ptx", "a.ptx", function(param=WIDE).encode())],
+        "links",
+    ),
+    "alignment in PTX": (
+        lambda: _ptx(
+            KERNEL.replace(".param .b32 a", ".param .align 4 .b8 a[8]"),
+            function(param=".align 8 .b8 a[8]"),
+        ),
+        "links",
+    ),
+    "definitions in PTX": (lambda: _ptx(KERNEL, function(1), function(2)), "links, stderr"),
+    "definitions in cubins": (lambda: _cubins(KERNEL, function(1), function(2)), "links, stderr"),
+    "definitions in LTO-IR": (
+        lambda: _lto(CALLER, CALLEE.format(value=1), CALLEE.format(value=2)),
+        "symbol multiply defined",
+    ),
+    "definitions in LTO-IR and PTX": (
+        lambda: [*_lto(CALLER, CALLEE.format(value=1)), ("ptx", "b.ptx", function(2).encode())],
+        "links",
+    ),
+    "variables in PTX": (
+        lambda: _ptx(
+            KERNEL,
+            function() + VARIABLE.format(value=1),
+            HEAD.format(target="sm_80") + VARIABLE.format(value=2),
+        ),
+        "links, stderr",
+    ),
+    "undefined in PTX": (lambda: _ptx(KERNEL, function(name="ff")), "Undefined reference to 'f'"),
+    "undefined in LTO-IR": (lambda: _lto(CALLER, MISSPELT_LTO), "Unresolved extern function 'f'"),
+    "cubin of another arch": (
+        lambda: [*_ptx(KERNEL), ("cubin", "a.cubin", cubin(function(), "sm_90"))],
+        "bad input:a.cubin",
+    ),
+    "PTX of a newer arch": (
+        lambda: _ptx(KERNEL, function(target="sm_90")),
+        "SM version specified by .target is higher",
+    ),
+    "PTX of a variant": (lambda: _ptx(KERNEL, function(target="sm_80a")), "Unsupported .target 'sm_80a'"),
+    "LTO-IR of a newer arch": (
+        lambda: [*_ptx(KERNEL), ("ltoir", "a.ltoir", ltoir(CALLEE.format(value=1), "sm_90"))],
+        "LTOIR arch newer than target arch",
+    ),
+    "PTX of a newer ISA": (
+        lambda: _ptx(KERNEL, function().replace(".version 8.0", ".version 9.99")),
+        "Unsupported .version 9.99",
+    ),
+    "LTO-IR of a newer version": (
+        lambda: [*_ptx(KERNEL), ("ltoir", "a.ltoir", _newer(ltoir(CALLEE.format(value=1))))],
+        "may need newer version of nvJitLink",
+    ),
+}
+
+
+def _newer(code: bytes) -> bytes:
+    """Return LTO-IR that says it is of the next version of its container."""
+    return code[:5] + bytes([code[5] + 1]) + code[6:]
+
+
+def flags(inputs: list[tuple[str, str, bytes]]) -> tuple[str, ...]:
+    """Return the flags of a link of *inputs*."""
+    return ("-arch=sm_80", *(("-lto",) if any(kind == "ltoir" for kind, _, _ in inputs) else ()))
+
+
+if __name__ == "__main__":
+    given = CASES[sys.argv[1]][0]()
+    nvjitlink.link(given, flags(given))

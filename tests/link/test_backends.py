@@ -1,0 +1,183 @@
+"""Which tool makes the cubin, by what the inputs need or by request."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, function
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink._config import Config
+from numba_ptxlink._link import backends
+from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
+
+
+def test_auto_takes_what_the_inputs_need():
+    """One PTX is assembled, several inputs are linked."""
+    assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80").backend
+    assert "nvjitlink" == pl.link(KERNEL, function(), arch="sm_80").backend
+
+
+def test_a_backend_that_is_asked_for_is_used():
+    """A lone PTX goes to nvJitLink where that is asked for."""
+    linked = pl.link(make_kernel(), arch="sm_80", backend="nvjitlink")
+    assert ("nvjitlink", "asked for") == (linked.backend, linked.reason)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "obstacle"),
+    [
+        ((KERNEL, function()), "2 inputs"),
+        ((CALLER + CALLEE.format(value=1),), "link-time optimisation"),
+        ((make_kernel().replace("8.0", "99.0"),), "PTX 99.0, newer than nvPTXCompiler's"),
+    ],
+)
+def test_a_backend_that_cannot_do_it_is_an_error(inputs, obstacle):
+    """Asking nvPTXCompiler to link is an error that says why and which backends can."""
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(*inputs, arch="sm_80", backend="nvptxcompiler", lto="time" in obstacle)
+    assert obstacle in str(caught.value)
+    assert "The backends nvjitlink and pynvjitlink can do it" in str(caught.value)
+
+
+def test_an_unknown_backend_is_an_error():
+    """A backend that does not exist is an error that lists those that do."""
+    with pytest.raises(pl.ConfigError, match="choose auto, nvptxcompiler, nvjitlink, pynvjitlink"):
+        pl.link(make_kernel(), arch="sm_80", backend="driver")
+
+
+def test_the_variable_chooses_and_the_argument_prevails(monkeypatch):
+    """NUMBA_PTXLINK_BACKEND is the default, and status() shows it."""
+    config = Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvjitlink"})
+    monkeypatch.setattr("numba_ptxlink._link.engine.config", lambda: config)
+    monkeypatch.setattr("numba_ptxlink._plugin.config", lambda: config)
+    assert "nvjitlink" == pl.status().backend
+    assert "nvjitlink" == pl.link(make_kernel(), arch="sm_80").backend
+    assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80", backend="auto").backend
+
+
+def test_an_unknown_value_of_the_variable_is_an_error():
+    """NUMBA_PTXLINK_BACKEND with another value is an error that names the choices."""
+    with pytest.raises(pl.ConfigError, match="NUMBA_PTXLINK_BACKEND='nvlink' is unknown; set it to auto"):
+        Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvlink"})
+
+
+def test_numba_kernels_use_the_backend_of_the_variable():
+    """A kernel with nothing to link goes to the backend that the variable names."""
+    program = (
+        "from numba_ptxlink import linker, status\n"
+        "from numba_ptxlink.linker import PtxLinker\n"
+        f"linked = PtxLinker(cc=(8, 0)); linked.add_ptx({make_kernel()!r}); linked.complete()\n"
+        "print(linked.linker.backend, status().backend)\n"
+    )
+    import os
+
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_PTXLINK_BACKEND": "nvjitlink"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nvjitlink nvjitlink" == run.stdout.strip()
+
+
+class FakeLinker:
+    """Takes what pynvjitlink's class takes, and links with nvJitLink."""
+
+    def __init__(self, *flags):
+        self.flags, self.inputs, self.info_log, self.error_log = flags, [], None, None
+        if "-bogus" in flags:
+            raise RuntimeError("UNRECOGNIZED_OPTION")
+
+    def __getattr__(self, name):
+        # The names of pynvjitlink's own methods.
+        kinds = {f"add_{kind}": kind for kind in ("ptx", "ltoir", "cubin", "object", "fatbin")}
+        kind = {**kinds, "add_library": "archive"}.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        return lambda code, label: self.inputs.append((kind, label, code))
+
+    def get_linked_cubin(self):
+        """Link."""
+        try:
+            product = nvjitlink.link(self.inputs, self.flags)
+        except pl.LinkError as error:
+            self.error_log = error.log
+            raise RuntimeError("link failed") from error
+        self.info_log = "linked\0"
+        return product.code
+
+
+@pytest.fixture
+def pynvjitlink(monkeypatch):
+    """Put a stand-in in place of pynvjitlink, whose import needs a driver."""
+    api = types.ModuleType("pynvjitlink.api")
+    api.NvJitLinker, api.NvJitLinkError = FakeLinker, RuntimeError
+    api.nvjitlink_version = lambda: (12, 9)
+    package = types.ModuleType("pynvjitlink")
+    package.api = api
+    monkeypatch.setitem(sys.modules, "pynvjitlink", package)
+    monkeypatch.setitem(sys.modules, "pynvjitlink.api", api)
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_pynvjitlink_links():
+    """The CUDA 12 binding links PTX with PTX, and its log is kept."""
+    linked = pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+    assert ("pynvjitlink", "linked") == (linked.backend, linked.log)
+    assert linked.cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_pynvjitlink_reads_older_ptx_alone():
+    """PTX that nvJitLink 12.9 does not read is refused, and the package to upgrade is pynvjitlink's."""
+    said = r"PTX 9\.0, and nvJitLink 12\.9 reads 8\.8 at most; .*pynvjitlink-cu12"
+    with pytest.raises(pl.LinkError, match=said):
+        pl.link(KERNEL.replace("8.0", "9.0"), function(), arch="sm_80", backend="pynvjitlink")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+@pytest.mark.parametrize(
+    ("inputs", "flags", "doing"),
+    [
+        ((), ("-arch=sm_80", "-bogus"), "accept its flags"),
+        ((("ptx", "k", KERNEL.encode()),), ("-arch=sm_80",), "link"),
+    ],
+)
+def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
+    """An error of the CUDA 12 binding is a LinkError with flags, inputs and log."""
+    with pytest.raises(pl.LinkError, match=f"nvJitLink failed to {doing}") as caught:
+        pynvjitlink_tool.link(inputs, flags)
+    assert flags == caught.value.flags
+    assert not inputs or "Undefined reference to 'f'" in caught.value.log
+
+
+def test_pynvjitlink_that_is_missing_is_an_error(monkeypatch):
+    """Asking for a pynvjitlink that cannot be imported says what installs it and what it needs."""
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    with pytest.raises(pl.LinkError, match=r"numba-ptxlink\[cu12\].*It needs a driver"):
+        pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_auto_falls_back_with_a_reason(monkeypatch):
+    """Where only the CUDA 12 binding is installed, auto takes it and says so."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setattr(nvjitlink, "version", missing)
+    chosen = backends.choose([], lto=True)
+    assert (
+        "pynvjitlink",
+        "link-time optimisation, and nvJitLink is not there through cuda.bindings",
+    ) == chosen
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    with pytest.raises(pl.LinkError, match="nvJitLink could not be loaded"):
+        backends.choose([], lto=True)

@@ -1,0 +1,157 @@
+"""Wrong links: what plain nvJitLink does with each, and what is said here before it is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import linkcases
+import pytest
+from linkcases import CASES, HEAD, KERNEL, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink import linker
+from numba_ptxlink._formats.ptx import Param, Prototype
+from numba_ptxlink._link import checks, explain
+from numba_ptxlink._link import inputs as link_inputs
+from numba_ptxlink._link import symbols as link_symbols
+
+ARCH = pl.Arch.of("sm_80")
+
+# What each error says; the parts of it, in any order.
+SAID = {
+    "prototype in PTX": (".func (.b32) f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ptx:4"),
+    "prototype in cubins": (".func (.b32) f(.b64)  defined in a.cubin", "f(.b32)  declared in k.cubin"),
+    "prototype in LTO-IR": (".func (.b32) f(.b64)  defined in a.ltoir", "f(.b32)  declared in k.ltoir"),
+    "prototype in LTO-IR and PTX": ("f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ltoir"),
+    "alignment in PTX": ("f(.align 8 .b8[8])  defined in a.ptx:4", "f(.align 4 .b8[8])  declared in k.ptx"),
+    "definitions in PTX": ("f is defined 2 times", "a.ptx:4, b.ptx:4"),
+    "definitions in cubins": ("f is defined 2 times", "a.cubin, b.cubin"),
+    "definitions in LTO-IR": ("f is defined 2 times", "a.ltoir, b.ltoir"),
+    "definitions in LTO-IR and PTX": ("f is defined 2 times", "a.ltoir, b.ptx:4"),
+    "variables in PTX": ("v is defined 2 times", "a.ptx:11, b.ptx:4"),
+    "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
+    "undefined in LTO-IR": ("f is asked for by k.ltoir and defined in no input", "there is ff in a.ltoir"),
+    "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
+    "PTX of a newer arch": ("a.ptx holds PTX for sm_90", "does not run on sm_80"),
+    "PTX of a variant": ("a.ptx holds PTX for sm_80a", "does not run on sm_80,"),
+    "LTO-IR of a newer arch": ("a.ltoir holds LTO-IR for sm_90", "does not run on sm_80"),
+    "PTX of a newer ISA": ("a.ptx is PTX 9.99", "pip install --upgrade nvidia-nvjitlink"),
+    "LTO-IR of a newer version": ("a.ltoir is LTO-IR of container version", "--upgrade nvidia-nvjitlink"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plain_nvjitlink(case):
+    """What nvJitLink itself does with a wrong link is on record: most of them it makes."""
+    run = subprocess.run(
+        [sys.executable, Path(linkcases.__file__), case], capture_output=True, text=True, check=False
+    )
+    expected = CASES[case][1]
+    if expected.startswith("links"):
+        assert (0, expected) == (run.returncode, "links, stderr" if run.stderr else "links")
+    else:
+        assert 1 == run.returncode
+        assert expected in run.stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_link_is_refused(case):
+    """Each wrong link is refused, with symbols, inputs and the cure."""
+    inputs = CASES[case][0]()
+    with pytest.raises(pl.LinkError) as caught:
+        linker.link_inputs(
+            [link_inputs.Input(*each) for each in inputs],
+            ARCH,
+            linker.LinkOptions(),
+            lto="-lto" in linkcases.flags(inputs),
+        )
+    assert [] == [part for part in SAID[case] if part not in str(caught.value)]
+    assert caught.value.inputs
+
+
+def test_nothing_reaches_stderr(capfd):
+    """The links that nvJitLink complains about on stderr are refused before it can."""
+    for case, (make, done) in CASES.items():
+        if done == "links, stderr":
+            with pytest.raises(pl.LinkError):
+                pl.link(*(code for _, _, code in make()), arch="sm_80")
+            assert ("", "") == capfd.readouterr(), case
+
+
+def test_equal_inputs_are_linked_once():
+    """The same cubin twice is one cubin."""
+    callee = cubin(function())
+    assert pl.link(KERNEL, callee, callee, arch="sm_80").cubin
+
+
+def test_a_weak_definition_gives_way():
+    """A weak definition beside a strong one is no conflict."""
+    assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch="sm_80").cubin
+
+
+def test_a_library_gives_only_what_nobody_defines():
+    """A definition that an archive has too is no conflict."""
+    table = link_symbols.Table("lib.a", "archive", (link_symbols.Symbol("f", "func", True),))
+    own = link_symbols.Table("a.ptx", "ptx", link_symbols.table(link_inputs.read(function()), ARCH).symbols)
+    several = {"f": [(0, table.symbols[0]), (1, own.symbols[0])]}
+    assert set() == checks._check_definitions(several, [table, own], [])
+
+
+@pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
+def test_a_missing_extern_c_is_recognised(symbol):
+    """Where only the mangling differs, the hint says so."""
+    other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
+    tables = [
+        link_symbols.Table("k.ptx", "ptx", (link_symbols.Symbol(symbol, "func", False),)),
+        link_symbols.Table("a.ptx", "ptx", (link_symbols.Symbol(other, "func", True),)),
+    ]
+    said = explain.explain(f"error   : Undefined reference to '{symbol}' in 'k.ptx'", tables)
+    assert f'there is {other} in a.ptx: one of the two lacks extern "C".' in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "release", "warned"),
+    [
+        ("ptx", 184, (13, 0), True),
+        ("ptx", 184, (13, 1), False),
+        ("ptx", 128, (13, 0), False),
+        ("ltoir", 184, (13, 0), False),
+    ],
+)
+def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, warned, caplog):
+    """With nvJitLink 13.0, a function of a large struct is warned of, unless LTO inlines it."""
+    prototype = Prototype("f", None, (Param(align=8, size=size),))
+    tables = [link_symbols.Table(name, kind, None) for name in ("caller", "callee")]
+    several = {"f": [(n, link_symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
+    checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
+    assert warned == (f"f takes or returns a struct of {size} bytes" in caplog.text)
+
+
+def test_lost_types_are_explained():
+    """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
+    said = explain.explain("line 9; error   : Alignment of argument does not match formal parameter '_'", [])
+    assert "pip install --upgrade nvidia-nvjitlink" in said
+    assert explain.explain("error   : something else", []) == ""
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ".visible .global .align 4 .u32 x;\n",
+        ".visible .global .align 4 .u32 y, x = 3;\n",
+    ],
+)
+def test_each_name_of_a_declaration_is_a_variable(second):
+    """A variable that another module defines too is refused, also in a declaration of several."""
+    first = KERNEL + ".visible .global .align 4 .u32 x, z;\n"
+    with pytest.raises(pl.LinkError, match="x is defined 2 times"):
+        pl.link(first, HEAD + second, arch=ARCH)
+
+
+def test_a_function_with_attributes_is_compared():
+    """An attribute of a function hides neither its definition nor its prototype."""
+    attributed = ".visible .func .attribute(.unified(1, 2)) f(.param .b64 a)\n{\nret;\n}\n"
+    with pytest.raises(pl.LinkError, match="f has two prototypes"):
+        pl.link(KERNEL, HEAD + attributed, arch=ARCH)

@@ -1,0 +1,209 @@
+"""What can be linked: every kind, from everywhere it may come."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import fakedevice
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import inputs as link_inputs
+from numba_ptxlink.linker import PtxLinker
+
+PTX = function()
+
+
+class Reader:
+    """A file object that derives from no class of `io`."""
+
+    name = "reader.ptx"
+
+    def read(self):
+        """Return the content."""
+        return PTX
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path,
+        str,
+        lambda _: PTX,
+        lambda _: PTX.encode(),
+        lambda _: bytearray(PTX.encode()),
+        lambda _: memoryview(PTX.encode()),
+        lambda _: io.StringIO(PTX),
+        lambda _: io.BytesIO(PTX.encode()),
+        lambda path: path.open("rb"),
+        lambda _: Reader(),
+    ],
+    ids=["path", "name", "text", "bytes", "bytearray", "memoryview", "StringIO", "BytesIO", "file", "reader"],
+)
+def test_every_form(make, tmp_path):
+    """The same PTX in every form is the same input."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    given = make(path)
+    found = link_inputs.read(given)
+    getattr(given, "close", lambda: None)()
+    assert ("ptx", PTX.encode()) == (found.kind, found.code)
+
+
+def test_a_file_object_may_be_read_twice(tmp_path):
+    """A file object that is linked into a second kernel gives its content again."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    with path.open("rb") as file:
+        assert link_inputs.read(file).code == link_inputs.read(file).code == PTX.encode()
+
+
+@pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
+@pytest.mark.parametrize("lto", [False, True])
+def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
+    """PTX as text, as a text file object, from a path and as a Path is linked into Numba's kernels."""
+    from numba import cuda, types
+    from numba.cuda.cudadrv import linkable_code
+
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    opened = path.open()
+    link = {
+        "PTXSource of text": lambda: linkable_code.PTXSource(PTX),
+        "PTXSource of StringIO": lambda: linkable_code.PTXSource(io.StringIO(PTX)),
+        "from_path": lambda: linkable_code.LinkableCode.from_path(str(path)),
+        "Path": lambda: path,
+        "file": lambda: linkable_code.PTXSource(opened),
+    }[form]()
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr)
+    f = cuda.declare_device("f", "int32(int32)", abi="c")
+
+    def kernel(x):
+        x[0] = f(x[0])
+
+    with opened:
+        for _ in range(2):
+            _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
+            assert b"\x7fELF" == made.code[:4]
+
+
+def test_every_mixture_links(tmp_path):
+    """PTX, a cubin, CUDA C++ and a fat binary are linked together."""
+    from numba_ptxlink._tools import nvfatbin
+
+    source = tmp_path / "source.cu"
+    source.write_text(
+        'extern "C" __device__ int f(int), g(int), h(int);\n'
+        'extern "C" __global__ void all(int* p) { *p = f(1) + g(2) + h(3); }\n'
+    )
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
+    linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80")
+    names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+    assert {"all", "f", "g", "h"} <= names
+
+
+def test_the_device_runtime_links():
+    """Dynamic parallelism's runtime is linked where a kernel needs it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    library = Path(get_cudalib("cudadevrt", static=True))
+    linked = pl.link(KERNEL, PTX, library, arch="sm_80")
+    assert linked.cubin
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_ptx(KERNEL)
+    linker.add_ptx(PTX)
+    linker.add_file_guess_ext(str(library))
+    assert linker.complete().code
+
+
+def grid_kernel():
+    """Return a kernel that synchronises the grid and writes."""
+    from numba import cuda
+
+    @pl.kernel("void(int32[::1])", name="grid_kernel")
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    return kernel
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_the_device_runtime_is_added(lto):
+    """An exported kernel of a cooperative group links without naming the device runtime, and with it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    kernel = grid_kernel()
+    linked = pl.link(kernel, arch="sm_80", lto=lto)
+    given = pl.link(kernel, Path(get_cudalib("cudadevrt", static=True)), arch="sm_80", lto=lto)
+    assert {"<udfs>", "libcudadevrt.a"} == set(linked.inputs) == set(given.inputs)
+    found, expected = (pl.inspect(each.cubin, sass=False).symbols for each in (linked, given))
+    assert {each.name for each in found} == {each.name for each in expected} >= {"grid_kernel"}
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_missing_device_runtime_is_named(lto, monkeypatch, caplog):
+    """Where the device runtime is not installed, a warning says what to install."""
+    from cuda import pathfinder
+
+    def find(_):
+        raise RuntimeError("not installed")
+
+    monkeypatch.setattr(pathfinder, "find_static_lib", find)
+    with pytest.raises((pl.LinkError, pl.AssembleError), match="cudaCG"):
+        pl.link(grid_kernel(), arch="sm_80", lto=lto)
+    assert "install nvidia-cuda-runtime" in caplog.text
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_grid_synchronisation_links(lto, monkeypatch):
+    """A kernel of a cooperative group links the device runtime by itself."""
+    from numba import cuda, types
+
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr)
+
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
+    assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
+
+
+def test_kernels_are_linked_side_by_side(monkeypatch):
+    """Two threads are inside the tool at the same time: no lock is around linking."""
+    import threading
+
+    from numba_ptxlink._tools import nvjitlink
+
+    meeting = threading.Barrier(2, timeout=30)
+    original = nvjitlink.link
+
+    def link(inputs, flags, **options):
+        meeting.wait()
+        return original(inputs, flags, **options)
+
+    monkeypatch.setattr(nvjitlink, "link", link)
+    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
+    results = []
+
+    def work(value):
+        callee = function(value)
+        results.append(pl.link(KERNEL + f"// {value}\n", callee, arch="sm_80").cubin[:4])
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (101, 102)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [b"\x7fELF"] * 2 == results
+
+
+def test_cuda_sources_of_both_kinds_link():
+    """CUDA C++ as caller and callee links with and without LTO."""
+    for lto in (None, False, True):
+        assert pl.link(CALLER, CALLEE.format(value=1), arch="sm_80", lto=lto).cubin

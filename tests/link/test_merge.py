@@ -1,0 +1,109 @@
+"""When two definitions are one, and what becomes of the others."""
+
+from __future__ import annotations
+
+import pytest
+from linkcases import HEAD, KERNEL, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import elf
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._link import merge
+
+CALLS = """\
+.func inner()
+{{
+{inner}
+}}
+.visible .func f()
+{{
+{{
+call inner, ();
+}}
+ret;
+}}
+"""
+
+
+def same(texts, name):
+    """Return whether the PTX *texts* define the function *name* in the same way."""
+    return merge.same(map(parse, texts), name)
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours", "expected"),
+    [
+        ("bra $L__BB0_1;\n$L__BB0_1:\nret;", "bra $L__BB7_9;\n$L__BB7_9:\nret;", True),
+        (
+            "bra $L__BB0_1;\n$L__BB0_1:\nret;\n$L__BB0_2:",
+            "bra $L__BB0_2;\n$L__BB0_1:\nret;\n$L__BB0_2:",
+            False,
+        ),
+        (".loc 1 2 3\nret;", ".loc 1 9 9\nret;", True),
+        ("ret;", "exit;", False),
+    ],
+    ids=["labels are renamed", "labels are exchanged", "line numbers", "instructions"],
+)
+def test_what_makes_definitions_equal(mine, yours, expected):
+    """Labels and line numbers may differ, instructions may not."""
+    texts = [HEAD + f".visible .func f()\n{{\n{body}\n}}\n" for body in (mine, yours)]
+    assert expected is same(texts, "f")
+
+
+def test_a_private_variable_belongs_to_a_definition():
+    """Functions that read different private tables are different, however equal their own text."""
+    body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.global.u32 %r1, [table];\nret;\n}\n"
+    equal = [HEAD + ".global .align 4 .u32 table = 1;\n" + body] * 2
+    different = [HEAD + f".global .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
+    assert same(equal, "f")
+    assert not same(different, "f")
+
+
+def test_weakening_changes_the_linkage_alone():
+    """A definition made weak is the same text but for one word, and the rest of the module is untouched."""
+    ptx = function() + function(name="g").partition("64\n")[2]
+    expected = ptx.replace(".visible .func (.param .b32 r) f", ".weak .func (.param .b32 r) f")
+    assert expected.encode() == merge.weaken(parse(ptx), ["f"])
+
+
+def test_equal_definitions_are_merged(capfd):
+    """One function in two inputs, instruction by instruction the same, is linked once."""
+    other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
+    linked = pl.link(KERNEL, function(), other, arch="sm_80")
+    names = [each.name for each in elf.read(linked.cubin).symbols]
+    assert 1 == names.count("f")
+    assert ("", "") == capfd.readouterr()
+
+
+def test_a_private_function_belongs_to_a_definition():
+    """Functions that call different private functions are different; what a public one does is its own."""
+    texts = [HEAD + CALLS.format(inner=body) for body in ("ret;", "ret;", "trap;")]
+    assert same(texts[:2], "f")
+    assert not same(texts[1:], "f")
+    assert same([text.replace(".func inner", ".visible .func inner") for text in texts], "f")
+
+
+def test_functions_that_call_each_other_are_compared():
+    """A circle of private functions comes to an end."""
+    circle = CALLS.format(inner="call outer, ();\nret;") + ".func outer()\n{\ncall inner, ();\nret;\n}\n"
+    assert same([HEAD + circle] * 2, "f")
+    assert not same([HEAD + circle, HEAD + circle.replace("inner, ();\nret;\n}\n", "inner, ();\n}\n")], "f")
+
+
+@pytest.mark.parametrize(
+    "other", [function(name="g"), function().partition("{")[0].replace("visible", "extern") + ";"]
+)
+def test_without_a_definition_nothing_is_equal(other):
+    """A text that does not define the function, or only declares it, is equal to none."""
+    assert not same([function(), other], "f")
+
+
+def test_only_visible_definitions_are_weakened():
+    """Declarations, comments, kernels and functions of other names keep their linkage."""
+    ptx = (
+        HEAD.format(target="sm_80")
+        + ".extern .func g();\n// .visible .func f()\n.visible .func f()\n{\nret;\n}\n"
+        + ".weak .func h()\n{\nret;\n}\n.visible .entry k()\n{\nret;\n}\n"
+    )
+    weakened = merge.weaken(parse(ptx), ["f", "g", "h"]).decode()
+    assert ptx.replace("\n.visible .func f", "\n.weak .func f") == weakened

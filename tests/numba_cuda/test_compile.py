@@ -1,0 +1,223 @@
+"""`numba.cuda.compile` with the plugin: one test for each thing that stock numba-cuda 0.30.4 does wrong."""
+
+from __future__ import annotations
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
+
+CC = (9, 0)
+PAIR = types.Tuple((types.int8, types.float32))
+CALLER = """
+extern "C" __device__ {declaration};
+extern "C" __global__ void caller(float* p) {{ {body} }}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _active():
+    active = pl.status().active
+    pl.enable()
+    yield
+    if not active:
+        pl.disable()
+
+
+def compiled(function, signature, **options):
+    """Return what `numba.cuda.compile` makes of *function*."""
+    import numba.cuda.compiler
+
+    code, _ = numba.cuda.compiler.compile(function, signature, **{"cc": CC, **options})
+    return code
+
+
+def prototype(ptx: str) -> str:
+    """Return the prototype of the one function in *ptx*."""
+    (only,) = (each for each in parse(ptx).functions if each.defined)
+    return str(only.prototype)
+
+
+def links(code, declaration: str, body: str) -> bool:
+    """Return whether C++ with *declaration* links with *code*."""
+    linked = pl.link(CALLER.format(declaration=declaration, body=body), code, arch="sm_90", lto=False)
+    return b"caller" in linked.cubin
+
+
+def double(value):
+    """Double a value."""
+    return value * 2
+
+
+def test_void_has_no_return_value():
+    """A void function has no return parameter, and links."""
+
+    def store(pointer):
+        pointer[0] = 1.0
+
+    ptx = compiled(store, types.void(types.CPointer(types.float32)))
+    assert prototype(ptx) == ".func store(.b64)"
+    assert links(ptx, "void store(float* p)", "store(p);")
+
+
+@pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=str)
+@pytest.mark.parametrize("output", ["ptx", "ltoir"])
+def test_half_arithmetic_is_complete(ty, output):
+    """Half and bfloat16 arithmetic leaves nothing undefined."""
+    code = compiled(double, ty(ty), output=output, abi_info={"abi_name": "doubled", "aggregates": "value"})
+    if output == "ptx":
+        assert [each for each in parse(code).functions if not each.defined] == []
+    header, name = {"float16": ("cuda_fp16.h", "__half")}.get(str(ty), ("cuda_bf16.h", "__nv_bfloat16"))
+    source = f"""
+        #include <{header}>
+        extern "C" __device__ {name} doubled({name});
+        extern "C" __global__ void caller({name}* p) {{ *p = doubled(*p); }}
+    """
+    assert pl.link(source, code, arch="sm_90").cubin
+
+
+@pytest.mark.parametrize(
+    ("ty", "wanted"),
+    [
+        (types.float16, ".align 2 .b8[2]"),
+        (types.bfloat16, ".align 2 .b8[2]"),
+        (types.complex64, ".align 8 .b8[8]"),
+        (types.complex128, ".align 16 .b8[16]"),
+        (PAIR, ".align 4 .b8[8]"),
+        (types.Array(types.float32, 1, "C"), ".align 8 .b8[24]"),
+    ],
+    ids=str,
+)
+def test_a_value_has_the_prototype_of_cxx(ty, wanted):
+    """With aggregates="value", halves, complex numbers, tuples and arrays are one parameter, as in C++."""
+    ptx = compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f", "aggregates": "value"})
+    assert prototype(ptx) == f".func ({wanted}) f({wanted})"
+
+
+@pytest.mark.parametrize(
+    ("ty", "wanted"),
+    [
+        (types.float16, ".func (.b32) f(.b32)"),
+        (types.complex64, ".func (.align 4 .b8[8]) f(.b32, .b32)"),
+        (PAIR, ".func (.align 4 .b8[8]) f(.b32, .b32)"),
+        (types.int8, ".func (.b32) f(.b32)"),
+    ],
+    ids=str,
+)
+def test_existing_callers_keep_their_prototypes(ty, wanted):
+    """Without a word about aggregates, the prototype is numba-cuda's own."""
+    assert prototype(compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"})) == wanted
+
+
+def test_two_mismatches_are_an_error_and_no_crash():
+    """A caller whose declarations are wrong twice is told so before anything is linked."""
+    first = compiled(double, "float32(float32)", abi_info={"abi_name": "first"})
+    second = compiled(double, "int64(int64)", abi_info={"abi_name": "second"})
+    source = """
+        extern "C" __device__ void first(double);
+        extern "C" __device__ int second(float);
+        extern "C" __global__ void caller(float* p) { first(*p); *p = second(*p); }
+    """
+    with pytest.raises(pl.LinkError, match=r"(?s)first.*second"):
+        pl.link(source, first, second, arch="sm_90", lto=False)
+
+
+def test_raise_compiles():
+    """A function that raises returns zero there, or stops the kernel."""
+
+    def checked(value):
+        if value < 0:
+            raise ValueError
+        return value
+
+    assert prototype(compiled(checked, "int32(int32)")) == ".func (.b32) checked(.b32)"
+    assert "trap;" not in compiled(checked, "int32(int32)")
+    assert "trap;" in compiled(checked, "int32(int32)", abi_info={"on_error": "trap"})
+
+
+def test_an_optional_result_compiles():
+    """An Optional is a struct by value, and flat its value or zero."""
+
+    def positive(value):
+        return value if value > 0 else None
+
+    flat = compiled(positive, (types.float32,))
+    assert prototype(flat) == ".func (.b32) positive(.b32)"
+    by_value = compiled(positive, (types.float32,), abi_info={"aggregates": "value"})
+    assert prototype(by_value) == ".func (.align 4 .b8[8]) positive(.b32)"
+
+
+@pytest.mark.parametrize(
+    ("abi_info", "message"),
+    [
+        ({"abi_name": "for"}, "'for', the C name of the function, is a reserved word .* use 'for_'"),
+        ({"abi_name": "int"}, "use 'int_'"),
+        ({"abi_name": "a::b"}, "'a::b', the C name of the function, is not a C identifier; use 'a_b'"),
+        ({"abi_name": "my func"}, "use 'my_func'"),
+        ({"abi_name": "_Bool2"}, "'_Bool2', the C name of the function, is reserved for the compiler: "),
+        ({"abi_name": 3}, "must be a str, not int: 3"),
+        ({"abi_nam": "f"}, "unknown key 'abi_nam'; the keys are abi_name, aggregates, on_error"),
+        ("f", "must be a dict such as .*, not str: 'f'"),
+        ({"aggregates": "packed"}, "is 'packed'; the choices are value, flat"),
+        ({"on_error": 1}, "is 1; the choices are zero, trap"),
+    ],
+)
+def test_a_wrong_abi_info_is_refused(abi_info, message):
+    """A name that C has no use for, an unknown key and a wrong type say what is wrong and what is right."""
+    with pytest.raises(pl.AbiError, match=message) as caught:
+        compiled(double, "int32(int32)", abi_info=abi_info)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_mangled_name_is_a_name():
+    """A mangled C++ name, which callers of stock numba-cuda ask for, is kept."""
+    ptx = compiled(double, "int32(int32)", abi_info={"abi_name": "_Z6doublei"})
+    assert prototype(ptx) == ".func (.b32) _Z6doublei(.b32)"
+
+
+def test_a_type_without_a_counterpart_is_refused():
+    """A type that C has no counterpart for names function, parameter and type, before NVVM is asked."""
+    with pytest.raises(
+        pl.AbiError, match="Function f: parameter 'text', of Numba type unicode_type, has no C type"
+    ):
+        compiled(
+            lambda text: 1,  # noqa: ARG005 - never called
+            types.int32(types.unicode_type),
+            abi_info={"abi_name": "f", "aggregates": "value"},
+        )
+
+
+def fill(out, value):
+    """Fill an array."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = value
+
+
+def test_a_kernel_has_a_c_name():
+    """With abi_info, a kernel is an entry of the name and types that C++ declares, with its launch bounds."""
+    ptx = compiled(
+        fill, "void(float32[::1], int8)", device=False, abi_info={"abi_name": "fill_it"}, launch_bounds=96
+    )
+    assert prototype(ptx) == ".entry fill_it(.align 8 .b8[24], .b8)"
+    assert ".maxntid 96" in ptx
+
+
+def test_a_kernel_without_abi_info_is_refused_as_ever():
+    """Code that relies on numba-cuda's refusal of kernels with the C ABI still gets it."""
+    with pytest.raises(NotImplementedError, match="The C ABI is not supported for kernels"):
+        compiled(fill, "void(float32[::1], int8)", device=False)
+
+
+@pytest.mark.parametrize("output", ["cubin", "fatbin"])
+def test_binary_outputs(output):
+    """Cubins and fat binaries, which stock numba-cuda lacks, link with C++; compile_all makes them too."""
+    import numba.cuda.compiler
+
+    code = compiled(double, "float32(float32)", output=output, abi_info={"abi_name": "twice"})
+    assert links(code, "float twice(float)", "*p = twice(*p);")
+    codes, _ = numba.cuda.compiler.compile_all(double, "float32(float32)", cc=CC, output=output)
+    magic = {"cubin": b"\x7fELF", "fatbin": b"\x50\xed\x55\xba"}[output]
+    assert [code[:4], *(each[:4] for each in codes)] == [magic] * 2

@@ -1,0 +1,168 @@
+"""Debug information and line numbers in Numba's kernels, with and without LTO, alone and with CUDA C++."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import fakedevice
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import elf
+from numba_ptxlink.inspection import find_tool
+
+SOURCE = """\
+extern "C" __device__ int helper(int a, float b) {
+  int c = a * 3;
+  return c + (int)b;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _device(monkeypatch):
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr)
+
+
+def make(*, linked: bool, **options):
+    """Return library and cubin of a kernel that calls CUDA C++ if *linked*."""
+    from numba import cuda, types
+
+    link = cuda.CUSource(SOURCE, name="helper.cu") if linked else None
+    helper = cuda.declare_device("helper", "int32(int32, float32)", abi="c", link=link)
+
+    def alone(x):
+        i = cuda.grid(1)
+        x[i] += 1
+
+    def calling(x):
+        i = cuda.grid(1)
+        x[i] = helper(2, x[i])
+
+    return fakedevice.compile_kernel(calling if linked else alone, (types.float32[::1],), **options)
+
+
+def lines_of(cubin: bytes, folder: Path) -> set[str]:
+    """Return the files that nvdisasm finds machine code mapped to."""
+    tool = find_tool("nvdisasm")
+    if tool is None:
+        pytest.skip("there is no nvdisasm")
+    path = folder / "kernel.cubin"
+    path.write_bytes(cubin)
+    text = subprocess.run([tool, "-g", "-c", path], capture_output=True, text=True, check=True).stdout
+    return {Path(name).name for name in re.findall(r'//## File "([^"]*)", line \d+', text)}
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["alone", "linked"])
+@pytest.mark.parametrize("lto", [None, False, True], ids=["default", "no lto", "lto"])
+@pytest.mark.parametrize("kind", ["plain", "lineinfo", "debug"])
+def test_sections_and_lines(kind, lto, linked, tmp_path):
+    """The cubin has the sections asked for, and maps its code to the Python file and the C++ one."""
+    options = {} if lto is None else {"lto": lto}
+    if kind == "debug":
+        options |= {"debug": True, "opt": False}
+    elif kind == "lineinfo":
+        options["lineinfo"] = True
+    _, cubin = make(linked=linked, **options)
+    names = [each.name for each in elf.read(cubin.code).sections]
+    # Where several inputs have their PTX in the image, a number follows.
+    sections = {name.partition(".nv_debug_ptx_txt")[1] or name for name in names}
+    expected = {
+        "plain": set(),
+        "lineinfo": {".debug_line", ".nv_debug_line_sass", ".nv_debug_ptx_txt"},
+        "debug": {".debug_line", ".debug_info", ".nv_debug_line_sass", ".nv_debug_info_reg_sass"},
+    }[kind]
+    assert expected <= sections
+    if kind == "plain":
+        assert set() == {name for name in sections if "debug_line" in name}
+    else:
+        files = {Path(__file__).name, *(["helper.cu"] if linked else [])}
+        assert files <= lines_of(cubin.code, tmp_path)
+
+
+def test_stock_fails_at_line_numbers_with_lto_and_cuda_source(monkeypatch):
+    """What numba-cuda's own linker says to lineinfo, LTO and CUDA C++ together is on record."""
+    pl.disable()
+    fakedevice.install(monkeypatch.setattr)
+    try:
+        with pytest.raises(Exception, match="'Debug Info Version': IDs have conflicting behaviors"):
+            make(linked=True, lineinfo=True)
+    finally:
+        pl.enable()
+
+
+@pytest.mark.parametrize(("lto", "expected"), [(None, True), (True, True), (False, False)])
+def test_lto_is_honoured_without_a_signature(lto, expected):
+    """`@cuda.jit(lto=False)` turns LTO off where numba-cuda forgets it, and the default is what it was."""
+    from numba import cuda
+
+    decorate = cuda.jit() if lto is None else cuda.jit(lto=lto)
+    assert expected is decorate(lambda: None).targetoptions["lto"]
+    pl.disable()
+    try:
+        assert cuda.jit(lto=False)(lambda: None).targetoptions["lto"] is True
+    finally:
+        pl.enable()
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_void_function_of_c_is_linked(lto, capfd):
+    """A declared `void` function has no result, as C++ has it, so that the prototypes agree."""
+    from numba import cuda, types
+
+    link = cuda.CUSource('extern "C" __device__ void nothing(int a) {}\n')
+    nothing = cuda.declare_device("nothing", "void(int32)", abi="c", link=link)
+
+    def kernel(x):
+        nothing(x[0])
+
+    assert fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)[1].code
+    assert ("", "") == capfd.readouterr()
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_wrong_declaration_is_refused_by_name(lto):
+    """A declaration in Python that differs from the C++ definition is refused, both shown by place."""
+    from numba import cuda, types
+
+    link = cuda.CUSource('extern "C" __device__ int wrong(double a) { return 1; }\n', name="wrong.cu")
+    wrong = cuda.declare_device("wrong", "int32(float32)", abi="c", link=link)
+
+    def kernel(x):
+        x[0] = wrong(x[0])
+
+    with pytest.raises(pl.LinkError) as caught:
+        fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=lto)
+    said = str(caught.value)
+    assert ".func (.b32) wrong(.b64)  defined in wrong.cu" in said
+    assert re.search(r"\.func \(\.b32\) wrong\(\.b32\)  declared in \S+kernel \(test_debug\.py:\d+\)", said)
+
+
+def test_a_missing_definition_names_the_function():
+    """A declared function without a definition is named together with the kernel that asks for it."""
+    from numba import cuda, types
+
+    missing = cuda.declare_device("missing", "int32(int32)", abi="c")
+
+    def kernel(x):
+        x[0] = missing(x[0])
+
+    with pytest.raises(pl.LinkError, match=r"missing is asked for by \S+kernel \(test_debug\.py:\d+\)"):
+        fakedevice.compile_kernel(kernel, (types.int32[::1],))
+
+
+def test_a_source_is_compiled_once_for_all_kernels(monkeypatch):
+    """Two kernels that link the same CUDA C++ make NVRTC compile it once."""
+    from numba_ptxlink._tools import nvrtc
+
+    calls = []
+    original = nvrtc.compile_source
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *a, **k: calls.append(a[1]) or original(*a, **k))
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", f"{SOURCE}// not seen before\n")
+    for _ in range(2):
+        make(linked=True, max_registers=40)
+    assert ["helper.cu"] == calls

@@ -1,0 +1,181 @@
+"""`@cuda.jit(cache=True)` with link files, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULE = Path(__file__).parents[1] / "helpers" / "jit_cache_module.py"
+SOURCE = (
+    '#include "part.h"\nextern "C" __device__ int twice(int* out, int a) { *out = FACTOR * a; return 0; }\n'
+)
+
+
+CONVERTERS = '''"""Extensions of a kernel, with a state and without."""
+
+
+class Plain:
+    """Leaves arguments as they are."""
+
+    def prepare_args(self, ty, val, stream, retr):
+        """Return the argument."""
+        return ty, val
+
+
+class Registers(int):
+    """A number, and perhaps more."""
+
+
+class Scaling(Plain):
+    """Does something that depends on its state."""
+
+    def __init__(self, factor):
+        self.factor = factor
+'''
+
+
+def fill_folder(path: Path) -> Path:
+    """Write a kernel's module, its link file and a header to *path*, and return that."""
+    pytest.importorskip("numba.cuda")
+    shutil.copy(MODULE, path / "module.py")
+    (path / "part.h").write_text("#define FACTOR 2\n")
+    (path / "converters.py").write_text(CONVERTERS)
+    (path / "twice.cu").write_text(SOURCE)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with a kernel's module, its link file and a header."""
+    return fill_folder(tmp_path)
+
+
+def run(folder: Path) -> dict[str, object]:
+    """Compile the kernel of *folder* in a process of its own; return what it counted."""
+    (counted,) = run_all(folder, [{}])
+    return counted
+
+
+def run_all(folder: Path, options: object, **environ: str) -> list[dict[str, object]]:
+    """Compile the kernel of *folder* with each of *options*, a list or its text, in a process of its own."""
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(folder), str(MODULE.parent))),
+        **environ,
+        "NUMBA_PTXLINK": "1",
+        "NUMBA_PTXLINK_CACHE": str(folder / "cache"),
+        "NUMBA_CACHE_DIR": str(folder / "index"),
+    }
+    command = [sys.executable, "module.py", str(folder / "twice.cu"), str(options)]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+MADE = {"hits": 0, "misses": 1, "named": True}
+FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True}
+
+
+def test_a_kernel_with_link_files_is_found(folder):
+    """The second process compiles and links nothing, and its kernel's name is in its cubin."""
+    first = run(folder)
+    assert MADE == {name: first[name] for name in MADE}
+    assert FOUND == run(folder)
+
+
+def test_changed_files_are_linked_again(folder):
+    """A changed link file, and a changed header of it, is another kernel."""
+    run(folder)
+    (folder / "part.h").write_text("#define FACTOR 3\n")
+    assert 1 == run(folder)["misses"]
+    (folder / "twice.cu").write_text(SOURCE.replace("FACTOR *", "FACTOR + 0 *"))
+    assert 1 == run(folder)["misses"]
+    assert FOUND == run(folder)
+
+
+def test_a_touched_source_file_costs_no_compile(folder):
+    """Where an edit of the Python file makes numba-cuda forget, everything is still found by content."""
+    run(folder)
+    module = folder / "module.py"
+    module.write_text(module.read_text() + "\n# edited\n")
+    again = run(folder)
+    assert (1, 0) == (again["misses"], again["made"])
+
+
+KINDS = {
+    "plain": (
+        "{}",
+        "{'lto': False}",
+        "{'max_registers': 32}",
+        "{'fastmath': True}",
+        "{'debug': True, 'opt': False}",
+        "{'lineinfo': True, 'lto': False}",
+    ),
+    "numbers of NumPy": ("{'launch_bounds': (np.int64(256), 2)}", "{'launch_bounds': (np.int64(128), 2)}"),
+    "lists": ("{'launch_bounds': [256, 2]}", "{'launch_bounds': [128, 2]}"),
+    "sets": ("{'fastmath': {'fast'}}", "{'fastmath': {'nnan'}}", "{'fastmath': frozenset(('fast',))}"),
+    "extensions without a state": ("{'extensions': [converters.Plain()]}",),
+}
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """Compile the kernel with all options in two processes of other hash seeds; return what each counted."""
+    folder = fill_folder(tmp_path_factory.mktemp("options"))
+    options = f"[{', '.join(each for kind in KINDS.values() for each in kind)}]"
+    pairs = zip(*(run_all(folder, options, PYTHONHASHSEED=seed) for seed in ("1", "2")), strict=True)
+    return {kind: [next(pairs) for _ in KINDS[kind]] for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_of_every_kind_count(counted, kind):
+    """Options that differ in a value within are different kernels, and each is found in another process."""
+    assert [(1, FOUND)] * len(KINDS[kind]) == [(made["misses"], found) for made, found in counted[kind]]
+
+
+def test_what_cannot_be_described_is_not_kept(folder):
+    """A kernel with an option that holds anything at all is compiled in every process, and that is said."""
+    options = "[{'extensions': [converters.Scaling(2)]}, {'max_registers': converters.Registers(32)}]"
+    for _ in range(2):
+        assert [(0, 1)] * 2 == [(each["hits"], each["misses"]) for each in run_all(folder, options)]
+    assert [] == list((folder / "index").rglob("*.nbc"))
+
+
+def test_headers_on_the_extra_search_path_count(folder):
+    """A header that NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS leads to is a part of the kernel, in its order."""
+    first, second = folder / "first", folder / "second"
+    for each in (first, second):
+        each.mkdir()
+    (folder / "part.h").rename(second / "part.h")
+    environ = {"NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS": f"{first}:{second}"}
+
+    def misses() -> int:
+        (counted,) = run_all(folder, [{}], **environ)
+        return counted["misses"]
+
+    assert 1 == misses()
+    (second / "part.h").write_text("#define FACTOR 3\n")
+    assert 1 == misses()
+    (first / "part.h").write_text("#define FACTOR 4\n")
+    assert [1, 0] == [misses(), misses()]
+
+
+def test_tools_that_cannot_be_told_cost_a_compile(monkeypatch, caplog):
+    """Where the key cannot be made the kernel is not kept, and the build goes on."""
+    pytest.importorskip("numba.cuda")
+    from numba_ptxlink._numba_cuda.patches import disk_cache
+    from numba_ptxlink._tools import build_id
+
+    def fail(name: str) -> str:
+        raise RuntimeError(f"there is no {name}")
+
+    monkeypatch.setattr(build_id, "loaded", fail)
+    with caplog.at_level("INFO", "numba_ptxlink"):
+        assert disk_cache._UNKNOWN == disk_cache._digest({}, ())
+    assert "there is no nvvm" in caplog.text

@@ -1,0 +1,79 @@
+"""What is compiled on the way from a kernel to its cubin, and what is not."""
+
+from __future__ import annotations
+
+import fakedevice
+import pytest
+from numba import cuda, types
+
+CALLEE = 'extern "C" __device__ int blend(float* out, float a) { *out = a + 1; return 0; }'
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Return a list that fills with what NVVM is asked for: "ptx" or "ltoir"."""
+    from numba.cuda import codegen
+
+    import numba_ptxlink as pl
+
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr, (9, 0))
+    asked: list[str] = []
+    original = codegen.nvvm.compile_ir
+
+    def compile_ir(llvmir, **options):
+        asked.append("ltoir" if "gen-lto" in options else "ptx")
+        return original(llvmir, **options)
+
+    monkeypatch.setattr(codegen.nvvm, "compile_ir", compile_ir)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("lto", "linked", "made"), [(True, True, "ltoir"), (True, False, "ptx"), (False, True, "ptx")]
+)
+def test_nvvm_runs_once(compiled, lto, linked, made):
+    """NVVM makes what is linked and nothing else, and the PTX can be had afterwards."""
+    link = [cuda.CUSource(CALLEE, name="blend.cu")]
+    blend = cuda.declare_device("blend", "float32(float32)", link=link if linked else None)
+
+    def calling(x):
+        x[0] = blend(x[0])
+
+    def alone(x):
+        x[0] += 1
+
+    library, cubin = fakedevice.compile_kernel(calling if linked else alone, (types.float32[::1],), lto=lto)
+    assert cubin.code[:4] == b"\x7fELF"
+    assert compiled == [made]
+    assert ".visible .entry" in library.get_asm_str((9, 0))
+
+
+@pytest.mark.usefixtures("compiled")
+def test_helpers_that_the_ptx_asks_for_are_linked():
+    """A kernel that reshapes an array still gets numba-cuda's own helper linked."""
+
+    def kernel(x):
+        y = x.reshape(2, 2)
+        y[1, 1] = 7
+
+    library, cubin = fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
+    assert any("reshape_funcs" in str(each) for each in library._linking_files)
+    assert cubin.code[:4] == b"\x7fELF"
+
+
+@pytest.mark.usefixtures("compiled")
+def test_dumped_assembly_is_complete(monkeypatch, capsys):
+    """Where numba-cuda is asked to print the assembly, the PTX before link-time optimisation is there too."""
+    from numba.cuda.core import config
+
+    monkeypatch.setattr(config, "DUMP_ASSEMBLY", 1)
+    blend = cuda.declare_device("blend", "float32(float32)", link=[cuda.CUSource(CALLEE, name="blend.cu")])
+
+    def kernel(x):
+        x[0] = blend(x[0])
+
+    fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
+    printed = capsys.readouterr().out
+    assert ".extern .func" in printed
+    assert "ASSEMBLY (AFTER LTO)" in printed

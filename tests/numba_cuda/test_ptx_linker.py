@@ -1,0 +1,226 @@
+"""The class that stands in for numba-cuda's linker: its interface and messages."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+
+import fakedevice
+import numba
+import pytest
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink._numba_cuda import ptx_linker
+from numba_ptxlink.linker import PtxLinker
+
+CALLER = (
+    'extern "C" __device__ int triple(int x);\n'
+    'extern "C" __global__ void caller(int* p) { *p = triple(*p); }\n'
+)
+CALLEE = 'extern "C" __device__ int triple(int x) { return 3 * x; }\n'
+
+
+@pytest.fixture
+def linker() -> PtxLinker:
+    """Return a linker for sm_90 without LTO."""
+    return PtxLinker(cc=(9, 0))
+
+
+def test_the_interface_is_the_stock_linkers():
+    """Every public method and property of the stock class is there, and its initialiser's parameters too."""
+    import inspect
+
+    from numba.cuda.cudadrv import driver
+
+    pl.disable()
+    try:
+        stock = driver._Linker
+    finally:
+        pl.enable()
+    names = {name for name in vars(stock) if not name.startswith("_")}
+    assert names <= {name for name in dir(PtxLinker) if not name.startswith("_")}
+    assert list(inspect.signature(stock).parameters) == list(inspect.signature(PtxLinker).parameters)
+
+
+def test_complete_returns_what_numba_cuda_loads(linker):
+    """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
+    before = ptx_linker.served()["assembled"]
+    linker.add_ptx(make_kernel().encode())
+    made = linker.complete()
+    assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
+    assert before + 1 == ptx_linker.served()["assembled"]
+    assert (linker.info_log, linker.error_log) == ("", "")
+
+
+def test_logs_need_a_link(linker):
+    """The logs are those of a completed link."""
+    with pytest.raises(ValueError, match="Not Initialized"):
+        linker.info_log  # noqa: B018
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_cuda_source_is_compiled_and_linked(lto, tmp_path):
+    """CUDA C++ from text and from a file is compiled as the linker's LTO setting says, and linked."""
+    path = tmp_path / "callee.cu"
+    path.write_text(CALLEE)
+    linker = PtxLinker(cc=(9, 0), lto=lto)
+    linker.add_cu(CALLER, "caller.cu")
+    linker.add_file_guess_ext(path)
+    assert b"caller" in linker.complete().code
+    assert linker.linker.lto is lto
+
+
+def test_get_linked_ptx_optimises_at_link_time():
+    """The PTX after LTO has the callee inlined."""
+    linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=["-ptx"])
+    linker.add_cu(CALLER, "caller.cu")
+    linker.add_cu(CALLEE, "callee.cu")
+    text = linker.get_linked_ptx().decode()
+    assert ".entry caller" in text
+    assert "call.uni" not in text
+
+
+def test_a_kernel_with_nothing_to_link_skips_lto():
+    """LTO is given up where there is nothing to inline, unless PTX is wanted or the code would be another."""
+    chosen = []
+    for files, by_linker, flags in (
+        (False, False, None),
+        (True, False, None),
+        (False, True, None),
+        (False, False, ["-ptx"]),
+    ):
+        linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=flags)
+        linker.choose_lto(has_link_files=files, by_linker=by_linker)
+        chosen.append(linker.lto)
+    assert chosen == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "backends"),
+    [
+        ({}, ["nvptxcompiler"]),
+        ({"fastmath": True}, ["nvjitlink"]),
+        ({"opt": False}, ["nvjitlink"]),
+        ({"fastmath": True, "lto": False}, ["nvptxcompiler"]),
+        ({"opt": False, "lto": False}, ["nvptxcompiler"]),
+        ({"opt": False, "debug": True}, ["nvptxcompiler"]),
+    ],
+)
+def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backends):
+    """Where LTO decides what fastmath and opt come to, as it does by default, it is not given up."""
+    fakedevice.install(monkeypatch.setattr)
+    used = []
+
+    def link_inputs(*args, **kwargs):
+        linked = link(*args, **kwargs)
+        used.append(linked.backend)
+        return linked
+
+    link = ptx_linker.engine.link_inputs
+    monkeypatch.setattr(ptx_linker.engine, "link_inputs", link_inputs)
+
+    def kernel(x):
+        x[0] = x[1] / x[2]
+
+    fakedevice.compile_kernel(kernel, (numba.float32[::1],), **options)
+    assert backends == used
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("data", RuntimeError, "Don't know how to link file with no extension"),
+        ("header.cuh", RuntimeError, "Don't know how to link file with extension .cuh"),
+        ("nonexistent.a", pl.LinkError, "nonexistent.a not found"),
+        (b"\x7fELF", TypeError, "Expected path to file or a LinkableCode object"),
+    ],
+)
+def test_files_that_cannot_be_added(linker, path, error, message):
+    """What cannot be added is refused with numba-cuda's own words."""
+    with pytest.raises(error) as caught:
+        linker.add_file_guess_ext(path)
+    assert caught.value.args == (message,)
+
+
+def test_every_kind_of_error_is_numba_cudas_too(linker):
+    """Callers that catch numba-cuda's LinkerError, or cuda.core's NVRTCError for sources, catch ours."""
+    from cuda.core._utils.cuda_utils import NVRTCError
+    from numba.cuda.cudadrv.driver import LinkerError
+
+    with pytest.raises(LinkerError, match="There is nothing to link"):
+        linker.complete()
+    with pytest.raises(NVRTCError, match="NVRTC_ERROR_COMPILATION") as caught:
+        linker.add_cu("SYNTAX error\n", "error.cu")
+    assert isinstance(caught.value, (pl.LinkError, LinkerError))
+    assert 'in the compilation of "error.cu"' in str(caught.value)
+    linker.add_ptx("nonsense")
+    with pytest.raises(LinkerError, match=r"Missing \.version directive") as caught:
+        linker.complete()
+    assert "--gpu-name=sm_90" in caught.value.flags
+
+
+def test_a_source_with_warnings_warns(linker):
+    """NVRTC's remarks are a warning, in numba-cuda's words."""
+    with pytest.warns(UserWarning, match="NVRTC log messages"):
+        linker.add_cu('extern "C" __device__ void f() { int unused; }\n', "warn.cu")
+
+
+def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
+    """With ignore_nonlto, PTX is left out with numba-cuda's warning."""
+    path = tmp_path / "kernel.ptx"
+    path.write_text(make_kernel())
+    linker = PtxLinker(cc=(9, 0), lto=True)
+    with pytest.warns(
+        UserWarning, match="as it is not optimizable at link time, and `ignore_nonlto == True`"
+    ):
+        linker.add_file_guess_ext(str(path), ignore_nonlto=True)
+    assert linker._inputs == []
+
+
+def test_linkable_code_of_every_form(linker):
+    """A LinkableCode may hold text, bytes or a file object, where the stock linker takes bytes alone."""
+    from numba.cuda import PTXSource
+
+    for number, data in enumerate(
+        (make_kernel("a"), make_kernel("b").encode(), io.StringIO(make_kernel("c")))
+    ):
+        linker.add_file_guess_ext(PTXSource(data, name=f"input {number}"))
+    assert [each.name for each in linker._inputs] == ["input 0", "input 1", "input 2"]
+    assert b"\x7fELF" == linker.complete().code[:4]
+
+
+@pytest.mark.parametrize(("debug", "lineinfo"), [(True, False), (False, True)])
+def test_debug_and_lineinfo_follow_the_ptx(debug, lineinfo):
+    """What numba-cuda says in the PTX alone, debug and line numbers, reaches the assembler."""
+    from numba.cuda import compile_ptx, float32
+
+    def kernel(x):
+        x[0] = 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ptx, _ = compile_ptx(kernel, (float32[:],), cc=(9, 0), debug=debug, lineinfo=lineinfo, opt=not debug)
+    linker = PtxLinker(cc=(9, 0))
+    linker.add_ptx(ptx)
+    made = linker.complete().code
+    assert ("--device-debug" in linker.linker.flags, "--generate-line-info" in linker.linker.flags) == (
+        debug,
+        lineinfo,
+    )
+    assert (b".debug_info" in made, b".debug_line" in made) == (debug, True)
+
+
+def test_a_missing_cc_is_an_error():
+    """A linker without cc says what it needs."""
+    with pytest.raises(pl.LinkError, match=r"A linker needs cc, such as \(9, 0\)\."):
+        PtxLinker()
+
+
+def test_paths_of_any_type(tmp_path, linker):
+    """A path may be a `pathlib.Path`."""
+    path = Path(tmp_path) / "kernel.ptx"
+    path.write_text(make_kernel())
+    linker.add_file_guess_ext(path)
+    assert [each.name for each in linker._inputs] == ["kernel.ptx"]
