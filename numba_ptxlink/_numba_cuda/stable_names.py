@@ -157,8 +157,8 @@ def _number(pieces: list[str], *, variables: bool) -> None:
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
         label = before.endswith("\n") and pieces[at + 2].startswith(":")
-        told = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
-        if label or (told and variables) or before.endswith("%"):
+        local = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
+        if label or (local and variables) or before.endswith("%"):
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
@@ -179,7 +179,7 @@ def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> N
 
 def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
     """
-    Return *modules* in topological order, callers before callees if there is no cycle, else by first use.
+    Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
 
     NVVM drops a linkonce function that no earlier module references.
 

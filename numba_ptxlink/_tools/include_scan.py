@@ -68,12 +68,12 @@ def manifest(
         headers: Headers in memory, by name.
     """
     dirs = [Path(path) for path in include_dirs]
-    held = {name: text.encode() for name, text in headers.items()}
-    own = [(scan(text), folder) for text in (source, *held.values())]
+    texts = {name: text.encode() for name, text in headers.items()}
+    own = [(scan(text), folder) for text in (source, *texts.values())]
     lines, scans, used = _follow(own, dirs)
     if len(scans) > _MOST_FILES:
         return None
-    lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in held.items()}
+    lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in texts.items()}
     if any(scanned.opaque for scanned in scans):
         trees = [_tree(path) for path in (folder, *dirs)]
         if None in trees:

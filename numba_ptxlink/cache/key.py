@@ -23,9 +23,9 @@ class Key:
     The address of one result.
 
     Args:
-        kind: What the result is: "assemble", "link", "nvvm", "nvrtc" or "symbols".
+        kind: The kind of the result: "assemble", "link", "nvvm", "nvrtc" or "symbols".
         digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
-        parts: By label, the part itself where it is short text, otherwise the start of its SHA-256.
+        parts: By label, the part itself if it is short text, otherwise the start of its SHA-256.
     """
 
     kind: str
@@ -38,11 +38,11 @@ class Key:
         Hash *parts*. Keys are equal exactly if kind, labels, their order and contents are equal.
 
         Args:
-            kind: What the result is.
+            kind: The kind of the result.
             parts: By label, text, bytes or a sequence of them.
         """
         whole = hashlib.sha256()
-        shown: dict[str, str] = {}
+        descriptions: dict[str, str] = {}
         _feed(whole, b"schema", str(SCHEMA).encode())
         _feed(whole, b"kind", kind.encode())
         for label, part in parts.items():
@@ -53,8 +53,8 @@ class Key:
                 for element in part:
                     _feed(digest, b"each", _bytes(element))
             _feed(whole, label.encode(), digest.digest())
-            shown[label] = _show(part, digest.hexdigest())
-        return cls(kind, whole.digest(), shown)
+            descriptions[label] = _show(part, digest.hexdigest())
+        return cls(kind, whole.digest(), descriptions)
 
     def differences(self, other: Mapping[str, str]) -> tuple[str, ...]:
         """Return the labels under which this key's parts and *other* differ, in this key's order."""

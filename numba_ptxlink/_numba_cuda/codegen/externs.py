@@ -64,7 +64,7 @@ def linkable(
     libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str
 ) -> list[tuple[str, bytes]]:
     """
-    Return name and LTO-IR of the files that *libraries* link, as far as they can be compiled to LTO-IR.
+    Return name and LTO-IR of the files that *libraries* link, if they can be compiled to it.
 
     Args:
         libraries: Numba's code libraries.
