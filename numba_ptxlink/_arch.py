@@ -1,4 +1,4 @@
-"""GPU architectures and PTX ISA versions as values."""
+"""Represent GPU architectures and PTX ISA versions as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ARCH = re.compile(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", re.ASCII)
 _DOTTED = re.compile(r"(\d+)\.(\d)([af]?)", re.ASCII)
 
 ArchLike = Union["Arch", str, tuple[int, int], tuple[int, int, str]]
-"""What `Arch.of` reads: "sm_90a", "90", "9.0", (9, 0), (9, 0, "a") or an `Arch`."""
+"""The spellings that `Arch.of` accepts: "sm_90a", "90", "9.0", (9, 0), (9, 0, "a") or an `Arch`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -33,10 +33,10 @@ class Arch:
     @classmethod
     def of(cls, value: ArchLike) -> Arch:
         """
-        Read an architecture from any of its spellings.
+        Parse an architecture from any of its spellings.
 
         Raises:
-            ConfigError: *value* is none of them.
+            ConfigError: *value* is not one of them.
         """
         if isinstance(value, Arch):
             return value

@@ -1,4 +1,4 @@
-"""The environment variables, read once into a frozen value."""
+"""Read the environment variables once into a frozen configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)")
-# A URL holds the character that separates directories, so it comes last.
+# A URL contains the character that separates directories, so it has to come last.
 _URL = re.compile(rf"(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$", re.IGNORECASE)
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -30,20 +30,20 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 @dataclass(frozen=True)
 class Config:
     """
-    What the environment asks for.
+    The configuration from the environment.
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
-        backend: NUMBA_PTXLINK_BACKEND: the tool that makes cubins, "auto" for what the inputs need.
-        checks: NUMBA_PTXLINK_CHECKS: how much of a link's inputs is compared before the link.
-        log_level: NUMBA_PTXLINK_LOG as a `logging` level, None where the variable is unset.
+        backend: NUMBA_PTXLINK_BACKEND: the tool that generates cubins, "auto" to choose it by the inputs.
+        checks: NUMBA_PTXLINK_CHECKS: how thoroughly the inputs of a link are checked against each other.
+        log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.
         cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
-        cache_dirs: The directories that NUMBA_PTXLINK_CACHE lists, in order; none where it names none, which
-            means the user's own.
-        cache_url: The Redis server that NUMBA_PTXLINK_CACHE names, None without one.
-        cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft cap of the directory that is written, in bytes.
-        cache_ttl: NUMBA_PTXLINK_CACHE_TTL, after how many seconds a server may drop an entry, None for never.
-        cache_secret: NUMBA_PTXLINK_CACHE_SECRET, which seals entries, None where the variable is unset.
+        cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
+        cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE, None without one.
+        cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft limit of the directory that is written to, in bytes.
+        cache_ttl: NUMBA_PTXLINK_CACHE_TTL, the seconds after which a server may drop an entry, None for
+            never.
+        cache_secret: NUMBA_PTXLINK_CACHE_SECRET, the HMAC secret of entries, None if the variable is unset.
     """
 
     mode: str = "1"
@@ -60,7 +60,7 @@ class Config:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
         """
-        Read the variables out of *environ*.
+        Read the variables from *environ*.
 
         Raises:
             ConfigError: A variable has a value that is not among its choices.
@@ -102,12 +102,12 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
     listed = value[: match.start()] if match else value
     dirs = tuple(part for part in listed.split(os.pathsep) if part)
     for path in dirs:
-        # A relative one would be another directory after every chdir.
+        # A relative path would change its meaning with the working directory.
         if not path.startswith("~") and not Path(path).is_absolute():
-            # Whoever mistypes a URL has typed a password too.
-            shown = re.sub(".*@", "***@", path)
+            # A mistyped URL may contain a password.
+            masked = re.sub(".*@", "***@", path)
             raise ConfigError(
-                f"NUMBA_PTXLINK_CACHE is unknown from {shown!r} on; set it to 1, 0, absolute directories "
+                f"NUMBA_PTXLINK_CACHE is unknown from {masked!r} on; set it to 1, 0, absolute directories "
                 f"separated by {os.pathsep!r}, or a URL that begins with redis://, rediss:// or unix:// and "
                 f"comes last."
             )
@@ -131,5 +131,5 @@ def _quantity(
 
 @functools.cache
 def config() -> Config:
-    """Return what this process's environment asks for, read at the first call."""
+    """Return the configuration of this process, read from the environment at the first call."""
     return Config.from_environ(os.environ)

@@ -1,9 +1,9 @@
 """
-Locks that a forked child finds free: the only module of the package that makes any.
+Provide locks that are free in a forked child; the only module of the package that creates locks.
 
-A fork copies the locks that other threads hold, and not those threads: who asks for such a lock in the child
-waits for ever. So every lock is made anew there, at one place that a new lock cannot miss. Locks within
-NVIDIA's libraries cannot be made anew; a fork waits until no thread is in one of them.
+A fork copies locks that other threads hold, but not those threads: acquiring such a lock in the child would
+deadlock. Therefore every lock is registered here and replaced in the child. Locks inside NVIDIA's libraries
+cannot be replaced; a fork waits until no thread is inside one of them.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 class Lock:
     """
-    A reentrant lock, held by `with lock.held:`, and free in a forked child whoever held it in the parent.
+    A reentrant lock, acquired by `with lock.held:`, that is free in a forked child.
 
     Args:
-        forget: Called in a forked child: drops what the lock guards and only a thread of the parent could
-            bring to its end.
+        forget: Called in a forked child: drops guarded state that only a thread of the parent could complete.
     """
 
     __slots__ = ("__weakref__", "_forget", "held")
 
     def __init__(self, forget: Callable[[], object] | None = None) -> None:
         self._forget = forget
-        # Not a context manager of our own: an interrupt within its __enter__ would leave the lock held.
+        # Not a context manager in Python: an interrupt within its __enter__ would leave the lock held.
         self.held = threading.RLock()
         _locks.add(self)
 
     def renew(self) -> None:
-        """Make the lock anew. For a process that has just been forked, and has one thread."""
-        # Whoever forked within a `with` block leaves the old one at its end.
+        """Replace the lock, in a process that has just been forked and has one thread."""
+        # If the fork was inside a `with` block, its end releases the old lock.
         self.held = threading.RLock()
         if self._forget is not None:
             self._forget()
 
 
 class Latch:
-    """What threads wait for, once: closed until somebody opens it."""
+    """A one-shot event that threads wait for."""
 
     __slots__ = ("_lock",)
 
@@ -61,11 +60,11 @@ class Latch:
         self._lock.acquire()
 
     def open(self) -> None:
-        """Let everybody go on. Once only."""
+        """Release all waiting threads. Call it once."""
         self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most *seconds*, and return whether it was opened."""
+        """Wait at most *seconds* and return whether the latch is open."""
         if not self._lock.acquire(timeout=seconds):
             return False
         self._lock.release()
@@ -78,7 +77,7 @@ _door = threading.Lock()
 
 @contextlib.contextmanager
 def in_tool() -> Iterator[None]:
-    """Call a library of NVIDIA's within a `with` block: no fork happens meanwhile, but one of this thread."""
+    """Delay forks by other threads during a `with` block that calls one of NVIDIA's libraries."""
     thread = threading.get_ident()
     if thread in _in_tools:
         yield
@@ -94,7 +93,7 @@ def in_tool() -> Iterator[None]:
 def _before_fork() -> None:
     _door.acquire()
     deadline = time.monotonic() + LONGEST_WAIT
-    # Threads that ended by an interrupt at the wrong moment are not waited for.
+    # Threads that ended without leaving the set, by an interrupt at the wrong moment, are not waited for.
     while _others_in_tools() and time.monotonic() < deadline:
         time.sleep(_PAUSE)
 

@@ -1,4 +1,4 @@
-"""What `inspect` and `doctor` found, as text for a terminal or as JSON."""
+"""Format the results of `inspect` and `doctor` as text for a terminal or as JSON."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from .inspection import Inspection, SymbolReport
 
 
-def as_json(found: Inspection | Diagnosis) -> str:
-    """Return *found* as JSON, with sorted keys."""
-    return json.dumps(found.as_dict(), indent=2, sort_keys=True)
+def as_json(report: Inspection | Diagnosis) -> str:
+    """Return *report* as JSON, with sorted keys."""
+    return json.dumps(report.as_dict(), indent=2, sort_keys=True)
 
 
-def inspection(found: Inspection) -> str:
-    """Return what a file holds, one symbol a line, machine code last."""
-    header = [found.name, found.kind, *([found.arch] if found.arch else [])]
-    lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in found.details.items())]
-    lines += [f"  entry: {each.kind} {each.arch}, {each.size} bytes" for each in found.entries]
-    for symbol in found.symbols:
+def inspection(report: Inspection) -> str:
+    """Format the contents of a file, one symbol per line, the machine code last."""
+    header = [report.name, report.kind, *([report.arch] if report.arch else [])]
+    lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
+    lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
+    for symbol in report.symbols:
         lines += _symbol(symbol)
-    lines += [f"  note: {note}" for note in found.notes]
-    if found.sass:
-        lines += ["", found.sass.rstrip()]
+    lines += [f"  note: {note}" for note in report.notes]
+    if report.sass:
+        lines += ["", report.sass.rstrip()]
     return "\n".join(lines)
 
 
@@ -43,32 +43,32 @@ def _symbol(symbol: SymbolReport) -> Iterator[str]:
         (symbol.constant or None, "bytes of constant memory"),
         (symbol.size or None, "bytes"),
     ]
-    told = [f"{amount} {unit}" for amount, unit in costs if amount is not None]
+    resources = [f"{amount} {unit}" for amount, unit in costs if amount is not None]
     if symbol.spills is not None:
-        told.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
-    if told:
-        yield f"      {', '.join(told)}"
+        resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
+    if resources:
+        yield f"      {', '.join(resources)}"
 
 
-def diagnosis(found: Diagnosis) -> str:
-    """Return the state of an environment: a table of tools, what works, and what helps."""
+def diagnosis(report: Diagnosis) -> str:
+    """Format the state of an environment: a table of tools, what works, and the cures of problems."""
     lines = [
-        f"{'active' if found.active else 'NOT ACTIVE'}: {found.reason}"
-        + (f" ({found.trigger})" if found.trigger else ""),
+        f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
+        + (f" ({report.trigger})" if report.trigger else ""),
         "",
-        *_table([(each.name, each.version or "missing", each.where) for each in found.components]),
+        *_table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
-        f"newest PTX that the driver compiles: {found.driver_isa or 'no driver'}",
+        f"newest PTX that the driver compiles: {report.driver_isa or 'no driver'}",
         "",
     ]
-    for ability in found.abilities:
+    for ability in report.abilities:
         lines.append(f"{'works' if ability.able else 'FAILS'}  {ability.what}: {ability.why}")
         if ability.stock:
             lines.append(f"       numba-cuda alone: {ability.stock}")
     lines.append("")
-    for problem in found.problems:
+    for problem in report.problems:
         lines += [f"problem: {problem.what}", f"   cure: {problem.cure}"]
-    if not found.problems:
+    if not report.problems:
         lines.append("No problem found.")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Python functions marked for export: `udf` for device functions, `kernel` for kernels."""
+"""Mark Python functions for export: `udf` for device functions, `kernel` for kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from .errors import ExportError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A type whose name is longer is spelled by its kind; a record's name lists all its fields.
-
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
 
@@ -27,9 +25,9 @@ class Udf:
     Numba device functions may call it too.
 
     Args:
-        function: The Python function, or one that is marked already: it then has one signature more.
+        function: The Python function, or one that is marked already, to add a signature.
         signature: Its Numba signature.
-        options: Its C name and the rest of what `abi_info` may hold.
+        options: Its C name and the other options of `abi_info`.
     """
 
     is_kernel = False
@@ -39,7 +37,7 @@ class Udf:
         self.others: tuple[Udf, ...] = ()
         if isinstance(function, Udf):
             self.others = (*function.others, function)
-        # A function that cuda.jit or njit has wrapped already.
+        # Unwrap a function that cuda.jit or njit has compiled.
         function = getattr(function, "py_func", getattr(function, "function", function))
         if not inspect.isfunction(function):
             raise ExportError(
@@ -63,9 +61,9 @@ class Udf:
 
     @property
     def _dispatcher(self) -> Any:
-        # Not a cached_property: before Python 3.12 that is a lock, which a forked child would inherit.
-        known = self.__dict__.get("_made")
-        return known or self.__dict__.setdefault("_made", self._make_dispatcher())
+        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
+        dispatcher = self.__dict__.get("_made")
+        return dispatcher or self.__dict__.setdefault("_made", self._make_dispatcher())
 
     def _make_dispatcher(self) -> Any:
         from numba import cuda
@@ -74,7 +72,7 @@ class Udf:
 
     @property
     def _numba_type_(self) -> Any:
-        # Numba asks a global for its type by this name; typed so, the UDF is a device function to others.
+        # Numba types a global by this attribute: other functions can call the UDF as a device function.
         return self._dispatcher._numba_type_
 
     @property
@@ -93,9 +91,9 @@ class Kernel(Udf):
     Args:
         function: The Python function.
         signature: Its Numba signature.
-        options: Its C name and the rest of what `abi_info` may hold.
-        launch_bounds: The most threads a block has; or a tuple of that, the fewest blocks of a
-            multiprocessor, and the most blocks of a cluster.
+        options: Its C name and the other options of `abi_info`.
+        launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
+            blocks per multiprocessor, and the maximum number of blocks in a cluster.
     """
 
     is_kernel = True
@@ -112,7 +110,7 @@ class Kernel(Udf):
         self.launch_bounds = launch_bounds
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Refuse: a kernel is launched."""
+        """Raise ExportError: a kernel can only be launched."""
         raise ExportError(f"{self.name} is a kernel; launch it as {self.name}[blocks, threads](...).")
 
     def __getitem__(self, configuration: Any) -> Any:
@@ -138,17 +136,17 @@ def udf(
     Decorate a function twice, with two names, to export it for two signatures.
 
     Args:
-        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types
-            where Numba is to infer the return type.
+        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types,
+            for which Numba infers the return type.
         name: The C symbol; the function's `__name__` by default.
         on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap"
             stops the kernel.
-        aggregates: "value" passes tuples, arrays and the like as structs; "flat" spreads their members over
-            the parameters.
+        aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
+            as a parameter.
 
     Raises:
-        AbiError: The name is no legal C name, or an option is unknown.
-        ExportError: What is decorated is no Python function.
+        AbiError: The name is not a legal C name, or an option is unknown.
+        ExportError: The decorated object is not a Python function.
     """
     options = _options("udf", signature, name=name, on_error=on_error, aggregates=aggregates)
     return lambda function: Udf(function, signature, options)
@@ -168,12 +166,12 @@ def kernel(
         signature: Its Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
         name: The C symbol; the function's `__name__` by default.
         on_error: What a thread does where Python would raise: "zero" returns, "trap" stops the kernel.
-        launch_bounds: The most threads a block has; or a tuple of that, the fewest blocks of a
-            multiprocessor, and the most blocks of a cluster.
+        launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
+            blocks per multiprocessor, and the maximum number of blocks in a cluster.
 
     Raises:
-        AbiError: The name is no legal C name, or an option is unknown.
-        ExportError: What is decorated is no Python function.
+        AbiError: The name is not a legal C name, or an option is unknown.
+        ExportError: The decorated object is not a Python function.
     """
     options = _options("kernel", signature, name=name, on_error=on_error)
     return lambda function: Kernel(function, signature, options, launch_bounds)
@@ -187,17 +185,17 @@ def _options(decorator: str, signature: Any, **abi_info: str | None) -> abi.AbiO
     return abi.AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
 
 
-def parameters(each: Udf) -> list[str]:
-    """Return what the parameters are called in C."""
+def parameters(function: Udf) -> list[str]:
+    """Return the names of the parameters in C."""
     labels: list[str] = []
-    for name in inspect.signature(each.function).parameters:
+    for name in inspect.signature(function.function).parameters:
         labels.append(cnames.legal(name, labels))
     return labels
 
 
-def raise_sites(each: Udf) -> list[str]:
-    """Return where the function itself raises, each as "file.py:line"."""
-    code = each.function.__code__
+def raise_sites(function: Udf) -> list[str]:
+    """Return the positions of `raise` statements in the function itself, as "file.py:line"."""
+    code = function.function.__code__
     file = Path(code.co_filename).name
     lines: dict[int, None] = {}
     line = code.co_firstlineno

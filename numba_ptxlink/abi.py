@@ -1,7 +1,8 @@
 """
-The C ABI in one place: which C type each Numba type is, and what `abi_info` may say about it.
+Map Numba types to C types, and validate `abi_info`.
 
-The layouts and prototypes of the C types are in `_cmodel`; the code that converts values is in `_wrapper`.
+The layouts and prototypes of the C types are in `_cabi.types`; the conversion of values is generated in
+`_numba_cuda.codegen`.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ __all__ = [
 
 AGGREGATES = ("value", "flat")
 ON_ERROR = ("zero", "trap")
-# A struct's name is put together from its members' types up to here; a checksum stands for the rest.
+# The longest generated name of a struct; a longer one is cut off and ends in a checksum.
 _LONGEST_NAME = 48
 
 
 @dataclass(frozen=True)
 class AbiOptions:
     """
-    What `abi_info` may hold.
+    The options in `abi_info`.
 
     Args:
         abi_name: The symbol, None for the Python function's `__name__`.
-        aggregates: "value" passes structs as C does, "flat" spreads their members over the parameters.
+        aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
         on_error: What the function does where Python would raise: "zero" returns a zero-initialised value,
             "trap" stops the kernel.
     """
@@ -76,7 +77,7 @@ class AbiOptions:
         Read and check an `abi_info` mapping.
 
         Raises:
-            AbiError: It is no mapping, or has an unknown key or value.
+            AbiError: It is not a mapping, or has an unknown key or value.
         """
         if abi_info is None:
             return cls()
@@ -85,10 +86,10 @@ class AbiOptions:
                 f'abi_info must be a dict such as {{"abi_name": "f"}}, not {type(abi_info).__name__}: '
                 f"{abi_info!r}."
             )
-        known = [field.name for field in dataclasses.fields(cls)]
+        keys = [field.name for field in dataclasses.fields(cls)]
         for key in abi_info:
-            if key not in known:
-                raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(known)}.")
+            if key not in keys:
+                raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(keys)}.")
         options = cls(**abi_info)
         for key, choices in (("aggregates", AGGREGATES), ("on_error", ON_ERROR)):
             if getattr(options, key) not in choices:
@@ -108,7 +109,7 @@ _COMPLEX = {
     128: Complex("cuDoubleComplex", 16, 16, _FLOATS[64]),
 }
 _VECTOR_STEMS = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
-# What the name of a struct says about a member of a type that is none of C's or CUDA's own names.
+# The abbreviations of C types in generated names of structs.
 _CODES = {
     "bool": "b",
     "float": "f32",
@@ -121,7 +122,7 @@ _CODES = {
 }
 
 Names = Mapping[Any, str]
-"""Names for records, which have none of their own, by their Numba types."""
+"""Names for records, by their Numba types: a record has no name itself."""
 
 
 def c_signature(
@@ -133,7 +134,7 @@ def c_signature(
     names: Names | None = None,
 ) -> Signature:
     """
-    Return the C signature of a function with these Numba types.
+    Return the C signature of a function with the given Numba types.
 
     Args:
         name: The symbol.
@@ -143,7 +144,7 @@ def c_signature(
         names: Names for records, by their Numba types.
 
     Raises:
-        AbiError: A type has no counterpart in C. Names the function, the parameter and the type.
+        AbiError: A type has no counterpart in C. Its message names the function, the parameter and the type.
     """
 
     def translate(ty: Any, where: str) -> CType:
@@ -177,18 +178,18 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
         names: Names for records, by their Numba types.
 
     Raises:
-        AbiError: There is none.
+        AbiError: The type has no counterpart in C.
     """
-    found = _scalar(ty)
-    if found is None:
-        found = _composite(ty, names or {})
-    if found is None:
+    ctype = _scalar(ty)
+    if ctype is None:
+        ctype = _composite(ty, names or {})
+    if ctype is None:
         raise AbiError(
             "The types that have one: booleans, integers, float16, bfloat16, float32, float64, complex64, "
             "complex128, pointers (CPointer, voidptr), tuples, records, vector types, arrays, Optional, "
             "IntEnum, datetime64 and timedelta64."
         )
-    return found
+    return ctype
 
 
 def _scalar(ty: Any) -> CType | None:
@@ -228,7 +229,7 @@ def _vector(ty: Any) -> Vector | None:
     size = count * element.size
     align = min(size, 16) if count in (2, 4) else element.align
     name = f"{'u' if element.kind == 'uint' else ''}{stem}{count}"
-    # CUDA 13 deprecates the plain name; the header defines this one as what the CUDA in use calls it.
+    # CUDA 13 deprecates the plain name; the header defines the alias as the CUDA version's own type.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
     return Vector(alias, size, align, element=element, count=count, cuda_name=name)
 
@@ -269,7 +270,7 @@ def _view(ty: Any, names: Names) -> CType:
 
 
 def _check_in_memory(ctype: CType) -> None:
-    """Refuse the target of an address where Numba and C lay it out differently in memory."""
+    """Refuse a pointer's target that Numba and C lay out differently in memory."""
     if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
         what = ctype.about if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
@@ -302,16 +303,16 @@ def _tuple(ty: Any, names: Names) -> CType:
     if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
         name = cnames.legal(ty.instance_class.__name__)
     else:
-        # The count comes first, so that no two types spell the same name.
+        # The count comes first, so that the names of different types differ.
         name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for _, ctype in members))
-    made = struct(name, members, about=str(ty))
-    # Numba aligns what C aligns to more than its members are, such as complex64, no more than those.
+    layout = struct(name, members, about=str(ty))
+    # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
     alike = (Scalar, Half, Pointer)
     in_memory = all(
         isinstance(member, alike) or (isinstance(member, Struct) and member.in_memory and not member.record)
         for _, member in members
     )
-    return dataclasses.replace(made, in_memory=in_memory)
+    return dataclasses.replace(layout, in_memory=in_memory)
 
 
 def _record(ty: Any, names: Names) -> CType:
@@ -327,17 +328,17 @@ def _record(ty: Any, names: Names) -> CType:
         members.append(Member(label, ctype, place.offset))
     if not members:
         raise AbiError("C has no empty struct; leave the empty record out.")
-    natural = struct("", [(each.name, each.type) for each in members])
+    natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != tuple(members) or natural.size != ty.size
     align = natural.align
     if packed:
         align = ty.dtype.alignment if ty.aligned else 1
-        members = [dataclasses.replace(each, type=_raw(each.type)) for each in members]
+        members = [dataclasses.replace(member, type=_raw(member.type)) for member in members]
     name = names.get(ty)
     if name is None:
         name = "packed" if packed else "record"
-        name += f"{len(members)}_" + "_".join(f"{each.name}_{code(each.type)}" for each in members)
-        # Members of the same types may stand at other offsets.
+        name += f"{len(members)}_" + "_".join(f"{member.name}_{code(member.type)}" for member in members)
+        # Size and alignment: equal members can have different offsets.
         name = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
     return Struct(
         cnames.legal(name),
@@ -352,13 +353,13 @@ def _record(ty: Any, names: Names) -> CType:
 
 
 def _raw(ctype: CType) -> CType:
-    """Return *ctype* with `__half_raw` for `__half`, a class that C++ compilers refuse to pack."""
+    """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
     if isinstance(ctype, Half):
         return dataclasses.replace(ctype, name=f"{ctype.name}_raw")
     if isinstance(ctype, Array):
         return dataclasses.replace(ctype, element=_raw(ctype.element))
     if isinstance(ctype, Struct) and not ctype.packed:
-        members = tuple(dataclasses.replace(each, type=_raw(each.type)) for each in ctype.members)
+        members = tuple(dataclasses.replace(member, type=_raw(member.type)) for member in ctype.members)
         if members != ctype.members:
             return dataclasses.replace(ctype, name=f"{ctype.name}_raw", members=members)
     return ctype
@@ -387,7 +388,7 @@ def _labels(fields: Iterable[str]) -> list[str]:
 
 
 def code(ctype: CType) -> str:
-    """Return what a generated name says about *ctype*, such as f32 for float."""
+    """Return the abbreviation of *ctype* in generated names, such as f32 for float."""
     if isinstance(ctype, Void):
         return "void"
     if isinstance(ctype, Pointer):

@@ -1,4 +1,4 @@
-"""PTX to machine code, in this process: options, the cache, and errors that name the cause and the cure."""
+"""Assemble PTX to cubins in this process, with a cache and errors that name the cause and the cure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UPGRADE = (
     "python -m pip install --upgrade numba-ptxlink"
 )
 
-# What the compiler says, and what helps; the first that occurs in the log counts.
+# Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
 _CURES = (
     ("Unknown option", "Correct or remove that flag in extra_flags."),
     ("could not be opened", "Each string in extra_flags is one flag or its value; remove what is neither."),
@@ -72,10 +72,9 @@ class Cubin:
     Args:
         code: The ELF image.
         arch: The architecture it is for.
-        relocatable: Whether it is to be linked before it can be loaded.
-        info_log: What the compiler said while it succeeded: warnings, and the resource usage
-            if extra_flags had "-v".
-        flags: The exact arguments the compiler was given.
+        relocatable: Whether it has to be linked before it can be loaded.
+        info_log: The compiler's info log: warnings, and the resource usage if extra_flags had "-v".
+        flags: The exact arguments of the compiler.
     """
 
     code: bytes = field(repr=False)
@@ -104,7 +103,7 @@ def assemble(
     Args:
         ptx: One PTX module.
         arch: The GPU to generate code for, such as "sm_90".
-        relocatable: Keep calls and variables open for a later link.
+        relocatable: Leave external calls and variables for a later link.
         opt_level: 0 to 3. Under *debug* the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
@@ -135,8 +134,8 @@ def assemble(
             "ptx": text,
         },
     )
-    made = cache.cached(key, lambda: _compile(text, target, flags))
-    return Cubin(made.code, target, relocatable, made.log, flags)
+    entry = cache.cached(key, lambda: _compile(text, target, flags))
+    return Cubin(entry.code, target, relocatable, entry.log, flags)
 
 
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
@@ -160,7 +159,7 @@ def _encode(ptx: object) -> bytes:
             f"PTX is a str or bytes, and this is a {type(ptx).__name__}; pass its text, "
             "for a file path.read_bytes()."
         )
-    # NVRTC and the driver's tools count the final NUL as part of the text.
+    # NVRTC and the driver's tools include the final NUL in the size of the text.
     text = text.rstrip(b"\0")
     if not text.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
@@ -186,29 +185,29 @@ def _explained(
         )
     elif f"'{arch.sm}' is not defined for option" in log:
         archs = supported_archs()
-        known = ", ".join(each.sm for each in archs)
+        names = ", ".join(supported.sm for supported in archs)
         cure = _UPGRADE if arch.number > archs[-1].number else "choose one of these"
         message = (
-            f'{name} does not know {arch.sm}; it knows {known}, the variant "a" from sm_90 on and '
+            f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and '
             f'"f" from sm_100 on; {cure}.'
         )
     else:
-        cure = next((cure for said, cure in _CURES if said in log), _CURE)
+        cure = next((cure for text, cure in _CURES if text in log), _CURE)
         reason = log or f"status {refusal.status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 
 
 def _excerpt(ptx: bytes, log: str) -> str:
-    """Return what *log* says, followed by the PTX lines it names, indented."""
-    said = [line for line in log.splitlines() if _EPILOGUE not in line]
+    """Return the messages in *log*, followed by the PTX lines they refer to, indented."""
+    messages = [line for line in log.splitlines() if _EPILOGUE not in line]
     source = ptx.decode(errors="replace").split("\n")
-    numbers = sorted({int(match[1]) for line in said[:_MOST_LINES] for match in _LINE.finditer(line)})
+    numbers = sorted({int(match[1]) for line in messages[:_MOST_LINES] for match in _LINE.finditer(line)})
     numbers = [number for number in numbers if 0 < number <= len(source)]
-    shown = said[:_MOST_LINES]
-    if len(said) > _MOST_LINES:
-        shown.append(f"... and {len(said) - _MOST_LINES} more, in the attribute log")
+    excerpt = messages[:_MOST_LINES]
+    if len(messages) > _MOST_LINES:
+        excerpt.append(f"... and {len(messages) - _MOST_LINES} more, in the attribute log")
     if numbers:
         width = len(str(numbers[-1]))
-        shown += [f"{number:>{width}} | {source[number - 1].rstrip()[:_WIDEST_LINE]}" for number in numbers]
-    return "".join(f"    {line}\n" for line in shown)
+        excerpt += [f"{number:>{width}} | {source[number - 1].rstrip()[:_WIDEST_LINE]}" for number in numbers]
+    return "".join(f"    {line}\n" for line in excerpt)

@@ -1,4 +1,4 @@
-"""The command `numba-ptxlink`: arguments to function calls, and errors to one line on stderr."""
+"""Implement the command `numba-ptxlink`: parse arguments, call the functions, print errors to stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Its arguments, without the program's name; the process's own by default.
 
     Returns:
-        The exit status: 0 done, 1 an error that stderr explains, 2 wrong usage.
+        The exit status: 0 for success, 1 for an error printed to stderr, 2 for wrong usage.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads the output has seen enough; Python would flush once more at its exit.
+        # The reader of a pipe, such as head, has quit; Python would flush stdout once more at exit and fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except PtxlinkError as error:
         print(f"numba-ptxlink: error: {error}", file=sys.stderr)
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     link.add_argument(
         "--checks",
         metavar="HOW",
-        help=f"what is compared before: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
+        help=f"thoroughness of the checks: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
     )
     _add_code_options(link)
     link.set_defaults(run=_link)
@@ -122,17 +122,15 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=_doctor)
 
-    _add_cache(
-        commands.add_parser("cache", help="look into the cache, check it, empty it, carry it elsewhere")
-    )
+    _add_cache(commands.add_parser("cache", help="inspect, verify, clear, export or import the cache"))
     return parser
 
 
 def _add_cache(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", required=True)
     for name, run, what in (
-        ("stats", _cache_stats, "what each directory holds"),
-        ("list", _cache_list, "every entry: kind, size, and what it is a result of"),
+        ("stats", _cache_stats, "statistics of each directory"),
+        ("list", _cache_list, "every entry: kind, size and the parts of its key"),
         ("clear", _cache_clear, "delete every entry"),
         ("path", _cache_path, "the directory that is written"),
         ("verify", _cache_verify, "check every entry, and delete the damaged ones"),
@@ -164,7 +162,7 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     from .exporter import export
 
-    made = export(
+    exported = export(
         arguments.file,
         arguments.out_dir,
         archs=arguments.archs or ("sm_75",),
@@ -174,9 +172,9 @@ def _export(arguments: argparse.Namespace) -> None:
         fastmath=arguments.fastmath,
         lineinfo=arguments.lineinfo,
     )
-    for signature in made.signatures:
+    for signature in exported.signatures:
         print(f"{signature};")
-    for path in (made.header, *made.artifacts.values(), made.manifest):
+    for path in (exported.header, *exported.artifacts.values(), exported.manifest):
         print(f"  {path}  {path.stat().st_size} bytes")
 
 
@@ -184,7 +182,7 @@ def _link(arguments: argparse.Namespace) -> None:
     from .linker import link
 
     linked = link(
-        *(Path(each) for each in arguments.inputs),
+        *(Path(path) for path in arguments.inputs),
         arch=arguments.arch,
         lto=arguments.lto,
         debug=arguments.debug,
@@ -223,37 +221,37 @@ def _inspect(arguments: argparse.Namespace) -> None:
     from . import _report
     from .inspection import inspect
 
-    found = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
-    print(_report.as_json(found) if arguments.json else _report.inspection(found))
+    report = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
+    print(_report.as_json(report) if arguments.json else _report.inspection(report))
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
     from . import _report
     from .doctor import diagnose
 
-    found = diagnose()
-    print(_report.as_json(found) if arguments.json else _report.diagnosis(found))
+    report = diagnose()
+    print(_report.as_json(report) if arguments.json else _report.diagnosis(report))
 
 
 def _cache_stats(_: argparse.Namespace) -> None:
     from . import cache
     from .cache import maintenance
 
-    found = cache.default()
-    for each in maintenance.stats(found):
-        use = "written" if each.writable else "read"
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.kinds.items())) or "empty"
-        print(f"{each.path}  ({use})\n  {each.entries} entries, {each.size} of {each.cap} bytes: {kinds}")
-    for reason in found.tiers()[2]:
+    default = cache.default()
+    for stats in maintenance.stats(default):
+        use = "written" if stats.writable else "read"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(stats.kinds.items())) or "empty"
+        print(f"{stats.path}  ({use})\n  {stats.entries} entries, {stats.size} of {stats.cap} bytes: {kinds}")
+    for reason in default.tiers()[2]:
         print(f"not used: {reason}")
 
 
 def _cache_list(_: argparse.Namespace) -> None:
     from . import cache
 
-    for each in cache.default().entries():
-        print(f"{each.path.name[:12]}  {each.kind:<8}  {each.size:>9} bytes")
-        for label, part in each.parts.items():
+    for entry in cache.default().entries():
+        print(f"{entry.path.name[:12]}  {entry.kind:<8}  {entry.size:>9} bytes")
+        for label, part in entry.parts.items():
             print(f"    {label}: {part}")
 
 
@@ -275,9 +273,9 @@ def _cache_verify(_: argparse.Namespace) -> None:
     from . import cache
     from .cache import maintenance
 
-    found = maintenance.verify(cache.default())
-    print(f"{found.sound} sound, {len(found.removed)} damaged, {len(found.foreign)} with another seal")
-    for path, reason in {**found.removed, **found.foreign}.items():
+    result = maintenance.verify(cache.default())
+    print(f"{result.sound} sound, {len(result.removed)} damaged, {len(result.foreign)} with another seal")
+    for path, reason in {**result.removed, **result.foreign}.items():
         print(f"  {path}: {reason}")
 
 
@@ -292,8 +290,8 @@ def _cache_import(arguments: argparse.Namespace) -> None:
     from . import cache
     from .cache import maintenance
 
-    found = maintenance.import_(cache.default(), arguments.archive)
-    print(f"{found.taken} entries taken, {found.present} already there, {found.refused} refused")
+    imported = maintenance.import_(cache.default(), arguments.archive)
+    print(f"{imported.taken} entries taken, {imported.present} already there, {imported.refused} refused")
 
 
 def _read(path: Path) -> bytes:

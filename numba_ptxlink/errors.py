@@ -1,4 +1,4 @@
-"""The exceptions this package raises on purpose."""
+"""Define the exceptions of this package."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class PtxlinkError(Exception):
 
     Args:
         message: What went wrong, ending with the cure.
-        flags: The exact arguments the failing tool was given.
-        inputs: The names of the inputs involved, in the order they were given.
-        log: The failing tool's log, verbatim but for its trailing NUL.
+        flags: The exact arguments of the failing tool.
+        inputs: The names of the inputs involved, in order.
+        log: The failing tool's log, verbatim except for a trailing NUL.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PtxlinkError(Exception):
 
 
 class ConfigError(PtxlinkError, ValueError):
-    """An environment variable, an arch or an option has a value this package does not know."""
+    """An environment variable, an architecture or an option has an unknown value."""
 
 
 class AssembleError(PtxlinkError, RuntimeError):
@@ -60,7 +60,7 @@ class ExportError(PtxlinkError, RuntimeError):
 
 
 class ActivationError(PtxlinkError, RuntimeError):
-    """The plugin cannot take over from numba-cuda's linker here."""
+    """The plugin cannot replace numba-cuda's linker in this process."""
 
 
 class CacheError(PtxlinkError, RuntimeError):

@@ -1,1 +1,1 @@
-"""The C ABI as a model: C types with their layout, the names C++ allows, and the header. Knows no Numba."""
+"""Model the C ABI without Numba: C types and their layout, legal names, and the generated header."""

@@ -1,4 +1,4 @@
-"""Which names C, C++ and CUDA C++ leave to a function."""
+"""Check names against the identifiers and reserved words of C, C++ and CUDA C++, and propose legal ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Reserved too, but the way to give a function the name that C++ mangles a declaration to.
+# Also reserved, but allowed: it gives a function the mangled name of a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
@@ -136,8 +136,8 @@ _RESERVED = frozenset(
     ]
 )
 
-# CUDA Math API, and CUDA C++ Programming Guide, "C++ Language Extensions". Where a function of equal types is
-# declared, calls reach CUDA's without a word.
+# CUDA Math API, and CUDA C++ Programming Guide, "C++ Language Extensions". If a function of the same types is
+# declared, calls reach CUDA's function without a diagnostic.
 _FUNCTIONS = frozenset(
     """
     abs acos acosf acosh acoshf asin asinf asinh asinhf assert atan atan2 atan2f atanf atanh atanhf cbrt
@@ -153,7 +153,7 @@ _FUNCTIONS = frozenset(
     rnorm3df rnorm4d rnorm4df rnormf round roundf rsqrt rsqrtf scalbln scalblnf scalbn scalbnf signbit
     sin sincos sincosf sincospi sincospif sinf sinh sinhf sinpi sinpif sqrt sqrtf std tan tanf tanh
     tanhf tgamma tgammaf trunc truncf ullmax ullmin umax umin y0 y0f y1 y1f yn ynf
-    """.split()  # noqa: SIM905 - one a line would bury the rest of the module
+    """.split()  # noqa: SIM905 - one name per line would take 192 lines
 )
 
 
@@ -162,12 +162,12 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
     Return *name* if C, C++ and CUDA C++ all accept it as an external function's name.
 
     Args:
-        name: The name asked for.
-        what: What carries the name, for the message: "function saxpy".
-        taken: Names that others in the same export already have.
+        name: The requested name.
+        what: What is to have the name, for the message: "function saxpy".
+        taken: Names in use in the same export.
 
     Raises:
-        AbiError: They do not, or it is taken. Proposes a name.
+        AbiError: The name is illegal, reserved or taken. Proposes another.
     """
     if not isinstance(name, str):
         raise AbiError(f"The C name of {what} must be a str, not {type(name).__name__}: {name!r}.")
@@ -187,7 +187,7 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
 
 
 def is_mangled(name: object) -> bool:
-    """Return whether *name* is a mangled C++ name, as callers of `numba.cuda.compile` ask for."""
+    """Return whether *name* is a mangled C++ name, as callers of `numba.cuda.compile` may request."""
     return isinstance(name, str) and bool(re.fullmatch(r"_Z[\dN]\w+", name, re.ASCII))
 
 
@@ -197,12 +197,12 @@ def is_free(name: str) -> bool:
 
 
 def legal(name: str, taken: Collection[str] = ()) -> str:
-    """Return *name*, or the name closest to it that is legal and free, for a parameter, member or struct."""
+    """Return *name*, or the closest legal and unused name, for a parameter, member or struct."""
     return name if is_free(name) and name not in taken else propose(name, taken)
 
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
-    """Return a legal, free name as close to *name* as can be."""
+    """Return a legal, unused name as close to *name* as possible."""
     base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"

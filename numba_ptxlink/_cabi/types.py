@@ -1,8 +1,8 @@
 """
-C types as the device compiler lays them out, and the PTX prototypes of functions of such types.
+Model C types with their device layout, and derive the PTX prototypes of functions that use them.
 
-The rules are those that nvcc follows, read off its output: scalars travel in 32 or 64 bits, everything else
-as an aligned byte array; a kernel's scalars keep their width.
+The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, everything else as
+an aligned byte array; a kernel's scalar parameters keep their width.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-# In bytes; read off nvcc's output, like the rest.
+# In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
 
 
@@ -47,8 +47,8 @@ class CType:
         return f"{self.name} {name}"
 
     def param(self, *, kernel: bool = False) -> Param | None:
-        """Return what the type is as a parameter or return value in PTX, None for void."""
-        del kernel  # only scalars differ
+        """Return the type as a parameter or return value in PTX, None for void."""
+        del kernel  # only scalars of kernels differ
         return Param(align=self.align, size=self.size)
 
 
@@ -61,7 +61,7 @@ class Void(CType):
     align: int = 1
 
     def param(self, *, kernel: bool = False) -> Param | None:
-        """Return None: void is no parameter."""
+        """Return None: void has no parameter."""
         del kernel
         return None
 
@@ -78,7 +78,7 @@ class Scalar(CType):
     kind: str
 
     def param(self, *, kernel: bool = False) -> Param | None:
-        """Return the 32 or 64 bits it travels in; a kernel's parameter keeps its width."""
+        """Return the 32 or 64 bits it is passed in; a kernel's parameter keeps its width."""
         return Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
 
 
@@ -110,9 +110,9 @@ class Vector(CType):
     One of CUDA's vector types, such as `float4`.
 
     Args:
-        element: What it is made of.
-        count: How many of them.
-        cuda_name: Its name in CUDA before 13, which *name* differs from where CUDA 13 deprecates it.
+        element: The type of its elements.
+        count: The number of its elements.
+        cuda_name: Its name in CUDA before 13; *name* differs if CUDA 13 deprecates that.
     """
 
     element: Scalar
@@ -159,11 +159,11 @@ class Struct(CType):
     A struct by value.
 
     Args:
-        members: In the order of their offsets; padding that a natural layout has is not among them.
-        packed: Whether the compiler has to be told not to align the members.
-        in_memory: Whether Numba holds such values in memory in just this layout.
-        record: Whether it is a NumPy record, and not a tuple.
-        about: What it stands for in Python, for the header.
+        members: In the order of their offsets, without padding.
+        packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
+        in_memory: Whether Numba stores such values in memory in this layout.
+        record: Whether it is a NumPy record rather than a tuple.
+        about: The Python type it represents, for the header.
     """
 
     members: tuple[Member, ...]
@@ -174,8 +174,8 @@ class Struct(CType):
 
     @property
     def fingerprint(self) -> int:
-        """A checksum of the definition, the same wherever the same struct is defined."""
-        members = ";".join(f"{each.offset}:{each.type.declare(each.name)}" for each in self.members)
+        """A CRC-32 of the definition, equal for equal definitions."""
+        members = ";".join(f"{member.offset}:{member.type.declare(member.name)}" for member in self.members)
         return zlib.crc32(f"{self.size},{self.align},{self.packed};{members}".encode())
 
 
@@ -215,8 +215,8 @@ class Signature:
 
     Args:
         name: The symbol.
-        result: What it returns.
-        params: Name and type of each parameter.
+        result: The type of its return value.
+        params: The name and type of each parameter.
         kernel: Whether it is a `__global__` function.
     """
 
@@ -235,7 +235,7 @@ class Signature:
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            modern: Whether it is for sm_100 or later, where NVVM is based on a newer LLVM.
+            modern: Whether the target is sm_100 or later, for which NVVM uses a newer LLVM.
         """
         params = []
         for _, ctype in self.params:
@@ -249,7 +249,7 @@ class Signature:
 
     @property
     def types(self) -> Iterator[CType]:
-        """Every type the declaration names, members before the structs that hold them."""
+        """Every type used by the declaration, members before their structs."""
         seen: set[CType] = set()
         for ctype in (self.result, *(ctype for _, ctype in self.params)):
             yield from _walk(ctype, seen)
@@ -260,15 +260,15 @@ class Signature:
 
 
 def is_large(ctype: CType) -> bool:
-    """Return whether nvcc hands a parameter of this type to NVVM by its address; in PTX it is a value."""
+    """Return whether nvcc passes a parameter of this type by address in NVVM IR; in PTX it is by value."""
     return ctype.size > _LARGEST_DIRECT
 
 
 def has_stray_members(ctype: CType) -> bool:
     """
-    Return whether an aligned struct holds a member, in a packed struct of its own, that is not aligned.
+    Return whether an aligned struct contains a misaligned member, by way of a nested packed struct.
 
-    nvcc 13 stores such a member of an argument as if it were aligned, which traps on the device.
+    nvcc 13 stores such a member of an argument with an aligned store, which traps on the device.
     """
     return ctype.align > 1 and any(offset % leaf.align for offset, leaf in _leaves(ctype, 0))
 
@@ -285,7 +285,7 @@ def _leaves(ctype: CType, offset: int) -> Iterator[tuple[int, CType]]:
 
 
 def parts(ctype: CType) -> Iterator[CType]:
-    """Yield every type that *ctype* is made of or points to, and *ctype* itself last."""
+    """Yield every type that *ctype* contains or points to, and *ctype* itself last."""
     return _walk(ctype, set())
 
 

@@ -1,4 +1,13 @@
-"""What the project reads out of GPU ELF images: architecture, sections, symbols and their prototypes."""
+"""
+Read GPU ELF images (cubins): architecture, sections, symbols and their prototypes.
+
+The generic structures are those of the System V gABI, "Object Files". NVIDIA documents no ABI of its own, so
+its parts come from two sources. The names of its section types, symbol types and st_other bits are those that
+`cuobjdump -elf` and `nvdisasm` print, and their numbers were read beside that output. The rest was observed
+in cubins that the tools of CUDA 12.4 to 13.5 write for sm_75 to sm_121. EM_CUDA, OS
+ABI 0x33, the ABI versions 7 and 8 and where the flags hold the compute capability are also in LLVM's
+llvm/BinaryFormat/ELF.h.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +32,20 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PROTOTYPE = struct.Struct("<II")
 _SYMBOL_TABLE = 2
+# SHT_CUDA_PROTOTYPE, section .nv.prototype: pairs of a symbol's number and an offset in the string table.
 _PROTOTYPES = 0x70000002
-# Words of eight bytes to an entry, the second of which names the symbol.
+# SHT_RELA and SHT_REL, with the number of eight-byte words of an entry; the upper half of the second word is
+# the number of the symbol.
 _RELOCATIONS = {4: 3, 9: 2}
 _RESERVED = 0xFF00
 _COMMON = 0xFFF2
 _EXTENDED = 0xFFFF
-# No bytes in the file: unused, NOBITS, and NVIDIA's .nv.global and two of .nv.shared, as the tools of CUDA
-# 12.4 to 13.5 write them for sm_75 to sm_121.
+# Section types without bytes in the file: SHT_NULL, SHT_NOBITS, SHT_CUDA_GLOBAL, SHT_CUDA_SHARED and
+# SHT_CUDA_RESERVED_SHARED. CUDA 12.4 and later write NVIDIA's, the last for sm_110.
 _EMPTY = frozenset((0, 8, 0x70000007, 0x7000000A, 0x70000015))
-# Bytes in the file: what the ELF standard names, and of NVIDIA's .nv.info, .nv.callgraph, .nv.prototype,
-# .nv.global.init, .nv.rel and the banks of constants, in the same releases. Of no other type that is sure.
+# Section types with bytes in the file: those of the gABI, and SHT_CUDA_INFO, _CALLGRAPH, _PROTOTYPE,
+# _GLOBAL_INIT, _RELOCINFO and _CONSTANT_B0 to _B17. Of other types it is not known whether the file holds
+# their bytes.
 _HELD = frozenset(
     (
         *(1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 15, 16, 17, 18),
@@ -42,15 +54,17 @@ _HELD = frozenset(
     )
 )
 _GLOBAL, _WEAK = 1, 2
+# STT_CUDA_OBJECT is 13.
 _FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
+# STO_CUDA_ENTRY in st_other; also in cuda-gdb's cuda-tdep.c.
 _ENTRY = 0x10
-# The OS ABI and its version, which say how flags and notes are laid out: of CUDA 12 and before, and of 13.
+# The OS ABI and its version, which determine the layout of flags and notes: up to CUDA 12, and since CUDA 13.
 _ABIS = ((0x33, 7), (0x41, 8))
 _ABI_SINCE_13 = 0x41
 
 
 class UnfamiliarError(LinkError):
-    """What was read may be whole, in a form that is not known here; a newer tool may have made it."""
+    """The input may be valid, but has an unknown form, such as that of a newer tool."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +74,10 @@ class Section:
 
     Args:
         name: Its name.
-        size: Its size in bytes in memory, also where the file holds none of it.
+        size: Its size in memory in bytes, even if it has no bytes in the file.
         content: Its bytes in the file.
-        link: The number of the section it refers to.
-        info: A number that depends on its type; for code, the registers in the upper byte.
+        link: sh_link, the number of the section it refers to.
+        info: sh_info, which depends on the type; for code, the upper byte is the number of registers.
     """
 
     name: str
@@ -76,15 +90,15 @@ class Section:
 @dataclass(frozen=True)
 class ElfSymbol:
     """
-    A symbol of an ELF image that other images can see.
+    A global or weak symbol of an ELF image.
 
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the image defines it, rather than asking for it.
-        weak: Whether another definition may stand in for this one.
+        defined: Whether the image defines it, rather than references it.
+        weak: Whether another definition may replace this one.
         size: Its size in bytes.
-        signature: The compiler's note of result and parameters, such as "#ii", "" where it made none.
+        signature: The compiler's encoding of result and parameters, such as "#ii", "" if there is none.
     """
 
     name: str
@@ -106,7 +120,7 @@ class Image:
         symbols: Its global and weak symbols, in order.
         code: Its bytes.
         headers: The headers of its sections, in order.
-        names: Where the sections' names stand.
+        names: The string table of the sections' names.
     """
 
     sm: int
@@ -120,7 +134,7 @@ class Image:
     @property
     def sections(self) -> tuple[Section, ...]:
         """Its sections, in order."""
-        # Python's cached_property holds a lock before 3.12, which a forked child would find held.
+        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
         if not self._read:
             self._read.append(self._sections())
         return self._read[0]
@@ -128,18 +142,18 @@ class Image:
     def _sections(self) -> tuple[Section, ...]:
         return tuple(
             Section(
-                _string(self.names, each[0]) if self.names else "",
-                each[5],
-                _content(self.code, each),
-                each[6],
-                each[7],
+                _string(self.names, header[0]) if self.names else "",
+                header[5],
+                _content(self.code, header),
+                header[6],
+                header[7],
             )
-            for each in self.headers
+            for header in self.headers
         )
 
     def section(self, name: str) -> Section | None:
-        """Return the section *name*, None where there is none."""
-        return next((each for each in self.sections if each.name == name), None)
+        """Return the section *name*, None if there is none."""
+        return next((section for section in self.sections if section.name == name), None)
 
 
 def read(code: bytes, name: str = "cubin") -> Image:
@@ -148,11 +162,11 @@ def read(code: bytes, name: str = "cubin") -> Image:
 
     Args:
         code: The image.
-        name: What messages call it.
+        name: Its name in messages.
 
     Raises:
         LinkError: It is damaged.
-        UnfamiliarError: It is of a form that is not known here.
+        UnfamiliarError: Its form is unknown.
     """
     try:
         return _read(code, name)
@@ -169,14 +183,14 @@ def _read(code: bytes, name: str) -> Image:
     if machine != EM_CUDA or tuple(identity[7:9]) not in _ABIS:
         raise _unfamiliar(name, f"machine {machine} and ABI {identity[7]:#x}, version {identity[8]}")
     headers, strings = _headers(code, name)
-    for number, each in enumerate(headers):
-        past = each[4] + each[5] - len(code)
-        if past > 0 and each[1] in _HELD:
+    for number, section in enumerate(headers):
+        past = section[4] + section[5] - len(code)
+        if past > 0 and section[1] in _HELD:
             raise ValueError(f"section {number} ends {past} bytes past its end")
-        if past > 0 and each[1] not in _EMPTY:
-            log.debug("%s: section %d, of type %#x, is not read: not known here", name, number, each[1])
+        if past > 0 and section[1] not in _EMPTY:
+            log.debug("%s: section %d, of type %#x, is not read: not known here", name, number, section[1])
     _check_references(code, headers, name)
-    if strings and max(each[0] for each in headers) > strings.rfind(0):
+    if strings and max(section[0] for section in headers) > strings.rfind(0):
         raise ValueError("a section's name lies past the names")
     since_13 = identity[7] == _ABI_SINCE_13
     return Image(
@@ -200,7 +214,7 @@ def _headers(code: bytes, name: str) -> tuple[list[tuple[int, ...]], bytes]:
     if not table_at:
         return [], b""
     first = _SECTION.unpack_from(code, table_at)
-    # More sections than the header can count stand in the first section's own header.
+    # gABI: if e_shnum or e_shstrndx overflow, their values are in the first section header.
     count = count or first[5]
     names_at = first[6] if names_at == _EXTENDED else names_at
     if table_at + count * entry_size > len(code):
@@ -214,11 +228,11 @@ def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
     Yield the sections of an ELF image of any machine, as (name, content).
 
     Raises:
-        UnfamiliarError: It is no ELF image that can be read here, damaged ones included.
+        UnfamiliarError: It cannot be read, be it damaged or of an unknown form.
     """
     try:
         headers, strings = _headers(code, name)
-        yield from ((_string(strings, each[0]), _content(code, each)) for each in headers)
+        yield from ((_string(strings, header[0]), _content(code, header)) for header in headers)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise _unfamiliar(name, str(error)) from error
 
@@ -231,21 +245,21 @@ def _unfamiliar(name: str, form: str) -> UnfamiliarError:
 
 
 def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) -> None:
-    """Refuse numbers that point at nothing: NVIDIA's linker follows them."""
-    for number, each in enumerate(headers):
-        kind, link, info = each[1], each[6], each[7]
+    """Refuse references to sections and symbols that do not exist: NVIDIA's linker dereferences them."""
+    for number, header in enumerate(headers):
+        kind, link, info = header[1], header[6], header[7]
         if kind not in _HELD:
             continue
         if link >= len(headers):
             raise ValueError(f"section {number} refers to section {link}, which does not exist")
         if kind == _SYMBOL_TABLE:
-            if each[9] != _SYMBOL.size:
-                raise _unfamiliar(name, f"symbols of {each[9]} bytes")
-            _check_symbols(_content(code, each), headers)
+            if header[9] != _SYMBOL.size:
+                raise _unfamiliar(name, f"symbols of {header[9]} bytes")
+            _check_symbols(_content(code, header), headers)
         elif kind in _RELOCATIONS:
             words = _RELOCATIONS[kind]
-            content = _content(code, each)
-            if info >= len(headers) or len(content) % (8 * words) or each[9] != 8 * words:
+            content = _content(code, header)
+            if info >= len(headers) or len(content) % (8 * words) or header[9] != 8 * words:
                 raise ValueError(f"section {number} is no whole table of relocations")
             if headers[link][1] != _SYMBOL_TABLE:
                 continue
@@ -257,46 +271,46 @@ def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) ->
 def _check_symbols(table: bytes, headers: list[tuple[int, ...]]) -> None:
     if len(table) % _SYMBOL.size:
         raise ValueError("its symbol table is not whole")
-    # The section is the fourth of twelve halfwords.
+    # st_shndx is the fourth of the twelve halfwords of a symbol.
     for section in set(memoryview(table).cast("H")[3::12]):
         if len(headers) <= section < _RESERVED:
             raise ValueError("a symbol lies in a section that does not exist")
 
 
 def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
-    table = next((each for each in headers if each[1] == _SYMBOL_TABLE), None)
+    table = next((header for header in headers if header[1] == _SYMBOL_TABLE), None)
     if table is None:
         return []
     strings = _content(code, headers[table[6]])
-    notes = next((_content(code, each) for each in headers if each[1] == _PROTOTYPES), b"")
-    # Notes of another form are no damage: a prototype that is not told is not compared.
+    notes = next((_content(code, header) for header in headers if header[1] == _PROTOTYPES), b"")
+    # An unknown form is not damage: without a prototype, none is compared.
     signatures = dict(_PROTOTYPE.iter_unpack(notes)) if len(notes) % _PROTOTYPE.size == 0 else {}
-    found = []
+    symbols = []
     for number, entry in enumerate(_SYMBOL.iter_unpack(_content(code, table))):
         name_at, info, other, section, _, size = entry
         binding, kind = info >> 4, info & 0xF
         if binding not in (_GLOBAL, _WEAK) or kind not in (_FUNCTION, _OBJECT, _CUDA_OBJECT):
             continue
-        # Functions have a note of their prototype; the kernels' says nothing that a caller could get wrong.
+        # A kernel's prototype is ignored: no device code calls it.
         entry_point = kind == _FUNCTION and bool(other & _ENTRY)
         at = signatures.get(number)
-        found.append(
+        symbols.append(
             ElfSymbol(
                 name=_string(strings, name_at),
                 kind="entry" if entry_point else "func" if kind == _FUNCTION else "variable",
-                # Shared memory that the launch gives has a section in some images, and no size in any.
+                # Dynamic shared memory has a section in some images, but a size in none.
                 defined=section != 0 and (kind == _FUNCTION or size > 0),
-                # A common symbol gives way to a definition, as in C.
+                # As in C, a definition replaces a common symbol.
                 weak=binding == _WEAK or section == _COMMON,
                 size=size,
                 signature="" if at is None or entry_point else _string(strings, at),
             )
         )
-    return found
+    return symbols
 
 
 def symbol_names(image: Image) -> list[str]:
-    """Return the name of every entry of the symbol table, in order; "" for those without one."""
+    """Return the names of all symbols in the symbol table, in order; "" for those without a name."""
     table = image.section(".symtab")
     if table is None:
         return []

@@ -1,4 +1,9 @@
-"""What the project reads out of LLVM IR: the symbols that other inputs can see, as NVVM will write them."""
+"""
+Read LLVM IR: its externally visible symbols, with the prototypes that NVVM will give them in PTX.
+
+The syntax is that of the LLVM Language Reference Manual, in the subset that llvmlite and Numba write. Which
+types NVVM passes in 32 or 64 bits and which as byte arrays was observed in its PTX.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +38,14 @@ _NARROW_FLOATS = ("half", "bfloat")
 @dataclass(frozen=True)
 class Symbol:
     """
-    One function or variable that other modules can see.
+    One function or variable with external linkage.
 
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the module defines it, rather than asking for it.
-        weak: Whether another definition may stand in for this one.
-        prototype: A device function's interface in PTX, None where its types are not ones that Numba uses.
+        defined: Whether the module defines it, rather than declares it.
+        weak: Whether another definition may replace this one.
+        prototype: A device function's prototype in PTX, None if it has types that Numba does not use.
     """
 
     name: str
@@ -51,21 +56,21 @@ class Symbol:
 
 
 def is_modern(arch: Arch) -> bool:
-    """Return whether NVVM compiles for *arch* with its newer LLVM."""
+    """Return whether NVVM uses its newer LLVM for *arch*."""
     return arch.cc >= (10, 0)
 
 
 def in_dialect(modules: Iterable[str], arch: Arch) -> list[str]:
-    """Return *modules* in the dialect that NVVM reads for *arch*."""
+    """Return *modules* in the dialect of LLVM IR that NVVM reads for *arch*."""
     return [module if is_modern(arch) else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
 def symbols(text: str, arch: Arch) -> Iterator[Symbol]:
     """
-    Yield the symbols of LLVM IR, one for each place that declares or defines one.
+    Yield the symbols of LLVM IR, one for each declaration or definition.
 
     Args:
-        text: One module or several, one after the other.
+        text: One module, or several concatenated.
         arch: The architecture that NVVM compiles it for.
     """
     modern = is_modern(arch)
@@ -108,14 +113,14 @@ def _prototype(name: str, before: str, after: str, *, modern: bool) -> Prototype
     try:
         words = [word for word in _WORD.findall(before) if word not in _WORDS | _WEAK]
         result = None if words == ["void"] else _param(words, modern=modern)
-        params = [_param(each, modern=modern) for each in _split(_WORD.findall(after), ")")]
+        params = [_param(param, modern=modern) for param in _split(_WORD.findall(after), ")")]
     except (KeyError, IndexError, ValueError):
         return None
     return Prototype(name, result, tuple(params))
 
 
 def _split(words: list[str], end: str) -> list[list[str]]:
-    """Return what stands between the commas of *words*, up to the bracket *end*."""
+    """Split *words* at top-level commas, up to the bracket *end*."""
     parts: list[list[str]] = [[]]
     closings: list[str] = []
     for word in words:
@@ -143,7 +148,7 @@ def _param(words: list[str], *, modern: bool) -> Param:
 
 
 def _layout(words: list[str]) -> _Layout:
-    """Return how the type that *words* begin with lies in memory; attributes and a name may follow it."""
+    """Return the memory layout of the type at the start of *words*; attributes and a name may follow."""
     if words[0] in _CLOSING:
         length = _closed(words)
         inside, rest = words[1 : length - 1], words[length:]

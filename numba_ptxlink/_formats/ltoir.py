@@ -1,4 +1,11 @@
-"""What the project reads out of LTO-IR: the header of its container; the rest is the tools' own."""
+"""
+Read the header of an LTO-IR container.
+
+Undocumented. The magic number is the one that numba-cuda's tests check. The fields were found by comparing
+the output of NVRTC 12.4, 12.9 and 13.5 for the architectures from compute_75 to compute_120 that each
+supports: bytes 4 to 7 change with the release only, and the halfword at byte 26 is ten times the compute
+capability in every one.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +24,8 @@ class Header:
 
     Args:
         container: Version of the container's format.
-        ir: Version of NVVM IR in it.
-        sm: The compute capability it was made for as one number, such as 90.
+        ir: Version of the NVVM IR in it.
+        sm: The compute capability it was compiled for, as one number such as 90.
     """
 
     container: tuple[int, int]
@@ -27,7 +34,7 @@ class Header:
 
 
 def read(code: bytes) -> Header | None:
-    """Return the header of *code*, None where it is no LTO-IR or not a whole one."""
+    """Return the header of *code*, None if it is not LTO-IR or is truncated."""
     if not code.startswith(_MAGIC) or len(code) < _ARCH_AT + 2:
         return None
     major, minor, ir_major, ir_minor, *_ = _VERSIONS.unpack_from(code, len(_MAGIC))

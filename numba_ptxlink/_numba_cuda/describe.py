@@ -1,4 +1,4 @@
-"""Values of compiler options as text: equal exactly where types and values are equal, or no text at all."""
+"""Serialise compiler options to text that is equal exactly if types and values are equal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 
 class IndescribableError(Exception):
-    """A value is not known by its type and a text."""
+    """The text of a value would not determine it."""
 
 
 def describe(value: Any) -> str:
     """
-    Return *value* as text that no other value has.
+    Return *value* as text that is unique to it.
 
     Raises:
-        IndescribableError: It is of a type that text does not tell.
+        IndescribableError: Text does not determine values of its type, or it contains itself.
     """
     try:
         return _describe(value)
@@ -36,7 +36,7 @@ def _describe(value: Any) -> str:
     if kind is dict:
         return _group("dict", [f"{_describe(name)}: {_describe(item)}" for name, item in value.items()])
     if isinstance(value, enum.Enum):
-        # The name of a combination of flags depends on the version of Python.
+        # By value: the name of a combination of flags depends on the version of Python.
         return _group(f"enum {_home(kind)}", [_describe(value.value)])
     if _is_numpy_scalar(value):
         return _group("numpy", [repr(value.dtype.descr), value.dtype.str, value.tobytes().hex()])
@@ -45,13 +45,13 @@ def _describe(value: Any) -> str:
 
 def describe_stateless(values: Any) -> str:
     """
-    Return a sequence of objects as text, by their classes; each must hold nothing of its own.
+    Return a sequence of stateless objects as text: the names of their classes.
 
     Raises:
-        IndescribableError: One of them holds something, or is of a class that cannot be found by its name.
+        IndescribableError: One of them has state, or its class cannot be imported by name.
     """
     for value in values:
-        # What is kept of it on a disk: how to make it, its class, its state, its items.
+        # As for pickling: the constructor and its arguments, the state, and the items.
         kept = value.__reduce_ex__(2)
         if not isinstance(kept, tuple) or kept[:2] != (copyreg.__newobj__, (type(value),)) or any(kept[2:]):  # type: ignore[attr-defined]
             raise IndescribableError(f"a {type(value).__qualname__} with a state")
@@ -59,12 +59,12 @@ def describe_stateless(values: Any) -> str:
 
 
 def _home(kind: type) -> str:
-    """Return where the class *kind* is found by name, which is what an entry on a disk can hold of it."""
-    found: Any = sys.modules.get(kind.__module__)
+    """Return the qualified name by which the class *kind* can be imported in another process."""
+    resolved: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    # Every program has another __main__.
-    if found is not kind or kind.__module__ == "__main__":
+        resolved = getattr(resolved, name, None)
+    # __main__ differs between programs.
+    if resolved is not kind or kind.__module__ == "__main__":
         raise IndescribableError(f"{kind.__module__}.{kind.__qualname__}")
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -75,5 +75,5 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 
 def _group(kind: str, items: list[str]) -> str:
-    # Counted and with lengths, so that no item can look like the end of another.
+    # Length-prefixed, so that the boundaries of items are unambiguous.
     return f"{kind}({','.join(f'{len(item)}:{item}' for item in items)})"

@@ -1,10 +1,10 @@
 """
-Names that depend on the program alone: what becomes of the counters that Numba puts into names in LLVM IR.
+Rename symbols in LLVM IR to names that depend on the program alone, not on the process.
 
 Numba makes names unique by counters, hashes and addresses of the process, such as the v23 in
-`_ZN4udfs6helperB3v23B54cw51…Ef`, so one kernel is another text in every process. Here each such name gets a
-digest of the whole program and its place in the order of first use. Two names never become one, since no two
-have the same place.
+`_ZN4udfs6helperB3v23B54cw51…Ef`, so the text of a kernel differs between processes. Each such name is
+replaced by one with a digest of the whole program and its position in the order of first use. Positions are
+unique, so two names never become equal.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _DIGITS = 16
 _NUMBER = re.compile(r"\d+")
 _COUNTER = re.compile(r"v\d+")
-# Numba gives types without a name of their own a code, which counts up: the only parameter, and a number.
+# Numba numbers types that have no name: a template argument list with one integer.
 _TYPE_CODE = re.compile(r"ILi\d+EE")
 _LITERAL = re.compile(r"Li-?\d+E")
 _ADDRESS = re.compile(r"(?<=0x)[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
-# It ends in a hash, which depends on the seed of the process.
+# It ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
-# What debug information calls by an address stands for one type of one module.
+# Debug information identifies types of a module by addresses.
 _DEBUG_NAME = re.compile(r"(discriminator-)?(\d+)")
 _DEBUG_FIELDS = ("identifier: ", "name: ")
 _MODULE_ID = "; ModuleID = "
@@ -43,8 +43,8 @@ class Renamed:
     The modules of one program under their new names.
 
     Args:
-        texts: Their LLVM IR, in the order they were given.
-        names: The new name of each symbol that was renamed, by its old one. No two are equal.
+        texts: Their LLVM IR, in the order of the arguments.
+        names: The new name of each renamed symbol by its old one. The new names are unique.
     """
 
     texts: tuple[str, ...]
@@ -53,22 +53,22 @@ class Renamed:
 
 class Module:
     """
-    The LLVM IR of one module as llvmlite writes it, split where quotes begin and end.
+    The LLVM IR of one module as llvmlite writes it, split at quotes.
 
-    llvmlite puts every name into quotes and escapes the quotes within, so that every second piece is a name
-    or a text, and what stands before it says which.
+    llvmlite quotes every name and escapes quotes within, so that every second piece is a name or a string,
+    and the piece before it determines which.
 
     Args:
-        text: The module.
+        text: The LLVM IR of the module.
     """
 
     def __init__(self, text: str) -> None:
         self._pieces = text.split('"')
-        # With less than this, line numbers are all that is kept.
+        # Other emission kinds keep line numbers only.
         self._for_debugger = "emissionKind: FullDebug" in text
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
-        # Only llvmlite's own text is known to name a symbol in one way.
+        # Text of other writers may spell a symbol with or without quotes.
         self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
@@ -77,7 +77,7 @@ class Module:
         line = ""
         for at in range(1, len(self._pieces) - 1, 2):
             before = self._pieces[at - 1]
-            # A type in quotes may stand before a function's name.
+            # A quoted type may precede the function's name on its line.
             line = before.rpartition("\n")[2] if "\n" in before else f"{line}{before}"
             if before.endswith("@"):
                 name = self._pieces[at]
@@ -88,7 +88,7 @@ class Module:
         self.temporary = [name for name in self.used if name in temporary] if self._quoted else []
 
     def _defines(self, name: str, line: str, after: str) -> bool:
-        """Note what a line defines; return whether the name is one of this process."""
+        """Record what a line defines; return whether the name depends on the process."""
         if line.startswith("define ") and line.index("@") == len(line) - 1:
             self.defined[name] = None
             if _HIDDEN.isdisjoint(line.split()):
@@ -97,7 +97,7 @@ class Module:
         if line != "@" or not after.startswith(" = "):
             return False
         words = after[: after.find("[")].split()
-        # One without a size is given its memory by the launch, and declared only.
+        # Dynamic shared memory has no size and is only declared: its memory comes from the launch.
         shared = "addrspace(3)" in words and _SHARED.fullmatch(name) is not None
         if "external" not in words:
             self.defined[name] = None
@@ -107,10 +107,11 @@ class Module:
 
     def meaning(self, names: Mapping[str, str]) -> str:
         """
-        Return the text with other names of symbols, and with numbers for values, labels and types.
+        Return the text with renamed symbols, and with values, labels and types numbered.
 
-        Numba names values after functions that were inlined, and labels by a counter, and nothing that is
-        compiled tells these names. The debugger is told variables, which count. Equal texts mean the same.
+        Numba names values after inlined functions, and labels by a counter; neither affects the compiled
+        code. Names of variables do with full debug information, and are kept there. Modules with equal texts
+        have equal meanings.
 
         Args:
             names: The new names of symbols by the old ones.
@@ -121,11 +122,11 @@ class Module:
 
     def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
         """
-        Return the text with other names of symbols.
+        Return the text with renamed symbols.
 
         Args:
             names: The new names by the old ones.
-            digest: What tells the program, for debug information that meets another program's.
+            digest: The digest of the program, which separates its debug information from other programs'.
         """
         return '"'.join(self._renamed(names, digest))
 
@@ -140,11 +141,11 @@ class Module:
 
 def _number(pieces: list[str], *, variables: bool) -> None:
     """
-    Put numbers, in the order they are met, for the names of values, labels and types.
+    Replace the names of values, labels and types by numbers, in order of first occurrence.
 
     Args:
         pieces: The text, split at its quotes.
-        variables: Whether to do so in debug information.
+        variables: Whether to number variables in debug information too.
     """
     numbers: dict[str, str] = {}
 
@@ -156,8 +157,8 @@ def _number(pieces: list[str], *, variables: bool) -> None:
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
         label = before.endswith("\n") and pieces[at + 2].startswith(":")
-        told = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
-        if label or (told and variables) or before.endswith("%"):
+        local = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
+        if label or (local and variables) or before.endswith("%"):
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
@@ -178,13 +179,13 @@ def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> N
 
 def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
     """
-    Return *modules* with callers before callees, as far as that can be, and otherwise by first use.
+    Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
 
-    NVVM drops a linkable function that nothing before it has asked for.
+    NVVM drops a linkonce function that no earlier module references.
 
     Args:
-        modules: The modules of a program: the roots, and what they call in any order.
-        roots: How many roots there are. They stay first, and as they are.
+        modules: The modules of a program: the roots, then their callees in any order.
+        roots: The number of roots, which stay first and in their order.
     """
     blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
     called = sorted(modules[roots:], key=lambda module: module.meaning(blank))
@@ -193,7 +194,7 @@ def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
         for name in module.defined:
             definers.setdefault(name, []).append(module)
     ordered = dict.fromkeys(modules[:roots])
-    # What no root reaches is there too, after all that one does.
+    # Modules that no root reaches are kept, after all others.
     for starts in (modules[:roots], called):
         finished: dict[Module, None] = {}
         for start in reversed(starts):
@@ -203,7 +204,7 @@ def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
 
 
 def _walk(start: Module, definers: Mapping[str, Sequence[Module]], finished: dict[Module, None]) -> None:
-    """Add *start* and all it reaches to *finished*: callees before callers, and the first used last."""
+    """Add *start* and all modules it reaches to *finished*, in depth-first postorder, the first used last."""
     entered: set[Module] = set()
     pending = [(start, False)]
     while pending:
@@ -212,19 +213,19 @@ def _walk(start: Module, definers: Mapping[str, Sequence[Module]], finished: dic
             finished[module] = None
         elif module not in entered and module not in finished:
             entered.add(module)
-            asked_for = (name for name in module.used if name not in module.defined)
-            callees = (callee for name in asked_for for callee in definers.get(name, ()))
+            undefined = (name for name in module.used if name not in module.defined)
+            callees = (callee for name in undefined for callee in definers.get(name, ()))
             # The one pushed last is walked first.
             pending += [(module, True), *((callee, False) for callee in callees)]
 
 
 def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Renamed:
     """
-    Give every symbol whose name is of this process one that depends on the program alone.
+    Rename every symbol whose name depends on the process.
 
     Args:
         modules: All modules of the program, in an order that depends on the program alone.
-        kept: Symbols that keep their names, None for all. What the others are called does not depend on them.
+        kept: Symbols that keep their names, None for all. The new names of the others do not depend on this.
     """
     symbols = dict.fromkeys(name for module in modules for name in module.temporary if kept is not None)
     blank = _new_names(symbols, "")
@@ -238,31 +239,31 @@ def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Rename
 
 
 def restore(text: str, names: Mapping[str, str]) -> str:
-    """Return *text*, such as PTX made of renamed modules, with the old names of *names*."""
+    """Return *text*, such as PTX compiled from renamed modules, with the original names restored."""
     for old, new in names.items():
-        # Nothing else holds the digest in it.
+        # A plain replacement is safe: nothing but a new name contains the digest.
         text = text.replace(new, old)
     return text
 
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
-    """Return the new name of each symbol, by the old one: one that begins with another's still does."""
-    made = {name: _new_name(name, digest, place) for place, name in enumerate(symbols)}
+    """Return the new name of each symbol by its old one; a name that is a prefix of another remains one."""
+    new_names = {name: _new_name(name, digest, place) for place, name in enumerate(symbols)}
     stems: list[str] = []
-    for name in sorted(filter(_tag, made)):
+    for name in sorted(filter(_tag, new_names)):
         while stems and not name.startswith(stems[-1]):
             stems.pop()
         if stems:
-            # numba-cuda looks for a kernel's error code under the kernel's name and more.
-            made[name] = made[stems[-1]] + name[len(stems[-1]) :]
+            # numba-cuda finds a kernel's error code by the kernel's name with a suffix.
+            new_names[name] = new_names[stems[-1]] + name[len(stems[-1]) :]
         stems.append(name)
-    return made
+    return new_names
 
 
 def _new_name(name: str, digest: str, place: int) -> str:
     shared = _SHARED.fullmatch(name)
     if shared is not None:
-        # Whoever looks for shared arrays in the IR expects a number.
+        # Shared arrays are recognised in the IR by a decimal number at the end.
         return f"{shared[1]}{int(digest or '0', 16)}{place:04}"
     constant = _BYTES.fullmatch(name)
     if constant is not None:
@@ -274,9 +275,9 @@ def _new_name(name: str, digest: str, place: int) -> str:
 
 def _tag(name: str) -> tuple[int, int] | None:
     """
-    Return where in a mangled name the counter's tag begins and ends, None where there is none.
+    Return the start and end of the counter's ABI tag in a mangled name, None if there is none.
 
-    The grammar is that of numba-cuda's `itanium_mangler`: identifiers with their lengths, then tags.
+    The grammar is that of numba-cuda's `itanium_mangler`: length-prefixed identifiers, then ABI tags.
     """
     if not name.startswith("_Z"):
         return None
@@ -291,7 +292,7 @@ def _tag(name: str) -> tuple[int, int] | None:
 
 
 def _signature(rest: str) -> str:
-    """Return what follows the counter, without the compiler's options and without codes and addresses."""
+    """Return the rest of a mangled name without tags of compiler options, type codes and addresses."""
     at = 0
     while rest.startswith("B", at) and (number := _NUMBER.match(rest, at + 1)):
         at = number.end() + int(number[0])

@@ -1,1 +1,1 @@
-"""NVIDIA's libraries, one module each: which version it is, which build, and one call. Knows no Numba."""
+"""Wrap each of NVIDIA's libraries and programs in one module: its version, its identity and one call."""

@@ -1,4 +1,4 @@
-"""Which build of a library is in use: finer than the version it reports, and the same on every machine."""
+"""Identify the build of a library by its ELF build ID, which distinguishes builds of one version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _NT_GNU_BUILD_ID = 3
 @functools.cache
 def build_id(path: str | os.PathLike[str]) -> str:
     """
-    Return the build ID that the linker wrote into the library at *path*; without one, a digest of the file.
+    Return the GNU build ID of the library at *path*, or a SHA-256 of the file if it has none.
 
-    The format is that of the System V ABI's notes and of GNU ld's --build-id.
+    The result is the same on every machine. The format is that of note sections in the System V gABI, "Note
+    Section", and of GNU ld's --build-id.
 
     Raises:
         OSError: The file cannot be read.

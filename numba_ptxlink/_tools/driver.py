@@ -1,4 +1,4 @@
-"""The driver, as far as it can be asked without being initialised."""
+"""Query the CUDA driver without initialising it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 def version() -> tuple[int, int] | None:
-    """Return the newest CUDA the driver supports, None without a driver. CUDA is not initialised."""
+    """Return the newest CUDA version the driver supports, None without a driver. CUDA is not initialised."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:

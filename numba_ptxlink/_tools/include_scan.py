@@ -1,9 +1,9 @@
 """
-What a CUDA C++ source can include: every header that may be read, found without a preprocessor.
+Find every file that a CUDA C++ source can include, without running a preprocessor.
 
-NVRTC reports no dependencies. So conditions are ignored, and every header counts that any directory offers
-under a name that occurs: more than is read, never less. Where a name is put together by macros, all files
-below all directories count.
+NVRTC reports no dependencies, so the scan over-approximates: it ignores conditions and takes every file that
+any include directory has under a name that occurs. If a name is composed by macros, it takes all files below
+all include directories.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST_FILES = 20_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
 _WORD = _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)"
-# Anywhere in a line, and in comments and texts too: to take too much is harmless. One pattern for each way to
-# begin, since a search for a fixed beginning is many times faster.
+# Also matches within lines, comments and strings: matching too much is harmless. One pattern for each
+# spelling of "#", since a search for a fixed prefix is many times faster.
 _DIRECTIVES = tuple(
     (start, re.compile(re.escape(start) + _WORD, re.DOTALL)) for start in (b"#", b"%:", b"??=")
 )
@@ -41,7 +41,7 @@ _PATH_WORDS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location
 
 @dataclass(frozen=True)
 class _Scan:
-    """What one text says: the names it includes, and whether others are put together by macros."""
+    """The result of scanning one file: the names it includes, and whether macros compose others."""
 
     digest: str
     names: frozenset[str]
@@ -57,30 +57,30 @@ def manifest(
     source: bytes, folder: Path, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
 ) -> tuple[str, ...] | None:
     """
-    Return lines that change whenever something that *source* includes does; None where that cannot be told.
+    Return lines that change whenever an included file changes; None if there are too many files to tell.
 
-    Paths are among them only where the code can know them, by `__FILE__`.
+    Paths are part of the lines only if the code can observe them, such as by `__FILE__`.
 
     Args:
-        source: The text.
-        folder: The directory it is in, or is taken to be in.
-        include_dirs: The directories that are searched, in order.
-        headers: Headers held in memory, by name.
+        source: The source text.
+        folder: The directory it is in, or is treated as being in.
+        include_dirs: The include directories, in search order.
+        headers: Headers in memory, by name.
     """
     dirs = [Path(path) for path in include_dirs]
-    held = {name: text.encode() for name, text in headers.items()}
-    own = [(scan(text), folder) for text in (source, *held.values())]
+    texts = {name: text.encode() for name, text in headers.items()}
+    own = [(scan(text), folder) for text in (source, *texts.values())]
     lines, scans, used = _follow(own, dirs)
     if len(scans) > _MOST_FILES:
         return None
-    lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in held.items()}
-    if any(each.opaque for each in scans):
+    lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in texts.items()}
+    if any(scanned.opaque for scanned in scans):
         trees = [_tree(path) for path in (folder, *dirs)]
         if None in trees:
             return None
         lines |= {f"tree {i} {tree}" for i, tree in enumerate(trees)}
         used |= {str(path) for path in (folder, *dirs)}
-    if any(each.knows_paths for each in scans):
+    if any(scanned.knows_paths for scanned in scans):
         lines |= {f"path {Path(path).absolute()}" for path in used}
     return tuple(sorted(lines))
 
@@ -88,18 +88,18 @@ def manifest(
 def _follow(
     own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]
 ) -> tuple[set[str], list[_Scan], set[str]]:
-    """Return a line for every file that an include may mean, what the texts say, and where it found files."""
-    # Without links and "..", a circle of includes comes to its end.
+    """Return a line for every file that may be included, the scans, and the directories with such files."""
+    # Resolving links and ".." makes a cycle of includes terminate.
     real = functools.cache(os.path.realpath)
     lines: set[str] = set()
     used: set[str] = set()
     files: dict[str, _Scan] = {}
     seen: set[tuple[str, str, str]] = set()
-    pending = [(found, str(home)) for found, home in own]
+    pending = [(scanned, str(home)) for scanned, home in own]
     while pending and len(files) <= _MOST_FILES:
-        found, home = pending.pop()
+        scanned, home = pending.pop()
         places = [("beside", home), *((str(i), str(path)) for i, path in enumerate(dirs))]
-        for name, (place, directory) in product(found.names, places):
+        for name, (place, directory) in product(scanned.names, places):
             if (name, place, directory) in seen:
                 continue
             seen.add((name, place, directory))
@@ -110,17 +110,17 @@ def _follow(
                 used.add(directory)
                 if path not in files:
                     files[path] = inner
-                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
-    return lines, [*(each for each, _ in own), *files.values()], used
+                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - four times faster
+    return lines, [*(scanned for scanned, _ in own), *files.values()], used
 
 
 def scan(text: bytes) -> _Scan:
-    """Read the directives out of *text*."""
+    """Collect the include directives of *text*."""
     spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
     directives = [
         match[1] for start, pattern in _DIRECTIVES if start in spliced for match in pattern.finditer(spliced)
     ]
-    # A bare __has_include asks whether the compiler knows it.
+    # A bare __has_include tests for the operator itself and names no file.
     questions = [match[1] for match in _QUESTION.finditer(spliced) if not _BARE.match(match[1])]
     literals = [_LITERAL.match(argument) for argument in (*directives, *questions)]
     return _Scan(
@@ -133,17 +133,17 @@ def scan(text: bytes) -> _Scan:
 
 def _scan_file(path: str) -> _Scan | None:
     try:
-        status = os.stat(path)  # noqa: PTH116 - likewise
+        status = os.stat(path)  # noqa: PTH116 - four times faster
         key = (path, status.st_size, status.st_mtime_ns, status.st_ino)
         with _scans_lock.held:
-            known = _scans.get(key)
-        if known is None:
-            known = scan(Path(path).read_bytes())
+            scanned = _scans.get(key)
+        if scanned is None:
+            scanned = scan(Path(path).read_bytes())
             with _scans_lock.held:
-                _scans[key] = known
+                _scans[key] = scanned
     except OSError:
         return None
-    return known
+    return scanned
 
 
 def _tree(top: Path) -> str | None:
@@ -151,7 +151,7 @@ def _tree(top: Path) -> str | None:
     count = 0
     for folder, folders, files in os.walk(top, followlinks=True):
         folders.sort()
-        # Links may lead in a circle.
+        # Counting folders ends a cycle of links.
         count += len(folders)
         for name in sorted(files):
             path = Path(folder, name)

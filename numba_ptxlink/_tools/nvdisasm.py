@@ -1,4 +1,4 @@
-"""NVIDIA's tools that are programs: where they are, and machine code as text."""
+"""Find NVIDIA's command-line tools, and disassemble cubins with nvdisasm."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def find_tool(name: str) -> str | None:
-    """Return the path of an NVIDIA tool: on PATH, or in the wheels of this environment; None without it."""
-    found = shutil.which(name)
-    if found:
-        return found
+    """Return the path of an NVIDIA tool on PATH or in a wheel of this environment, None if there is none."""
+    on_path = shutil.which(name)
+    if on_path:
+        return on_path
     for folder in map(Path, sys.path):
         for path in folder.glob(f"nvidia/*/bin/{name}"):
             return str(path)
@@ -21,7 +21,7 @@ def find_tool(name: str) -> str | None:
 
 
 def disassemble(code: bytes) -> tuple[str, str]:
-    """Return the machine code of a cubin as text, and why there is none."""
+    """Return the disassembly of a cubin, and the reason if there is none."""
     tool = find_tool("nvdisasm")
     if tool is None:
         return (

@@ -1,4 +1,4 @@
-"""Fat binaries through cuda.bindings' nvFatbin: the only module that calls it."""
+"""Pack fat binaries with nvFatbin; the only module that calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvJitLink through cuda.bindings: the only module that calls it."""
+"""Link with nvJitLink through cuda.bindings; the only module that calls it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PACKAGE = "nvidia-nvjitlink"
 @dataclass(frozen=True)
 class Product:
     """
-    What a link made.
+    The result of a link.
 
     Args:
-        code: A cubin, or PTX where "-ptx" was among the flags.
-        info_log: The linker's own remarks.
-        error_log: The linker's complaints that did not fail the link.
+        code: A cubin, or PTX if "-ptx" was among the flags.
+        info_log: The linker's info log.
+        error_log: The linker's error log: messages that did not fail the link.
     """
 
     code: bytes
@@ -43,7 +43,7 @@ def version() -> tuple[int, int]:
 
 
 def identity() -> tuple[str, ...]:
-    """Return what tells this nvJitLink from every other: its name, version and build."""
+    """Return name, version and build of nvJitLink, which identify it in keys."""
     try:
         return ("nvJitLink", "{}.{}".format(*version()), build_id.loaded("nvJitLink"))
     except Exception as error:
@@ -62,13 +62,13 @@ def key(
     Return everything that the result of `link` depends on.
 
     Args:
-        inputs: What to link.
+        inputs: The inputs of the link.
         flags: The linker's arguments.
         output: As for `link`.
-        tool: Another binding's `identity`.
-        unread: Which inputs were not compared with the others before.
+        tool: The identity of another binding, None for this one's.
+        unread: The inputs that were not checked against the others before.
     """
-    # Debug information may name its sources; code does not.
+    # Only debug information can contain the names of inputs.
     named = any(flag in ("-g", "-lineinfo") for flag in flags)
     return cache.Key.of(
         "link",
@@ -90,9 +90,9 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
 
     Args:
-        inputs: What to link.
+        inputs: The inputs of the link.
         flags: The linker's arguments.
-        output: "cubin", "ptx" or "ltoir"; by default what *flags* ask for.
+        output: "cubin", "ptx" or "ltoir"; by default "ptx" if *flags* have "-ptx", else "cubin".
 
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
@@ -100,10 +100,10 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     binding = _binding()
     names = tuple(name for _, name, _ in inputs)
 
-    def fail(error: Exception, log: str, doing: str) -> LinkError:
+    def fail(error: Exception, log: str, action: str) -> LinkError:
         reason = log or str(error)
         return LinkError(
-            f"nvJitLink failed to {doing}: {reason.strip()}\n"
+            f"nvJitLink failed to {action}: {reason.strip()}\n"
             f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
             flags=tuple(flags),
             inputs=names,
@@ -127,8 +127,8 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
             raise fail(error, _error_log(binding, handle), "link") from error
         output = output or (PTX if "-ptx" in flags else CUBIN)
         try:
-            made = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
-            getattr(binding, f"get_linked_{output}")(handle, made)
+            linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
+            getattr(binding, f"get_linked_{output}")(handle, linked)
         except (AttributeError, RuntimeError) as error:
             raise LinkError(
                 f"nvJitLink {'.'.join(map(str, version()))} cannot give {output} ({error}); upgrade "
@@ -136,7 +136,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
                 flags=tuple(flags),
                 inputs=names,
             ) from error
-        return Product(bytes(made), _info_log(binding, handle), _error_log(binding, handle))
+        return Product(bytes(linked), _info_log(binding, handle), _error_log(binding, handle))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""nvPTXCompiler, which is linked into this package: the only module that calls it."""
+"""Compile PTX with the nvPTXCompiler that is linked into this package; the only module that calls it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class RefusedError(Exception):
     The compiler did not make a cubin.
 
     Args:
-        log: What it complained about.
+        log: Its error log.
         status: The `nvPTXCompileResult` it returned.
-        newer_isa: Whether the PTX is of a newer ISA than it reads.
+        newer_isa: Whether the PTX has a newer ISA version than it supports.
     """
 
     def __init__(self, log: str, status: int, *, newer_isa: bool) -> None:
@@ -54,7 +54,7 @@ def version() -> tuple[int, int]:
 
 def identity() -> tuple[str, ...]:
     """
-    Return what tells this nvPTXCompiler from every other: its name, version and build.
+    Return name, version and build of this nvPTXCompiler, which identify it in keys.
 
     Raises:
         AssembleError: The package is not built.
@@ -69,7 +69,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """
     Return the architectures that `compile_ptx` generates code for, in ascending order.
 
-    The library lists no variants. It takes "a" from 9.0 on, and "f" from 10.0 on.
+    The library lists no variants. It accepts "a" from 9.0 on, and "f" from 10.0 on.
 
     Raises:
         AssembleError: The package is not built.
@@ -100,7 +100,7 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
 @in_tool()
 def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
     """
-    Return the cubin of the PTX *text*, and what the compiler remarked. Needs no driver; thread-safe.
+    Return the cubin of the PTX *text*, and the compiler's info log. Needs no driver; thread-safe.
 
     Raises:
         RefusedError: The compiler refused the PTX or a flag.
@@ -108,7 +108,7 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
     """
     ffi, lib = load()
     _keep_memory()
-    # The array holds bare pointers: the strings have to outlive it.
+    # The array holds bare pointers, which do not keep the strings alive.
     strings = [ffi.new("char[]", flag.encode()) for flag in flags]
     with _compiler(ffi, lib, text) as handle:
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
@@ -125,10 +125,11 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
 @functools.cache
 def _keep_memory() -> None:
     """
-    Let the C library keep what one compilation frees for the next one, up to twice this size.
+    Make the C library keep memory that one compilation frees for the next one, up to twice `_WORKING_SET`.
 
-    glibc learns from the largest block that was freed. Otherwise the 9 MB of a small kernel go back to the
-    system and come again page by page, in up to a fifth of its time. Limits that the process has set stay.
+    glibc raises its mmap and trim thresholds to fit the largest block that was freed (mallopt(3),
+    M_MMAP_THRESHOLD). Otherwise the 9 MB of a small kernel are returned to the system and faulted in again
+    page by page, which takes up to a fifth of its time. Thresholds set by the process remain in effect.
     """
     bytes(_WORKING_SET)
 

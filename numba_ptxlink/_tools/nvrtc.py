@@ -1,4 +1,4 @@
-"""NVRTC through cuda.bindings: the only module that calls it."""
+"""Compile CUDA C++ with NVRTC through cuda.bindings; the only module that calls it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install '
 
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
-# Options that read or write files of their own, or that report the time.
+# Options that read or write files that a key does not cover, or that report the time: not cached.
 _BEYOND_KEYS = (
     "-I",
     "--include-path",
@@ -43,12 +43,12 @@ _BEYOND_KEYS = (
 @dataclass(frozen=True)
 class Compiled:
     """
-    What NVRTC made of a CUDA C++ source.
+    The result of compiling a CUDA C++ source.
 
     Args:
         code: PTX text, LTO-IR or a cubin.
-        log: NVRTC's warnings and remarks.
-        flags: The options it was given.
+        log: NVRTC's log of warnings and remarks.
+        flags: The options passed to NVRTC.
         lowered_names: The symbol of each name expression, in the order of the expressions.
     """
 
@@ -68,18 +68,18 @@ def version() -> tuple[int, int]:
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
-    """Return the include directories of the CUDA toolkit and of CCCL that are installed beside NVRTC."""
+    """Return the include directories of the CUDA toolkit and of CCCL installed beside NVRTC."""
     from cuda import pathfinder
 
-    found: list[Path] = []
+    include_dirs: list[Path] = []
     for library in ("cudart", "cccl"):
         try:
             header_dir = pathfinder.locate_nvidia_header_directory(library)
-        except Exception:  # noqa: BLE001 - a name this pathfinder does not know is simply not found
+        except Exception:  # noqa: BLE001 - older pathfinders raise on names they do not know
             header_dir = None
-        if header_dir is not None and Path(header_dir.abs_path) not in found:
-            found.append(Path(header_dir.abs_path))
-    return tuple(found)
+        if header_dir is not None and Path(header_dir.abs_path) not in include_dirs:
+            include_dirs.append(Path(header_dir.abs_path))
+    return tuple(include_dirs)
 
 
 def compile_source(
@@ -98,13 +98,13 @@ def compile_source(
 
     Args:
         source: One translation unit.
-        name: What the log calls the source.
+        name: The name of the source in the log.
         arch: The GPU to generate code for.
         output: "ptx", "ltoir" or "cubin".
         flags: Further NVRTC options.
         include_dirs: Directories that `#include` searches, in order.
-        headers: Headers held in memory, by the name that `#include` uses.
-        name_expressions: Functions, variables and template instances whose symbols are wanted.
+        headers: Headers in memory, by the name that `#include` uses.
+        name_expressions: Functions, variables and template instances whose mangled names are returned.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -119,12 +119,18 @@ def compile_source(
         *(f"--include-path={path}" for path in include_dirs),
         *flags,
     )
-    held = dict(headers or {})
+    texts = dict(headers or {})
     expressions = tuple(name_expressions)
 
     def make() -> cache.Entry:
         return _compile(
-            binding, source, name, options=options, output=output, headers=held, name_expressions=expressions
+            binding,
+            source,
+            name,
+            options=options,
+            output=output,
+            headers=texts,
+            name_expressions=expressions,
         )
 
     key = _key(
@@ -133,12 +139,17 @@ def compile_source(
         options=options,
         output=output,
         include_dirs=include_dirs,
-        headers=held,
+        headers=texts,
         name_expressions=expressions,
     )
-    made = make() if key is None else cache.cached(key, make)
-    lowered = made.meta.get("lowered_names", {})
-    return Compiled(made.code, made.log, options, tuple((each, lowered[each]) for each in expressions))
+    result = make() if key is None else cache.cached(key, make)
+    lowered = result.meta.get("lowered_names", {})
+    return Compiled(
+        result.code,
+        result.log,
+        options,
+        tuple((expression, lowered[expression]) for expression in expressions),
+    )
 
 
 def _key(
@@ -151,7 +162,7 @@ def _key(
     headers: Mapping[str, str],
     name_expressions: tuple[str, ...] = (),
 ) -> cache.Key | None:
-    """Return what the result depends on, None where that is more than can be told."""
+    """Return everything the result depends on, None if that cannot be determined."""
     paths = [f"--include-path={path}" for path in include_dirs]
     plain = tuple(option for option in options if option not in paths)
     if any(option.startswith(_BEYOND_KEYS) for option in plain):
@@ -160,7 +171,7 @@ def _key(
     included = include_scan.manifest(source, folder, include_dirs, headers)
     if included is None:
         return None
-    # Line numbers come with the paths of their files.
+    # Line information contains the paths of the files.
     lines = any(option in _LINES for option in plain)
     return cache.Key.of(
         "nvrtc",
@@ -210,7 +221,7 @@ def _compile(
             )
         getter = KINDS[output].nvjitlink
         code = _fetch(binding, program, getter)
-        lowered = {each: _lowered(binding, program, each, name) for each in name_expressions}
+        lowered = {text: _lowered(binding, program, text, name) for text in name_expressions}
         meta = {"log": log.strip(), "lowered_names": lowered}
         return cache.Entry(meta, code.rstrip(b"\0") if output == PTX else code)
     finally:

@@ -1,4 +1,4 @@
-"""Options as values, and the argument vectors that the tools get from them."""
+"""Validate the options of an assembly and turn them into nvPTXCompiler's argument vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MAX_REGISTERS = 255
 
-# What these flags say is also an attribute of the result, which would then lie.
+# These flags also set an attribute of the result, which extra_flags would contradict.
 _ASSEMBLE_PARAMETER_OF_FLAG = {
     "arch": "arch",
     "gpu-name": "arch",
@@ -26,7 +26,7 @@ _ASSEMBLE_PARAMETER_OF_FLAG = {
 @dataclass(frozen=True, kw_only=True)
 class AssembleOptions:
     """
-    What nvPTXCompiler is asked to do, besides the architecture.
+    The options of nvPTXCompiler, besides the architecture.
 
     Args:
         relocatable: Keep calls and variables open for a later link.
@@ -62,8 +62,8 @@ class AssembleOptions:
         if self.relocatable:
             arguments.append("--compile-only")
         if self.debug:
-            # Neither another level nor line numbers go with it: the compiler fails on the one
-            # ("Optimized debugging not supported") and warns about the other.
+            # The compiler fails on --device-debug with an optimisation level ("Optimized debugging not
+            # supported"), and warns about it with line numbers.
             arguments.append("--device-debug")
         else:
             arguments.append(f"--opt-level={self.opt_level}")
@@ -80,7 +80,7 @@ def _require_bool(name: str, value: object) -> None:
 
 
 def _require_opt_level(value: object, *, debug: bool) -> None:
-    # The compiler takes any number here without a word.
+    # The compiler accepts any number here without a diagnostic.
     if not _is_int(value) or value not in (0, 1, 2, 3):
         raise ConfigError(f"opt_level is {value!r}; pass 0, 1, 2 or 3.")
     if debug and value in (1, 2):
@@ -96,7 +96,7 @@ def _require_max_registers(value: object) -> None:
     if not _is_int(value):
         raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
     if not (isinstance(value, int) and 1 <= value <= _MAX_REGISTERS):
-        # The compiler would ignore a larger one, and read 0 as its minimum.
+        # The compiler would ignore a larger number, and treat 0 as its minimum.
         raise ConfigError(
             f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
         )

@@ -1,4 +1,4 @@
-"""nvJitLink through pynvjitlink, the CUDA 12 stack's binding: the only module that calls it."""
+"""Link with nvJitLink through pynvjitlink, the binding for CUDA 12; the only module that calls it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def key(
     try:
         build = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
-        build = ""  # a build of its own, without an installation
+        build = ""  # imported without installed metadata
     return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)
 
 
@@ -54,13 +54,13 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     api = _binding()
     names = tuple(name for _, name, _ in inputs)
 
-    def attempt(doing: str, step: Callable[[], Any]) -> Any:
+    def attempt(action: str, step: Callable[[], Any]) -> Any:
         try:
             return step()
         except (api.NvJitLinkError, RuntimeError, ValueError) as error:
             log = "" if linker is None else _text(linker.error_log)
             raise LinkError(
-                f"nvJitLink failed to {doing}: {(log or str(error)).strip()}\n"
+                f"nvJitLink failed to {action}: {(log or str(error)).strip()}\n"
                 f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
                 flags=tuple(flags),
                 inputs=names,
@@ -73,12 +73,12 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
         add = getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")
         attempt(f"read the {kind} {name}", functools.partial(add, code, name))
     getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
-    made = attempt("link", getter)
-    return Product(bytes(made), _text(linker.info_log), _text(linker.error_log))
+    linked = attempt("link", getter)
+    return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
 
 
 def _text(log: Any) -> str:
-    # None where nothing has been said yet.
+    # None while the log is empty.
     text = log if isinstance(log, str) else bytes(log or b"").decode(errors="replace")
     return text.rstrip("\0")
 

@@ -1,4 +1,4 @@
-"""Every tool in play, with its version, and what they can do together."""
+"""Report the versions of all tools in this environment."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PACKAGES = (
 @dataclass(frozen=True)
 class Toolchain:
     """
-    The tools of this environment, as each reports itself.
+    The tools of this environment, with the versions they report.
 
     Args:
         nvptxcompiler: Version of the PTX compiler inside this package.
-        archs: The architectures it generates code for, as the library lists them.
+        archs: The architectures it generates code for, as listed by the library.
         ptx_versions: The PTX ISA versions it reads.
-        nvjitlink: nvJitLink's version, None where it cannot be loaded.
-        nvrtc: NVRTC's version, None where it cannot be loaded.
-        nvfatbin: nvFatbin's version, None where it cannot be loaded.
-        driver: The newest CUDA the driver supports, None without a driver.
-        packages: The installed packages that matter, with their versions.
+        nvjitlink: nvJitLink's version, None if it cannot be loaded.
+        nvrtc: NVRTC's version, None if it cannot be loaded.
+        nvfatbin: nvFatbin's version, None if it cannot be loaded.
+        driver: The newest CUDA version the driver supports, None without a driver.
+        packages: The versions of the installed packages involved.
     """
 
     nvptxcompiler: tuple[int, int]
@@ -56,7 +56,7 @@ class Toolchain:
 
 def toolchain() -> Toolchain:
     """
-    Return every tool's version, as the tool gives it. Needs neither a GPU nor a driver.
+    Return the version of every tool, as the tool reports it. Needs neither a GPU nor a driver.
 
     Raises:
         AssembleError: The package is not built.

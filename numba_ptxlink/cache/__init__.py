@@ -1,8 +1,8 @@
 """
-The cache of everything that is compiled, linked or exported: bytes in, bytes out, and never a failed build.
+Cache compiled, linked and exported results as bytes; a failure of the cache never fails a build.
 
-A result is kept under the hash of all it depends on, in a directory that processes share and, where one is
-configured, on a server that machines share. What is damaged, unreadable or foreign is a miss.
+A result is stored under a hash of everything it depends on, in a directory that processes share and, if one
+is configured, on a Redis server that machines share. A damaged, unreadable or foreign entry is a miss.
 """
 
 from .entry import Entry

@@ -1,4 +1,4 @@
-"""A Redis connection that cannot take longer, or send more, than one operation is worth."""
+"""Enforce a time and size limit for one operation at the sockets of Redis connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Allowance(threading.local):
-    """What is left for the operation that this thread is in."""
+    """The time and bytes left for the current operation of this thread."""
 
     until = 0.0
     bytes = 0
@@ -24,11 +24,11 @@ _left = _Allowance()
 @contextlib.contextmanager
 def allowance(seconds: float, size: int) -> Iterator[None]:
     """
-    Bound everything that connections of this thread do in the `with` block, connecting and retries included.
+    Limit what this thread's connections do in the `with` block, including connecting and retries.
 
     Args:
-        seconds: How long it may take.
-        size: How many bytes may be received.
+        seconds: The time limit.
+        size: The most bytes that may be received.
     """
     _left.until, _left.bytes = time.monotonic() + seconds, size
     try:
@@ -37,16 +37,16 @@ def allowance(seconds: float, size: int) -> Iterator[None]:
         _left.until, _left.bytes = 0.0, 0
 
 
-def _seconds(asked: float | None) -> float:
-    """Return how long the next call of the operating system may take, at most *asked*."""
+def _seconds(timeout: float | None) -> float:
+    """Return the timeout of the next socket call, at most *timeout*."""
     seconds = _left.until - time.monotonic()
     if seconds <= 0:
         raise TimeoutError("the operation took too long")
-    return seconds if asked is None else min(seconds, asked)
+    return seconds if timeout is None else min(seconds, timeout)
 
 
 class _Socket:
-    """A socket whose every call looks at what is left; all else is the socket's own."""
+    """A socket proxy that checks the limits at each transfer and passes everything else through."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -74,7 +74,7 @@ class _Socket:
         return size
 
     def sendall(self, content: Any) -> None:
-        # The socket's own sendall bounds the whole of it.
+        # socket.sendall applies its timeout to the whole call.
         self._inner.settimeout(_seconds(self._timeout))
         self._inner.sendall(content)
 
@@ -87,17 +87,17 @@ class _Socket:
 
 def bounded(connection: type[Any], connect_timeout: float | None) -> type[Any]:
     """
-    Return *connection*, a class of redis-py, with sockets that keep to their thread's allowance.
+    Return a subclass of *connection*, a class of redis-py, whose sockets obey their thread's limits.
 
     Args:
-        connection: The class, for TLS or without.
-        connect_timeout: How long it may take to reach one address, in seconds.
+        connection: The class, with TLS or without.
+        connect_timeout: The timeout for connecting to one address, in seconds.
     """
 
     class Bounded(connection):  # type: ignore[misc]
         @property
         def socket_connect_timeout(self) -> float:
-            # A name can stand for many addresses, which are tried one after another.
+            # A host name can resolve to many addresses, which are tried in turn: each gets only what is left.
             return _seconds(connect_timeout)
 
         @socket_connect_timeout.setter

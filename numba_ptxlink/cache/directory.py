@@ -1,4 +1,4 @@
-"""One directory of sealed entries: held by its descriptor, read with suspicion, written atomically."""
+"""Store entries in a directory: ownership checks, atomic rename, LRU eviction above a soft limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
-"""The folder of the entries. Another name for another layout, so that nobody takes one for the other."""
+"""The subdirectory of the entries, named after the layout: releases with another one never read it."""
 
 LARGEST = 1 << 30
 """The largest entry that is read, in bytes."""
@@ -33,16 +33,16 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Opening a FIFO that somebody put there must not wait for its writer.
+# O_NONBLOCK: opening a FIFO in an entry's place must not wait for its writer.
 _OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The second is what a file system of another machine says.
+# ESTALE is what a network file system reports for a deleted directory.
 _GONE = (errno.ENOENT, errno.ESTALE)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def default_directory() -> Path:
     """
-    Return the user's own cache directory: $XDG_CACHE_HOME/numba-ptxlink, or ~/.cache/numba-ptxlink.
+    Return the user's cache directory: $XDG_CACHE_HOME/numba-ptxlink, or ~/.cache/numba-ptxlink.
 
     Raises:
         CacheError: The user has no home directory.
@@ -63,18 +63,18 @@ def default_directory() -> Path:
 
 class Directory:
     """
-    A directory of entries, shared by processes and threads. Reading needs no right to write.
+    A directory of entries, shared by processes and threads. Reading needs no write permission.
 
-    It is looked up by its path once. What the path leads to later makes no difference, unless the directory
-    itself was deleted: then it is made again, and checked again.
+    The path is resolved once and the descriptor kept, so that replacing the path has no effect. If the
+    directory itself is deleted, it is created and checked again.
 
     Args:
-        path: Where it is. Made, for this user alone, where it is missing and *create* is set.
-        size: The soft cap in bytes.
-        create: Whether it may be made.
+        path: Its path; created with mode 0700 if it is missing and *create* is set.
+        size: The soft limit in bytes.
+        create: Whether it may be created.
 
     Raises:
-        CacheError: It is not there, or loading what it holds would run the code of another user.
+        CacheError: It is missing, or another user owns it or can write to it: loading would run their code.
     """
 
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
@@ -94,7 +94,7 @@ class Directory:
         )
 
     def _open(self) -> int:
-        """Open the directory, check it, and return its descriptor, which lives as long as this object."""
+        """Open and check the directory; return its descriptor, which is closed with this object."""
         if self._create:
             _make(self.path)
         try:
@@ -106,16 +106,16 @@ class Directory:
         _refuse_foreign(self.path, status)
         with contextlib.suppress(FileNotFoundError):
             _refuse_foreign(self.path / LAYOUT, os.stat(LAYOUT, dir_fd=top, follow_symlinks=False))
-        # Whoever lets others read the directory means what is in it.
+        # Entries follow the directory's read permissions: opening it to others is meant to share them.
         self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
         return top
 
     def path_of(self, address: bytes) -> Path:
-        """Return where the entry of *address* is, for people to read."""
+        """Return the path of the entry of *address*, for messages."""
         return self.path / LAYOUT / address.hex()
 
     def get(self, address: bytes) -> bytes | None:
-        """Return what is kept under *address*, None where nothing is or it cannot be taken. Is a use."""
+        """Return the entry stored under *address*, None if it is missing or unreadable. Counts as a use."""
         try:
             return self.read(address, used=self.writable)
         except FileNotFoundError:
@@ -123,22 +123,22 @@ class Directory:
         except CacheError as error:
             self._warn("foreign", "cache: ignored an entry: %s", error)
         except Exception as error:  # noqa: BLE001 - the cache never fails a build
-            # It may be all right the next time, and is not deleted.
+            # The error may be transient: the entry is not deleted.
             log.debug("cache: %s could not be read: %s", self.path, error)
         return None
 
     def read(self, address: bytes, *, most: int = LARGEST, used: bool = False) -> bytes:
         """
-        Return what is kept under *address*.
+        Return the entry stored under *address*.
 
         Args:
-            address: The 32 bytes it is kept under.
-            most: How many bytes of it to read at most.
-            used: Whether this is a use, which puts its eviction off.
+            address: Its address, 32 bytes.
+            most: The most bytes to read.
+            used: Whether to mark it as used, which delays its eviction.
 
         Raises:
-            CacheError: Its code would be another user's, or it is no file.
-            OSError: It is not there, or cannot be read.
+            CacheError: Another user owns it or can write to it, or it is not a regular file of legal size.
+            OSError: It is missing or cannot be read.
         """
         file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._top)
         try:
@@ -147,20 +147,20 @@ class Directory:
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
                 raise CacheError(f"{self.path_of(address)} is no entry; delete it")
             if used:
-                # By the clock of the file system, which is one for all machines that share it.
+                # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)
             return _read(file, min(most, status.st_size))
         finally:
             os.close(file)
 
     def put(self, address: bytes, sealed: bytes) -> bool:
-        """Keep *sealed* under *address*, atomically; return whether that worked. The first failure warns."""
+        """Store *sealed* under *address* by atomic rename; return whether that worked. Warn once."""
         if not self.writable:
             return False
         try:
             self._write(address.hex(), sealed)
             self._count(len(sealed))
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - the cache never fails a build
             self._warn(
                 "write",
                 "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
@@ -173,16 +173,16 @@ class Directory:
 
     def _write(self, name: str, sealed: bytes) -> None:
         """
-        Put *sealed* in its place, without a wait for the disk.
+        Write *sealed* to a temporary file and rename it, without fsync.
 
-        That wait can take longer than a link, and gains nothing here: what a crash of the machine leaves half
-        written is damaged, and a miss.
+        fsync can take longer than a link and gains nothing here: an entry that a crash of the machine leaves
+        half written fails its digest check and is a miss.
         """
         temporary = f"{LAYOUT}/{eviction.TEMPORARY}{secrets.token_hex(8)}"
         file = self._new_file(temporary)
         try:
             try:
-                # The process's umask is about files that people make.
+                # fchmod overrides the umask: entries follow the directory's permissions.
                 os.fchmod(file, 0o600 | self._mode & _OTHERS_READ)
                 rest = memoryview(sealed)
                 while rest:
@@ -196,7 +196,7 @@ class Directory:
             raise
 
     def _new_file(self, name: str) -> int:
-        """Make the file *name*, and whatever of the directory somebody has deleted since it was opened."""
+        """Create the file *name*, and recreate what was deleted of the directory since it was opened."""
         try:
             return os.open(name, _CREATE, 0o600, dir_fd=self._top)
         except OSError as error:
@@ -217,7 +217,7 @@ class Directory:
             return True
 
     def discard(self, address: bytes) -> None:
-        """Delete what is kept under *address*, if it can be deleted."""
+        """Delete the entry stored under *address*, if possible."""
         with contextlib.suppress(OSError):
             os.unlink(f"{LAYOUT}/{address.hex()}", dir_fd=self._top)
 
@@ -241,33 +241,33 @@ class Directory:
             ) from error
 
     def addresses(self) -> list[bytes]:
-        """Return what entries are kept under, in order."""
+        """Return the addresses of all entries, sorted."""
         with contextlib.suppress(OSError), self._folder() as folder:
             return sorted(map(bytes.fromhex, filter(eviction.is_entry, eviction.names(folder))))
         return []
 
     def size_of(self, address: bytes) -> int:
-        """Return the size of an entry's file in bytes, 0 where there is none."""
+        """Return the size of an entry's file in bytes, 0 if there is none."""
         with contextlib.suppress(OSError):
             return os.stat(f"{LAYOUT}/{address.hex()}", dir_fd=self._top, follow_symlinks=False).st_size
         return 0
 
     def open_locks(self) -> int:
         """
-        Open the file whose locks tell what processes work on.
+        Open the lock file for `single_flight.Processes`, creating it if necessary.
 
         Raises:
-            OSError: It cannot be made or written.
+            OSError: It cannot be created or written.
         """
         return os.open(
             "locks", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._top
         )
 
     def _count(self, length: int) -> None:
-        """Enforce the cap now and then: looking at 100,000 entries takes longer than a compile."""
+        """Enforce the soft limit from time to time: listing 100,000 entries takes longer than a compile."""
         with self._lock.held:
             self._written += length
-            # The clock of another machine may be so far off that its mark is always an old one.
+            # The stamp of a machine with a wrong clock can always look old, hence the second timer.
             waiting = time.monotonic() < self._next_look or not eviction.is_due(self._top)
             if self._written <= self.size // 16 and waiting:
                 return
@@ -279,7 +279,7 @@ class Directory:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        # A descriptor of its own: whoever lists a directory moves the position of its descriptor.
+        # A separate descriptor: listing moves a descriptor's position, which threads would share.
         folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
         try:
             yield folder
@@ -292,18 +292,18 @@ class Directory:
 
 
 def _read(file: int, size: int) -> bytes:
-    first = os.read(file, size)
-    if len(first) == size:
-        return first
-    parts = [first]
-    while first and (missing := size - sum(map(len, parts))):
-        first = os.read(file, missing)
-        parts.append(first)
-    return b"".join(parts)
+    chunk = os.read(file, size)
+    if len(chunk) == size:
+        return chunk
+    chunks = [chunk]
+    while chunk and (missing := size - sum(map(len, chunks))):
+        chunk = os.read(file, missing)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _make(path: Path) -> None:
-    """Make the directory *path*, and what is missing above it, for this user alone."""
+    """Create the directory *path* and its missing parents with mode 0700."""
     try:
         if path.is_dir():
             return

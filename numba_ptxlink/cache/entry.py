@@ -1,4 +1,4 @@
-"""The form of a cached entry: meta and code behind a digest, and a shared secret where there is one."""
+"""Serialise a cached entry: metadata and code under a SHA-256 digest and, with a secret, an HMAC."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _HEAD = struct.Struct("<8s32s32s32sI")
 _NO_TAG = bytes(32)
 
 PEEK = 1 << 16
-"""How much of an entry `peek` wants to see."""
+"""How many bytes of an entry `peek` needs."""
 
 
 class Damaged(Exception):  # noqa: N818 - a state of an entry, which no caller of the package ever sees
-    """The bytes are no entry, or not the entry that was written."""
+    """The bytes are not an entry, or were altered since it was written."""
 
 
 class WrongSeal(Exception):  # noqa: N818 - likewise
-    """The entry is whole, but was not sealed with this secret."""
+    """The entry is intact, but its HMAC does not match this secret."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Entry:
     One cached result.
 
     Args:
-        meta: What belongs to it besides the code, such as the tool's log. JSON values only.
+        meta: JSON values stored beside the code, such as the tool's log.
         code: The cubin, PTX or LTO-IR.
     """
 
@@ -40,12 +40,12 @@ class Entry:
 
     @property
     def log(self) -> str:
-        """What the tool remarked."""
+        """The tool's messages."""
         return str(self.meta.get("log", ""))
 
 
 def described(meta: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the kind and the parts that *meta* names."""
+    """Return the kind and the parts recorded in *meta*."""
     kind, parts = meta.get("kind", ""), meta.get("parts", {})
     texts = parts.items() if isinstance(parts, dict) else ()
     return str(kind), {str(label): str(part) for label, part in texts}
@@ -53,12 +53,12 @@ def described(meta: dict[str, Any]) -> tuple[str, dict[str, str]]:
 
 def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     """
-    Return *entry* as bytes that `unseal` accepts under *address* and *secret* only.
+    Serialise *entry* to bytes that `unseal` accepts under the same *address* and *secret* only.
 
     Args:
-        address: The 32 bytes it is kept under.
+        address: Its address, 32 bytes.
         entry: The result.
-        secret: The shared secret, None for none.
+        secret: The shared secret of the HMAC, None for no HMAC.
     """
     meta = json.dumps(entry.meta, separators=(",", ":")).encode()
     body = struct.pack("<I", len(meta)) + meta + entry.code
@@ -69,22 +69,22 @@ def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
 
 def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
     """
-    Return the entry in *sealed*.
+    Verify *sealed* and return its entry.
 
     Args:
-        sealed: What `seal` returned, once.
-        address: What it was asked for under, None where that is not known.
-        secret: The shared secret, None for none.
+        sealed: The output of `seal`.
+        address: The expected address, None to accept any.
+        secret: The shared secret of the HMAC, None for no HMAC.
 
     Raises:
-        Damaged: It is cut short, altered, or something else altogether.
-        WrongSeal: It is whole, and sealed with another secret or none.
+        Damaged: It is truncated, altered or not an entry.
+        WrongSeal: It is intact, but has the HMAC of another secret, or one where none is expected, or none.
     """
-    found, digest, tag = _head(sealed)
-    if address is not None and found != address:
+    stored, digest, tag = _head(sealed)
+    if address is not None and stored != address:
         raise Damaged("it belongs to another key")
     body = memoryview(sealed)[_HEAD.size :]
-    if _digest(found, body) != digest:
+    if _digest(stored, body) != digest:
         raise Damaged("its digest is wrong")
     expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
     if not hmac.compare_digest(expected, tag):
@@ -95,13 +95,13 @@ def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
 
 def peek(start: bytes) -> tuple[dict[str, Any], int]:
     """
-    Return the meta of an entry and the size of its code, out of its first bytes; nothing is checked.
+    Return the metadata of an entry and the size of its code from its first bytes, without verification.
 
     Args:
         start: The first `PEEK` bytes of the entry, or all of them.
 
     Raises:
-        Damaged: It is no entry, or the meta is longer than that or no JSON.
+        Damaged: It is not an entry, or the metadata is longer than *start* or not JSON.
     """
     if len(start) < _HEAD.size + 4 or not start.startswith(MAGIC):
         raise Damaged("it is no entry of this cache")
@@ -112,16 +112,16 @@ def peek(start: bytes) -> tuple[dict[str, Any], int]:
 
 def address_of(sealed: bytes) -> bytes:
     """
-    Return what *sealed* is kept under.
+    Return the address stored in *sealed*.
 
     Raises:
-        Damaged: It is no entry, or cut short.
+        Damaged: It is not an entry, or truncated.
     """
     return _head(sealed)[0]
 
 
 def _meta(text: bytes) -> dict[str, Any]:
-    # A digest says that it is what was written, not that one of us wrote it.
+    # The digest proves that the bytes are as written, not that this package wrote them.
     try:
         meta = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What leaves a cache directory: entries above its cap, those first that were not used for longest."""
+"""Evict the least recently used entries of a cache directory that exceeds its soft limit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from dataclasses import dataclass
 
 TEMPORARY = "new-"
-"""How the names of files begin that are being written."""
+"""The prefix of the names of files that are being written."""
 
 CHECK_SECONDS = 600
-"""How often the size of a cache is looked at."""
+"""The seconds between two checks of a cache's size."""
 
 _ENTRY = re.compile(r"[0-9a-f]{64}")
 _STAMP = "checked"
-# No write takes that long: its process was killed.
+# No write takes that long: the process that wrote such a temporary file was killed.
 _ABANDONED_SECONDS = 3600
 
 
@@ -43,21 +43,21 @@ def names(folder: int) -> list[str]:
 
 
 def is_due(top: int) -> bool:
-    """Return whether nobody has looked at the size of the cache in the directory *top* for a while."""
+    """Return whether no process has checked the size of the cache in *top* for `CHECK_SECONDS`."""
     try:
-        looked = os.stat(_STAMP, dir_fd=top, follow_symlinks=False).st_mtime
+        checked = os.stat(_STAMP, dir_fd=top, follow_symlinks=False).st_mtime
     except FileNotFoundError:
         return True
-    # A clock that was set back must not put the next look off for ever.
-    return abs(time.time() - looked) > CHECK_SECONDS
+    # abs(): after a clock was set back, a stamp in the future must not postpone the check for ever.
+    return abs(time.time() - checked) > CHECK_SECONDS
 
 
 def stamp(top: int) -> float:
     """
-    Note that the cache in the directory *top* is looked at, and return the time there.
+    Record that the size of the cache in *top* is checked now; return the time by its file system's clock.
 
     Raises:
-        OSError: It cannot be noted.
+        OSError: The stamp cannot be written.
     """
     file = os.open(_STAMP, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=top)
     try:
@@ -69,15 +69,15 @@ def stamp(top: int) -> float:
 
 def enforce(folder: int, cap: int, now: float) -> None:
     """
-    Delete what was not used for longest until *cap* bytes are left, and what killed writers left behind.
+    Delete the least recently used entries until at most *cap* bytes remain, and files of killed writers.
 
-    A time in the future was given by a clock that was wrong, then or now. Such an entry was used late, and is
-    dated now: it goes after all others this time, and ages like them from here on.
+    A time stamp in the future comes from a clock that is or was wrong. Such an entry counts as just used: it
+    is evicted last and restamped with *now*, so that it ages from here on.
 
     Args:
-        folder: The directory of the entries.
-        cap: The most that may be left, in bytes.
-        now: The time there.
+        folder: A descriptor of the directory of the entries.
+        cap: The soft limit in bytes.
+        now: The time by the clock of its file system.
     """
     files = []
     for name in names(folder):
@@ -89,11 +89,11 @@ def enforce(folder: int, cap: int, now: float) -> None:
             files.append(_File(name, status.st_size, status.st_mtime))
         elif abs(now - status.st_mtime) > _ABANDONED_SECONDS:
             _delete(name, folder)
-    left = sum(file.size for file in files)
+    total = sum(file.size for file in files)
     files.sort(key=lambda file: file.used)
     for file in files:
-        if left > cap:
-            left -= file.size
+        if total > cap:
+            total -= file.size
             _delete(file.name, folder)
         elif file.used > now:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a cached result is a function of: labelled parts, hashed to the address it is kept under."""
+"""Compute the address of a cached result: a hash of its labelled, length-prefixed inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SCHEMA = 1
-"""Raised whenever a part changes its meaning, or what is stored under a key its form."""
+"""Incremented whenever a part changes its meaning, or a stored result its form, so that old entries miss."""
 
 _SHOWN = 96
 
@@ -23,9 +23,9 @@ class Key:
     The address of one result.
 
     Args:
-        kind: What the result is: "assemble", "link", "nvvm", "nvrtc" or "symbols".
+        kind: The kind of the result: "assemble", "link", "nvvm", "nvrtc" or "symbols".
         digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
-        parts: By label, the part itself where it is short text, otherwise the start of its SHA-256.
+        parts: By label, the part itself if it is short text, otherwise the start of its SHA-256.
     """
 
     kind: str
@@ -35,14 +35,14 @@ class Key:
     @classmethod
     def of(cls, kind: str, parts: Mapping[str, bytes | str | Sequence[bytes | str]]) -> Key:
         """
-        Hash *parts*. Equal exactly where kind, labels, their order and contents are equal.
+        Hash *parts*. Keys are equal exactly if kind, labels, their order and contents are equal.
 
         Args:
-            kind: What the result is.
+            kind: The kind of the result.
             parts: By label, text, bytes or a sequence of them.
         """
         whole = hashlib.sha256()
-        shown: dict[str, str] = {}
+        descriptions: dict[str, str] = {}
         _feed(whole, b"schema", str(SCHEMA).encode())
         _feed(whole, b"kind", kind.encode())
         for label, part in parts.items():
@@ -50,11 +50,11 @@ class Key:
             if isinstance(part, (str, bytes)):
                 _feed(digest, b"one", _bytes(part))
             else:
-                for each in part:
-                    _feed(digest, b"each", _bytes(each))
+                for element in part:
+                    _feed(digest, b"each", _bytes(element))
             _feed(whole, label.encode(), digest.digest())
-            shown[label] = _show(part, digest.hexdigest())
-        return cls(kind, whole.digest(), shown)
+            descriptions[label] = _show(part, digest.hexdigest())
+        return cls(kind, whole.digest(), descriptions)
 
     def differences(self, other: Mapping[str, str]) -> tuple[str, ...]:
         """Return the labels under which this key's parts and *other* differ, in this key's order."""
@@ -73,7 +73,7 @@ def _bytes(part: bytes | str) -> bytes:
 
 def _show(part: bytes | str | Sequence[bytes | str], digest: str) -> str:
     text = part if isinstance(part, str) else None
-    if text is None and not isinstance(part, bytes) and all(isinstance(each, str) for each in part):
+    if text is None and not isinstance(part, bytes) and all(isinstance(element, str) for element in part):
         text = " ".join(map(str, part))
     return text if text is not None and len(text) <= _SHOWN and text.isprintable() else digest[:16]
 
@@ -83,8 +83,8 @@ def package_version() -> str:
     """
     Return this package's version and a digest of its source, which are part of every key.
 
-    They decide flags and checks. Between two versions it is the source alone that tells builds apart; it is
-    taken by content, so that machines with the same one share entries.
+    Both decide flags and checks. Between two releases only the source distinguishes builds; it is hashed by
+    content, so that machines with the same source share entries.
     """
     from numba_ptxlink._version import __version__
 
@@ -92,14 +92,14 @@ def package_version() -> str:
 
 
 def source_digest(package: Path) -> str:
-    """Return the start of a digest of all Python files of the folder *package*, "" where there are none."""
+    """Return the start of a digest of all Python files below *package*, "" if there are none."""
     whole = hashlib.sha256()
-    found = False
+    any_file = False
     for file in sorted(package.rglob("*.py")):
         try:
             content = file.read_bytes()
         except OSError:
             return ""
-        found = True
+        any_file = True
         _feed(whole, file.relative_to(package).as_posix().encode(), content)
-    return whole.hexdigest()[:32] if found else ""
+    return whole.hexdigest()[:32] if any_file else ""

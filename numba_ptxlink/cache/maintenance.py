@@ -1,4 +1,4 @@
-"""What the command `numba-ptxlink cache` does: look into a cache, check it, empty it, carry it elsewhere."""
+"""Implement the commands of `numba-ptxlink cache`: statistics, verify, clear, export and import."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _MOST_MEMBERS = 1_000_000
 @dataclass(frozen=True)
 class Stats:
     """
-    What one directory holds.
+    The contents of one directory.
 
     Args:
         path: The directory.
-        writable: Whether new entries go there.
-        entries: How many files it holds.
-        size: Their sizes together, in bytes.
-        cap: Where the oldest are dropped, in bytes.
-        kinds: How many sound entries there are of each kind.
+        writable: Whether new entries are written to it.
+        entries: The number of its files.
+        size: Their total size in bytes.
+        cap: The soft limit in bytes, above which entries are evicted.
+        kinds: The number of readable entries by kind.
     """
 
     path: Path
@@ -52,12 +52,12 @@ class Stats:
 @dataclass(frozen=True)
 class Verified:
     """
-    What a check found.
+    The result of `verify`.
 
     Args:
-        sound: How many entries are as they were written.
-        removed: The files that were not, and why. They are gone where the directory can be written.
-        foreign: The files that were sealed with another secret, or not at all where there is one.
+        sound: The number of intact entries.
+        removed: The damaged files, each with the reason; deleted if the directory is writable.
+        foreign: The files without a valid HMAC, or of other users, each with the reason; left in place.
     """
 
     sound: int
@@ -66,20 +66,20 @@ class Verified:
 
 
 def stats(cache: Cache) -> list[Stats]:
-    """Return what each directory of *cache* holds, in the order they are searched."""
+    """Return statistics of each directory of *cache*, in search order."""
     directories, writer, _ = cache.tiers()
-    found = []
+    reports = []
     for directory in directories:
         sizes = [directory.size_of(address) for address in directory.addresses()]
-        kinds = Counter(each.kind for each in cache.entries() if each.directory == directory.path)
+        kinds = Counter(entry.kind for entry in cache.entries() if entry.directory == directory.path)
         written = directory is writer
-        found.append(Stats(directory.path, written, len(sizes), sum(sizes), directory.size, dict(kinds)))
-    return found
+        reports.append(Stats(directory.path, written, len(sizes), sum(sizes), directory.size, dict(kinds)))
+    return reports
 
 
 def clear(cache: Cache) -> int:
     """
-    Delete the entries of the directory that *cache* writes, and return how many there were.
+    Delete all entries of the directory that *cache* writes to; return their number.
 
     Raises:
         CacheError: There is no such directory, or an entry cannot be deleted.
@@ -92,7 +92,7 @@ def clear(cache: Cache) -> int:
 
 def path(cache: Cache) -> Path:
     """
-    Return the directory that *cache* writes.
+    Return the directory that *cache* writes to.
 
     Raises:
         CacheError: There is none.
@@ -101,7 +101,7 @@ def path(cache: Cache) -> Path:
 
 
 def verify(cache: Cache) -> Verified:
-    """Check every file against its name, digest and seal, and delete the damaged ones."""
+    """Check the name, digest and HMAC of every file, and delete damaged ones."""
     sound = 0
     removed: dict[Path, str] = {}
     foreign: dict[Path, str] = {}
@@ -122,9 +122,9 @@ def verify(cache: Cache) -> Verified:
 
 def export(cache: Cache, archive: Path) -> int:
     """
-    Write the sound entries of *cache* to a tar file, atomically, and return how many they are.
+    Write the intact entries of *cache* to a tar file by atomic rename; return their number.
 
-    Whatever goes wrong leaves the folder as it was.
+    A failure leaves the folder unchanged.
 
     Raises:
         CacheError: The file cannot be written.
@@ -134,10 +134,10 @@ def export(cache: Cache, archive: Path) -> int:
         try:
             with os.fdopen(handle, "wb") as file:
                 count = _write(cache, file)
-            os.replace(temporary, archive)  # noqa: PTH105 - one rename, whatever was there
+            os.replace(temporary, archive)  # noqa: PTH105 - the atomic rename
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108 - likewise
+                os.unlink(temporary)  # noqa: PTH108 - mkstemp returns a string
             raise
     except OSError as error:
         raise CacheError(f"{archive} could not be written: {error.strerror}; check the folder.") from error
@@ -168,12 +168,12 @@ def _sound(cache: Cache) -> Iterator[tuple[bytes, bytes]]:
 @dataclass(frozen=True)
 class Imported:
     """
-    What became of the members of an archive.
+    The result of `import_`, in numbers of archive members.
 
     Args:
-        taken: How many entries are new here.
-        present: How many were here already, and stayed as they are.
-        refused: How many were not taken: damaged, sealed with another secret, too large or no entries.
+        taken: Entries that were added.
+        present: Entries that existed already and were left unchanged.
+        refused: Members that were not added: damaged, with another HMAC, too large or not entries.
     """
 
     taken: int = 0
@@ -183,12 +183,12 @@ class Imported:
 
 def import_(cache: Cache, archive: Path) -> Imported:
     """
-    Put the entries of a tar file that `export` wrote into *cache*, and overwrite none.
+    Add the entries of a tar file written by `export` to *cache*, without overwriting any.
 
-    Nothing in the file is believed: at most the size of one entry is in memory, whatever it announces.
+    The file is not trusted: at most one entry is in memory at a time, whatever sizes the file declares.
 
     Raises:
-        CacheError: The file cannot be read, it holds more than the directory may, or none can be written.
+        CacheError: The file cannot be read or exceeds the directory's limit, or no directory is writable.
     """
     writer = _writer(cache)
     count: Counter[str] = Counter()
@@ -196,9 +196,9 @@ def import_(cache: Cache, archive: Path) -> Imported:
     try:
         with archive.open("rb") as file:
             for sealed in _members(file):
-                fate = _take(cache, writer, sealed)
-                count[fate] += 1
-                size += len(sealed) if fate == "taken" else 0
+                outcome = _take(cache, writer, sealed)
+                count[outcome] += 1
+                size += len(sealed) if outcome == "taken" else 0
                 if size > writer.size or count.total() > _MOST_MEMBERS:
                     raise CacheError(
                         f"{archive} holds more than {writer.path} may; set NUMBA_PTXLINK_CACHE_SIZE to more, "
@@ -224,30 +224,30 @@ def _take(cache: Cache, writer: Directory, sealed: bytes) -> str:
 
 def _members(file: IO[bytes]) -> Iterator[bytes]:
     """
-    Yield the content of every plain file in the tar file *file*, b"" for every other member.
+    Yield the content of every regular file in the tar file *file*, b"" for every other member.
 
-    `tarfile` alone reads what a member announces: sparse files of any size, and headers as long as they say.
-    Here each header is looked at alone, and what is no plain file is passed over.
+    `tarfile` itself trusts declared sizes: of sparse files, and of extended headers, which it reads whole.
+    Here each header is parsed alone, and members that are not regular files are skipped.
 
     Raises:
-        tarfile.TarError: It is no tar file, or cut short.
+        tarfile.TarError: It is not a tar file, or truncated.
     """
     end = file.seek(0, io.SEEK_END)
     if not end:
         raise tarfile.ReadError("it is empty")
-    place = 0
-    while place < end:
-        file.seek(place)
+    offset = 0
+    while offset < end:
+        file.seek(offset)
         header = file.read(tarfile.BLOCKSIZE)
         if not any(header):
             return
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-        place += tarfile.BLOCKSIZE
-        if not 0 <= member.size <= end - place:
+        offset += tarfile.BLOCKSIZE
+        if not 0 <= member.size <= end - offset:
             raise tarfile.ReadError("it is cut short")
-        plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.size <= LARGEST
-        yield file.read(member.size) if plain else b""
-        place += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        regular = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.size <= LARGEST
+        yield file.read(member.size) if regular else b""
+        offset += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def _writer(cache: Cache) -> Directory:

@@ -1,4 +1,4 @@
-"""The shared tier: entries on a Redis server, none of whose faults costs more than one bounded wait."""
+"""Store entries on a Redis server, with time limits and a pause after each failure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from . import deadline
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.5
-"""The longest that a connection, or one read or write of a socket, may take."""
+"""The timeout of connecting, and of one read or write of a socket, in seconds."""
 
 OPERATION_SECONDS = 2.0
-"""The longest that a question may take: connecting, its answer and a second try together.
+"""The time limit of one operation: connecting, the reply and one retry together, in seconds.
 
-Only the resolver, which is asked for the address of a name, has no bound but its own."""
+It does not cover name resolution, which has only the resolver's own timeout."""
 
 PAUSE_SECONDS = 30.0
-"""How long a server that failed is left alone."""
+"""How long a server is not asked again after a failure, in seconds."""
 
 LARGEST = 32 << 20
 """The largest entry that is sent or received, in bytes."""
@@ -33,22 +33,22 @@ _CURE = (
     "percent-encoded and no parameter that redis-py does not have"
 )
 _PREFIX = b"numba-ptxlink:"
-# What a server says around an entry when it is connected and asked.
+# What may be received beyond the entry itself: the handshake and the framing of replies.
 _TALK = 1 << 16
 
 
 class _UnusableError(Exception):
-    """Nothing that time mends: the server is not asked again."""
+    """A permanent failure: the server is not asked again."""
 
 
 class Server:
     """
-    A Redis server that keeps sealed entries. Nothing is connected before the first use. Thread-safe.
+    A Redis server that stores sealed entries. Connects at the first use. Thread-safe.
 
     Args:
-        url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine. One that
-            cannot be used costs a warning.
-        lifetime: After how many seconds the server may drop an entry; None for never.
+        url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine. An
+            unusable URL is not an error: it is logged as a warning, once.
+        lifetime: The seconds after which the server may drop an entry, None for no limit.
     """
 
     def __init__(self, url: str, lifetime: int | None = None) -> None:
@@ -56,7 +56,8 @@ class Server:
         self._lifetime = lifetime
         self._client: Any = None
         self._resume = 0.0
-        # Clients of the parent, whose locks another thread may hold: kept, so that nothing ends them here.
+        # The parent's clients after a fork. Threads that no longer exist may hold their locks, so that
+        # finalising them could deadlock: they are kept alive.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
         self._secrets = _secrets(url)
@@ -72,21 +73,19 @@ class Server:
         self._client = None
 
     def get(self, address: bytes) -> bytes | None:
-        """Return what is kept under *address*, None where nothing is or no answer comes in time."""
+        """Return the entry stored under *address*, None if there is none or no reply comes in time."""
         value = self._ask("read", lambda client: client.get(_PREFIX + address.hex().encode()))
         return value if isinstance(value, bytes) else None
 
     def put(self, address: bytes, sealed: bytes) -> bool:
-        """Keep *sealed* under *address*; return whether the server took it."""
+        """Store *sealed* under *address*; return whether the server accepted it."""
         if len(sealed) > LARGEST:
-            log.debug(
-                "cache: %s is not sent %d bytes, which nobody would take from it", self.name, len(sealed)
-            )
+            log.debug("cache: %s is not sent %d bytes, more than the largest entry", self.name, len(sealed))
             return False
         name = _PREFIX + address.hex().encode()
         return bool(self._ask("write", lambda client: client.set(name, sealed, ex=self._lifetime)))
 
-    def _ask(self, doing: str, question: Any) -> Any:
+    def _ask(self, action: str, operation: Any) -> Any:
         if time.monotonic() < self._resume:
             return None
         try:
@@ -95,16 +94,16 @@ class Server:
                     self._client = self._connect()
                 client = self._client
             with deadline.allowance(OPERATION_SECONDS, LARGEST + _TALK):
-                return question(client)
+                return operation(client)
         except _UnusableError as error:
             self._resume = math.inf
             log.warning("cache: %s cannot be used: %s; going on without", self.name, error)
-        except Exception as error:  # noqa: BLE001 - a shared tier never fails a build, whatever it does
+        except Exception as error:  # noqa: BLE001 - the cache never fails a build
             self._resume = time.monotonic() + PAUSE_SECONDS
             log.warning(
                 "cache: %s failed to %s (%s: %s); doing without it for %d s",
                 self.name,
-                doing,
+                action,
                 type(error).__name__,
                 self._without_secrets(str(error)),
                 PAUSE_SECONDS,
@@ -126,17 +125,17 @@ class Server:
                 self._url,
                 socket_timeout=TIMEOUT_SECONDS,
                 socket_connect_timeout=TIMEOUT_SECONDS,
-                # One new try after a connection that went stale, and no more.
+                # One retry, for a connection that went stale.
                 retry=Retry(NoBackoff(), 1),
             )
             pool = client.connection_pool
             timeout = pool.connection_kwargs.get("socket_connect_timeout")
             pool.connection_class = deadline.bounded(pool.connection_class, timeout)
             with deadline.allowance(OPERATION_SECONDS, 0):
-                # A parameter that redis-py does not know is noticed here, before anything is connected.
+                # Fails on a URL parameter that redis-py does not know, without connecting.
                 pool.connection_class(**pool.connection_kwargs)
         except Exception as error:
-            # redis-py's own words quote the URL.
+            # The cause is not shown: redis-py's message quotes the URL, with its password.
             raise _UnusableError(_CURE) from error
         return client
 
@@ -147,7 +146,7 @@ class Server:
 
 
 def _host(url: str) -> str:
-    """Return the server of *url* as it may be shown, "" where the URL is wrong."""
+    """Return scheme, host and port of *url*, without secrets; "" if the URL is invalid."""
     try:
         parts = urlsplit(url)
         if parts.scheme == "unix":
@@ -155,19 +154,19 @@ def _host(url: str) -> str:
         port = parts.port or 6379
     except ValueError:
         return ""
-    # A password with one of "/?#" in it: what looks like host and port is its beginning.
+    # An unescaped "/", "?" or "#" in a password ends the authority early: host and port would show its start.
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
         return ""
     return f"{parts.scheme}://{parts.hostname or 'localhost'}:{port}"
 
 
 def _secrets(url: str) -> set[str]:
-    """Return every text in *url* that must not be shown, as it is there and as it is sent."""
-    found = {url}
+    """Return every secret in *url*, as written and percent-decoded."""
+    secrets = {url}
     try:
         parts = urlsplit(url)
-        found |= {parts.password or ""}
-        found |= {value for name, value in parse_qsl(parts.query) if "password" in name}
+        secrets |= {parts.password or ""}
+        secrets |= {value for name, value in parse_qsl(parts.query) if "password" in name}
     except ValueError:
         pass
-    return {text for secret in found for text in (secret, unquote(secret)) if text}
+    return {text for secret in secrets for text in (secret, unquote(secret)) if text}

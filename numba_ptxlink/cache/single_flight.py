@@ -1,4 +1,4 @@
-"""Single flight: of all processes and threads that want one key at a time, one works and the others wait."""
+"""Single flight: of all threads and processes that need one key, one computes and the others wait."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 try:
     import fcntl
-except ImportError:  # another platform: threads still wait for each other, processes do not
+except ImportError:  # no fcntl on this platform: single flight among threads only
     fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
 WAIT_SECONDS = 60.0
-"""How long anyone waits for another's work, before doing it again."""
+"""How long to wait for another thread or process before doing the work here, in seconds."""
 
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.05
-# An offset has 63 bits, and some file systems take fewer.
+# File offsets have 63 bits; some file systems accept fewer.
 _OFFSETS = 1 << 60
 
 
 class _Flight(Generic[T]):
-    """One piece of work: its results, of which there is one in the end, and what opens when it has ended."""
+    """One computation: a latch that opens at its end, and its result, none if it failed."""
 
     def __init__(self) -> None:
         self.ended = Latch()
@@ -37,34 +37,34 @@ class _Flight(Generic[T]):
 
 
 class Threads(Generic[T]):
-    """The keys that threads of this process work on."""
+    """The keys that threads of this process are computing."""
 
     def __init__(self) -> None:
         self._flying: dict[bytes, _Flight[T]] = {}
-        # A fork leaves the child with the keys of the parent's threads, and without the threads.
+        # A forked child has the keys of the parent's threads, but not the threads.
         self._lock = Lock(forget=self._flying.clear)
 
     def join(self, address: bytes, work: Callable[[], T], wait: float = WAIT_SECONDS) -> tuple[T, bool]:
         """
-        Do *work*, or wait for the thread that does it already.
+        Run *work*, or wait for the thread that is running it already.
 
-        What the other thread's work raises stays there: a faulty input is met again here, and an interrupt
-        was meant for that thread alone.
+        Exceptions of the other thread are not shared: a faulty input fails here again, and an interrupt was
+        meant for that thread alone.
 
         Args:
-            address: What the work is for.
-            work: Does it.
-            wait: The longest wait in seconds; after it, or if the other thread failed, *work* is done here.
+            address: The key of the work.
+            work: Computes the result.
+            wait: The longest wait in seconds; after it, or if the other thread failed, *work* runs here.
 
         Returns:
-            The result, and whether it is another thread's.
+            The result, and whether another thread computed it.
         """
         with self._lock.held:
             flight = self._flying.get(address)
-            mine = flight is None
+            leading = flight is None
             if flight is None:
                 flight = self._flying[address] = _Flight()
-        if not mine:
+        if not leading:
             if flight.ended.wait(wait) and flight.results:
                 return flight.results[0], True
             return work(), False
@@ -80,11 +80,11 @@ class Threads(Generic[T]):
 
 class Processes:
     """
-    The keys that processes work on, as record locks on one file: a key has its own byte, far beyond the end.
+    The keys that processes are computing, as record locks on one file: one byte per key, beyond its end.
 
-    The kernel drops a process's locks when it dies, however it dies. Network file systems carry them too.
+    The kernel releases the locks of a process that exits or is killed. Network file systems support them too.
 
-    A forked child has none of its parent's locks, and drops none of them.
+    A forked child holds none of its parent's locks, and releases none of them.
 
     Args:
         open_file: Opens the file for writing and returns its descriptor, which is never closed: closing any
@@ -100,15 +100,15 @@ class Processes:
     @contextlib.contextmanager
     def lead(self, address: bytes, landed: Callable[[], bool], wait: float = WAIT_SECONDS) -> Iterator[bool]:
         """
-        Hold the lock of *address* for the length of a `with` block.
+        Hold the lock of *address* during the `with` block.
 
         Args:
-            address: What the work is for.
-            landed: Whether the result has come from elsewhere; asked while another process holds the lock.
+            address: The key of the work.
+            landed: Whether the result is available; called while another process holds the lock.
             wait: The longest wait in seconds.
 
         Yields:
-            Whether another process was waited for.
+            Whether another process held the lock first.
         """
         start = int.from_bytes(address[:8], "little") % _OFFSETS
         waited, held = False, False
@@ -137,7 +137,7 @@ class Processes:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                # A file system without locks: everyone works.
+                # The file system supports no locks: no single flight among processes.
                 self._usable = False
             return False
         return True

@@ -1,4 +1,4 @@
-"""One interface over the directory and the server: lookup, single flight, and what a miss costs."""
+"""Combine the directories and the server into one cache, with single flight and counters."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Counters:
     What a cache did in this process.
 
     Args:
-        hits: Results that were found, or that another thread or process had just made.
-        misses: Results that had to be made.
-        bytes_read: Code that was found, in bytes.
-        bytes_written: Code that was kept, in bytes.
+        hits: Results that were found, or that another thread or process had just computed.
+        misses: Results that had to be computed.
+        bytes_read: The size of the code that was found, in bytes.
+        bytes_written: The size of the code that was stored, in bytes.
     """
 
     hits: int = 0
@@ -54,13 +54,13 @@ class Counters:
 @dataclass(frozen=True)
 class Described:
     """
-    An entry as it describes itself.
+    The description of an entry, from its own metadata.
 
     Args:
         path: Its file.
         directory: The cache directory it is in.
-        kind: What made it: "assemble", "link", "nvvm", "nvrtc" or "symbols".
-        parts: What it is a result of, by label; long parts as the start of their digest.
+        kind: The kind of its key: "assemble", "link", "nvvm", "nvrtc" or "symbols".
+        parts: The parts of its key, by label; a long part as the start of its digest.
         size: The code's size in bytes.
     """
 
@@ -82,10 +82,10 @@ class _Tiers:
 @dataclass
 class Cache:
     """
-    The tiers that the configuration names. Thread-safe, and shared by processes.
+    A cache of the tiers in the configuration. Thread-safe, and shared by processes.
 
     Args:
-        settings: What the environment asks for.
+        settings: The configuration.
     """
 
     settings: Config
@@ -106,81 +106,81 @@ class Cache:
             return self._counters
 
     def tiers(self) -> tuple[tuple[Directory, ...], Directory | None, tuple[str, ...]]:
-        """Return the directories that are read, the one that is written, and why others are not used."""
+        """Return the directories that are read, the one that is written to, and why others are not used."""
         opened = self._open()
         return opened.directories, opened.writer, opened.refused
 
     def get(self, key: Key) -> Entry | None:
-        """Return what is kept under *key*, None on a miss. Never raises."""
-        found = self._local(self._address(key)) or self._remote(self._address(key))
-        self._count(found, hit=found is not None)
-        return found
+        """Return the entry stored under *key*, None on a miss. Never raises."""
+        entry = self._local(self._address(key)) or self._remote(self._address(key))
+        self._count(entry, hit=entry is not None)
+        return entry
 
     def put(self, key: Key, entry: Entry) -> None:
-        """Keep *entry* under *key*, wherever that is possible. Never raises."""
+        """Store *entry* under *key*, in every tier that can be written. Never raises."""
         address = self._address(key)
         described = replace(entry, meta={**entry.meta, "kind": key.kind, "parts": dict(key.parts)})
         sealed = seal(address, described, self.settings.cache_secret)
         writer = self._open().writer
-        kept = writer is not None and writer.put(address, sealed)
+        stored = writer is not None and writer.put(address, sealed)
         if self._server is not None:
-            kept |= self._server.put(address, sealed)
-        if kept:
+            stored |= self._server.put(address, sealed)
+        if stored:
             with self._lock.held:
                 written = self._counters.bytes_written + len(entry.code)
                 self._counters = replace(self._counters, bytes_written=written)
 
     def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
         """
-        Return the result of *make*, from the cache where it is there.
+        Return the entry of *key*; on a miss, compute it with *make* and store it.
 
-        Of all threads and processes that ask for one key at a time, one runs *make*. Within it the cache is
-        off: a part of a result that is kept need not be kept as well.
+        Single flight: of all threads and processes that ask for one key at a time, one runs *make*. The cache
+        is off within *make*: parts of a stored result need not be stored as well.
 
         Args:
             key: Everything the result depends on.
-            make: Makes it. What it raises is raised here, and nothing is kept.
+            make: Computes the result. Its exceptions are raised here, and nothing is stored.
         """
         if not self.settings.cache or _inside.busy:
             return make()
         address = self._address(key)
-        found = self._local(address)
-        if found is None:
-            found, another = self._threads.join(address, lambda: self._make(key, address, make))
+        entry = self._local(address)
+        if entry is None:
+            entry, another = self._threads.join(address, lambda: self._make(key, address, make))
             if another:
-                self._count(found, hit=True)
-            return found
-        self._count(found, hit=True)
-        return found
+                self._count(entry, hit=True)
+            return entry
+        self._count(entry, hit=True)
+        return entry
 
     def _make(self, key: Key, address: bytes, make: Callable[[], Entry]) -> Entry:
         landed: list[Entry] = []
 
-        def look() -> bool:
-            found = self._local(address)
-            landed.extend([found] if found else [])
+        def find() -> bool:
+            entry = self._local(address)
+            landed.extend([entry] if entry else [])
             return bool(landed)
 
         processes = self._open().processes
-        leading = processes.lead(address, look) if processes else contextlib.nullcontext(enter_result=False)
+        leading = processes.lead(address, find) if processes else contextlib.nullcontext(enter_result=False)
         with leading as waited:
-            # Between the first look and the lock another process may have come and gone.
+            # Another process may have stored the result between the first lookup and the lock.
             if not landed:
-                look()
-            found = landed[0] if landed else self._remote(address)
-            self._count(found, hit=found is not None)
-            if found is not None:
-                return found
+                find()
+            entry = landed[0] if landed else self._remote(address)
+            self._count(entry, hit=entry is not None)
+            if entry is not None:
+                return entry
             if waited:
                 log.debug("cache: another process gave up %s %s", key.kind, address.hex()[:12])
             self._explain(key)
             with _inside:
-                made = make()
-            self.put(key, made)
-            return made
+                result = make()
+            self.put(key, result)
+            return result
 
     def _address(self, key: Key) -> bytes:
-        # Entries that are sealed and entries that are not can share a directory.
+        # Different addresses let entries with and without an HMAC share a directory.
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _local(self, address: bytes) -> Entry | None:
@@ -211,24 +211,24 @@ class Cache:
             writer.put(address, sealed)
         return entry
 
-    def _count(self, found: Entry | None, *, hit: bool) -> None:
+    def _count(self, entry: Entry | None, *, hit: bool) -> None:
         with self._lock.held:
             now = self._counters
             self._counters = replace(
                 now,
                 hits=now.hits + hit,
                 misses=now.misses + (not hit),
-                bytes_read=now.bytes_read + (len(found.code) if found else 0),
+                bytes_read=now.bytes_read + (len(entry.code) if entry else 0),
             )
 
     def _explain(self, key: Key) -> None:
-        """Say at debug level which parts of *key* differ from the nearest entry."""
+        """Log at debug level which parts of *key* differ from the most similar entry."""
         if not log.isEnabledFor(logging.DEBUG):
             return
         nearest: tuple[str, ...] | None = None
-        for each in self.entries(_MOST_COMPARED):
-            if each.kind == key.kind:
-                differing = key.differences(each.parts)
+        for entry in self.entries(_MOST_COMPARED):
+            if entry.kind == key.kind:
+                differing = key.differences(entry.parts)
                 nearest = differing if nearest is None or len(differing) < len(nearest) else nearest
         if nearest is None:
             log.debug("cache: missed %s %s, the first of its kind", key.kind, key.digest.hex()[:12])
@@ -242,10 +242,10 @@ class Cache:
 
     def entries(self, most: int | None = None) -> Iterator[Described]:
         """
-        Yield what all directories hold, as the entries describe themselves; nothing is checked.
+        Yield the descriptions of the entries in all directories, without verification.
 
         Args:
-            most: How many files to look into at most.
+            most: The most files to read, None for all.
         """
         for directory in self._open().directories:
             for address in directory.addresses():
@@ -273,29 +273,31 @@ def _open(settings: Config) -> _Tiers:
         return _Tiers()
     directories: list[Directory] = []
     refused: list[str] = []
-    worth_a_word: list[str] = []
+    warnings: list[str] = []
     writer: Directory | None = None
     for path in settings.cache_dirs or (None,):
         try:
-            place = default_directory() if path is None else Path(path).expanduser()
-            directory = Directory(place, settings.cache_size, create=writer is None)
+            location = default_directory() if path is None else Path(path).expanduser()
+            directory = Directory(location, settings.cache_size, create=writer is None)
         except Exception as error:  # noqa: BLE001 - the cache never fails a build
             reason = (
                 str(error) if isinstance(error, CacheError) else f"{path}: {type(error).__name__}: {error}"
             )
             refused.append(reason)
-            # A missing directory of a search path is nothing to talk about, a refused one is.
+            # Past the first writable directory a missing one is normal; one that is refused is not.
             if writer is None or os.path.lexists(path or ""):
-                worth_a_word.append(reason)
+                warnings.append(reason)
             continue
         directories.append(directory)
         if writer is None and directory.writable:
             writer = directory
     if writer is None:
-        reasons = "; ".join(refused) or ", ".join(f"{each.path} is read-only" for each in directories)
+        reasons = "; ".join(refused) or ", ".join(
+            f"{directory.path} is read-only" for directory in directories
+        )
         log.warning("cache: nothing is kept: %s", reasons)
     else:
-        for reason in worth_a_word:
+        for reason in warnings:
             log.warning("cache: %s", reason)
     processes = Processes(writer.open_locks) if writer else None
     return _Tiers(tuple(directories), writer, processes, tuple(refused))
@@ -316,12 +318,12 @@ _inside = _Inside()
 
 @functools.cache
 def default() -> Cache:
-    """Return the cache that the environment asks for, the same one for the whole process."""
+    """Return the cache that the environment configures, one for the whole process."""
     return Cache(config())
 
 
 def cached(key: Key, make: Callable[[], Entry]) -> Entry:
-    """Return the result of *make*, from the default cache where it is there. See `Cache.through`."""
+    """Return the entry of *key* in the default cache, computed on a miss. See `Cache.through`."""
     return default().through(key, make)
 
 

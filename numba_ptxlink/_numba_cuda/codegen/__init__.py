@@ -1,1 +1,1 @@
-"""LLVM IR: functions with nvcc's prototypes around Numba's."""
+"""Generate LLVM IR of wrappers with nvcc's prototypes around functions that Numba compiled."""

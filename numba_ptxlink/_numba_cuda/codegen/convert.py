@@ -1,4 +1,4 @@
-"""LLVM IR of C values: the type each has in a prototype, and the way to and from Numba's own values."""
+"""Generate LLVM IR types of C types, and conversions between C values and Numba's values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _I64 = ir.IntType(64)
 
 def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
     """
-    Return the IR type that nvcc has for *ctype*, as a parameter, as a return value and in memory.
+    Return the IR type that nvcc uses for *ctype*, as a parameter, as a return value and in memory.
 
-    Structs are named in the IR: link-time optimisation inlines a call only where the types of caller and
-    callee agree, and it takes no literal struct for a named one. Alignment beyond the IR type's own is the
-    function's to declare.
+    Structs are identified types: link-time optimisation inlines a call only if the types of caller and callee
+    are equal, and a literal struct never equals an identified one. Alignment beyond that of the IR type has
+    to be declared on the function.
     """
     if isinstance(ctype, c.Scalar):
         if ctype.kind == "float":
@@ -56,7 +56,7 @@ def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
 
 
 def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member | None]]:
-    """Return the members of the IR struct in order, each with the member it holds, None for padding."""
+    """Return the element types of the IR struct in order, each with its C member, None for padding."""
     parts: list[tuple[ir.Type, c.Member | None]] = []
     end = 0
     for member in struct.members:
@@ -69,14 +69,14 @@ def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member
 
 
 def _padding(size: int, *, declared: bool) -> list[tuple[ir.Type, c.Member | None]]:
-    # The header declares the padding of a packed struct, as an array; elsewhere nvcc adds single bytes.
+    # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
     if declared:
         return [(ir.ArrayType(_I8, size), None)] if size else []
     return [(_I8, None)] * size
 
 
 def natural_align(ctype: c.CType) -> int:
-    """Return the alignment that the IR type of *ctype* has by itself, in bytes."""
+    """Return the natural alignment of the IR type of *ctype*, in bytes."""
     if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
         return natural_align(ctype.element)
     if isinstance(ctype, c.Struct):
@@ -85,7 +85,7 @@ def natural_align(ctype: c.CType) -> int:
 
 
 def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
-    """Turn *value*, of the IR type of *ctype*, into Numba's value of type *ty*."""
+    """Convert *value*, of the IR type of *ctype*, to Numba's value of type *ty*."""
     if isinstance(ty, types.Boolean):
         return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
     if isinstance(ctype, c.Pointer):
@@ -116,7 +116,7 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
 
 
 def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
-    """Turn Numba's *value* of type *ty* into the IR type of *ctype*."""
+    """Convert Numba's *value* of type *ty* to the IR type of *ctype*."""
     if isinstance(ty, types.Boolean):
         return builder.zext(value, _I8)
     if isinstance(ctype, c.Pointer):
@@ -154,14 +154,14 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
 
 
 def from_return(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
-    """Turn *value*, as a function of Numba's ABI returns it, into Numba's value of type *ty*."""
+    """Convert *value*, as returned by a function with Numba's ABI, to Numba's value of type *ty*."""
     if isinstance(ty, (types.Tuple, types.NamedTuple)):
         return _from_stored(context, builder, ty, value)
     return context.get_returned_value(builder, ty, value)
 
 
 def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
-    # Numba's own way back refuses a tuple that holds a record.
+    # Numba's own conversion rejects a tuple that holds a record.
     if isinstance(ty, types.Record):
         return _spill(builder, value, context.get_value_type(ty))
     if isinstance(ty, types.BaseTuple):
@@ -181,10 +181,10 @@ def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> An
 
 
 def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, optional: Any) -> Any:
-    """Return the value of *optional* as C has it, zero where it is None."""
+    """Return the value of *optional* as a C value, zero if it is None."""
     if not holds_record(ty):
         return _selected(builder, optional.valid, to_c(context, builder, ctype, ty, optional.data))
-    # A record is an address, and null where it is None.
+    # A record is an address, which is null for None and must not be loaded.
     slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(builder.module, ctype), None))
     with builder.if_then(optional.valid):
         builder.store(to_c(context, builder, ctype, ty, optional.data), slot)
@@ -192,7 +192,7 @@ def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, o
 
 
 def _selected(builder: ir.IRBuilder, condition: Any, value: Any) -> Any:
-    """Return *value* where *condition* holds, else zero, number by number: that stays in registers."""
+    """Return *value* if *condition* holds, else zero, by one select per scalar, which stays in registers."""
     if not isinstance(value.type, ir.Aggregate):
         return builder.select(condition, value, ir.Constant(value.type, None))
     parts = {
@@ -203,7 +203,7 @@ def _selected(builder: ir.IRBuilder, condition: Any, value: Any) -> Any:
 
 
 def holds_record(ty: Any) -> bool:
-    """Return whether values of the Numba type *ty* have addresses of records in them."""
+    """Return whether values of the Numba type *ty* contain addresses of records."""
     if isinstance(ty, types.BaseTuple):
         return any(map(holds_record, ty.types))
     return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and holds_record(ty.type))
@@ -215,7 +215,7 @@ def _array_from_view(context: Any, builder: ir.IRBuilder, ctype: c.View, ty: Any
     shape = [builder.extract_value(value, [1, axis]) for axis in range(ctype.ndim)]
     strides = [builder.extract_value(value, [2, axis]) for axis in range(ctype.ndim)]
     if ty.layout in "CF":
-        # What the type promises need not be read, and NVVM can rely on it.
+        # The strides follow from the type, which saves loads and lets NVVM optimise with them.
         strides = _contiguous(builder, shape if ty.layout == "C" else shape[::-1], itemsize)
         strides = strides if ty.layout == "C" else strides[::-1]
     items: Any = ir.Constant(_I64, 1)
@@ -242,7 +242,7 @@ def _contiguous(builder: ir.IRBuilder, shape: list[Any], itemsize: int) -> list[
 
 
 def _places(builder: ir.IRBuilder, ctype: c.CType) -> list[tuple[int, c.Member]]:
-    """Return the members of a struct, each with its number in the IR struct."""
+    """Return the members of a struct, each with its index in the IR struct."""
     if not isinstance(ctype, c.Struct):
         raise NotImplementedError(ctype)
     parts = _layout(builder.module, ctype)
@@ -250,7 +250,7 @@ def _places(builder: ir.IRBuilder, ctype: c.CType) -> list[tuple[int, c.Member]]
 
 
 def _copied(builder: ir.IRBuilder, target: ir.Type, value: Any) -> Any:
-    """Return the members of *value* as a value of the struct type *target*."""
+    """Copy the members of *value* to a value of the struct type *target*."""
     count = len(target.elements)
     return _assemble(
         builder, target, {number: builder.extract_value(value, number) for number in range(count)}
@@ -267,7 +267,7 @@ def _assemble(builder: ir.IRBuilder, target: ir.Type, parts: dict[int, Any]) -> 
 def _spill(builder: ir.IRBuilder, value: Any, pointer: ir.Type) -> Any:
     """Store *value* and return its address, of type *pointer*."""
     slot = cgutils.alloca_once(builder, value.type)
-    # Numba reads a field at its natural alignment wherever its offset allows that, packed or not.
+    # Numba loads a field with its natural alignment if the offset allows it, even of a packed record.
     slot.align = 16
     builder.store(value, slot)
     return builder.bitcast(slot, pointer)

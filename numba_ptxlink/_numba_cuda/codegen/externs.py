@@ -1,8 +1,8 @@
 """
-What exported functions call outside themselves: resolved into the artifacts where that is possible.
+Resolve external functions that exported functions call, and merge them into the artifacts.
 
-Numba's half and bfloat16 arithmetic is CUDA C++, and `cuda.declare_device` can bring more. What NVRTC can
-make LTO-IR of is merged by nvJitLink; the rest stays undefined, for the C++ side to supply.
+Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. What
+NVRTC compiles to LTO-IR is merged by nvJitLink; other symbols stay undefined, for the C++ side to define.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-# Symbols that ptxas and the device runtime supply themselves.
+# Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
-# Numba-cuda's bindings generator ends the names of its shims so, and starts their definitions so.
-# Generated shims of functions end in _nbst; those of constructors and conversions begin with the class.
+# The definitions that numba-cuda's bindings generator writes: shims of functions end in _nbst, those of
+# constructors and conversions begin with the class.
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
 _SHIM_NAME = re.compile(r"\b(?:\w+_nbst|____nv_\w+|NRT_\w+)\b")
 _FUNCTION = re.compile(r'extern "C"\s+__device__\s+\w+\s+\w+\s*\(')
-# What numba-cuda's memory manager for device code defines, which no other export may define again.
+# Symbols of numba-cuda's memory manager for device code: two exports must not both define them.
 _NRT_NAME = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
 _KEEP = "numba_ptxlink_keep"
 
 
 def undefined(ptx: str) -> dict[str, Prototype]:
-    """Return the functions that *ptx* calls and does not define, by name."""
-    found = parse(ptx).functions
-    defined = {each.prototype.name for each in found if each.defined}
+    """Return the functions that *ptx* references but does not define, by name."""
+    functions = parse(ptx).functions
+    defined = {function.prototype.name for function in functions if function.defined}
     return {
-        each.prototype.name: each.prototype
-        for each in found
-        if each.linkage == "extern" and each.prototype.name not in defined | _SUPPLIED
+        function.prototype.name: function.prototype
+        for function in functions
+        if function.linkage == "extern" and function.prototype.name not in defined | _SUPPLIED
     }
 
 
 def private_shims(modules: Iterable[str], tag: str) -> list[str]:
-    """Return *modules*, LLVM IR, calling Numba's shims by names that end in *tag*, one for each export."""
+    """Return the LLVM IR *modules* with *tag*, one per export, appended to the names of Numba's shims."""
     parsed = [stable_names.Module(module) for module in modules]
-    # Functions of the export may be called so too.
+    # A function of the export can have such a name too, and keeps it.
     defined = {name for module in parsed for name in module.defined}
     shims = {name for module in parsed for name in module.used if _SHIM_NAME.fullmatch(name)} - defined
     return [module.renamed({name: f"{name}_{tag}" for name in shims}) for module in parsed]
@@ -60,56 +60,56 @@ def linkable(
     libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str
 ) -> list[tuple[str, bytes]]:
     """
-    Return name and LTO-IR of the code that *libraries* ask to be linked, as far as it can become LTO-IR.
+    Return name and LTO-IR of the files that *libraries* link, if they can be compiled to it.
 
     Args:
         libraries: Numba's code libraries.
-        missing: What is undefined; of Numba's shims, only these are taken.
+        missing: The undefined symbols; of Numba's shims, only these are compiled.
         arch: The GPU to generate code for.
-        tag: What the names of Numba's shims end in.
+        tag: The suffix of the names of Numba's shims.
 
     Raises:
-        ExportError: NVRTC could not compile it.
+        ExportError: NVRTC could not compile a file.
     """
     from numba.cuda.cudadrv.linkable_code import LinkableCode
 
     missing = set(missing)
     if not missing:
         return []
-    files = dict.fromkeys(each for library in libraries for each in library._linking_files)
-    made: dict[tuple[str, bytes], None] = {}
-    for each in files:
-        code = LinkableCode.from_path_or_obj(each)
+    files = dict.fromkeys(file for library in libraries for file in library._linking_files)
+    compiled: dict[tuple[str, bytes], None] = {}
+    for file in files:
+        code = LinkableCode.from_path_or_obj(file)
         if code.name == "nrt.cu":
-            continue  # comes under names of this export, where it is needed
+            continue  # added below, with this export's names
         text = code.data if isinstance(code.data, bytes) else code.data.encode()
         if code.kind == LTOIR:
-            made[code.name, text] = None
+            compiled[code.name, text] = None
         elif code.kind == CU:
-            folder = [Path(each).parent] if isinstance(each, (str, Path)) else []
-            made[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
+            folder = [Path(file).parent] if isinstance(file, (str, Path)) else []
+            compiled[code.name, _compile(_only(text.decode(), missing, tag), code.name, arch, folder)] = None
     if any(name.startswith("NRT_") for name in missing):
-        made["nrt.cu", _memory_manager(arch, tag)] = None
-    return sorted(made)
+        compiled["nrt.cu", _memory_manager(arch, tag)] = None
+    return sorted(compiled)
 
 
 def _memory_manager(arch: Arch, tag: str) -> bytes:
-    """Return the LTO-IR of numba-cuda's memory manager for device code, under names that end in *tag*."""
+    """Compile numba-cuda's memory manager for device code to LTO-IR, with *tag* appended to its names."""
     from numba.cuda.memory_management import nrt
 
     path = Path(nrt.__file__).with_name("nrt.cu")
     source = path.read_text()
     names = sorted({match[0] for match in _NRT_NAME.finditer(source)})
     renamed = "".join(f"#define {name} {name}_{tag}\n" for name in names)
-    # Its kernels are for numba-cuda's own statistics; as functions they are dropped where nobody calls them.
+    # Its kernels serve numba-cuda's statistics; as device functions the linker drops them if they are unused.
     return _compile(f"{renamed}#define __global__ __device__\n{source}", path.name, arch, [path.parent])
 
 
 def needed_shims(source: str, modules: Iterable[str]) -> str:
     """
-    Return *source* with only those of Numba's shims that *modules*, LLVM IR, call, ordered by name.
+    Return *source* with only the shims of Numba that the LLVM IR *modules* call, sorted by name.
 
-    Numba-cuda collects the shims of all functions that the process has compiled so far.
+    Numba-cuda accumulates the shims of all functions that the process has compiled.
     """
     head, shims = _split(source)
     wanted = {name for module in modules for name in _SHIM_NAME.findall(module)}
@@ -119,7 +119,7 @@ def needed_shims(source: str, modules: Iterable[str]) -> str:
 
 
 def _split(source: str) -> tuple[str, dict[str, str]]:
-    """Return what precedes Numba's shims in *source*, and each by its name; none where it holds more."""
+    """Split *source* into its head and Numba's shims by name; no shims if it defines other functions too."""
     starts = list(_SHIM.finditer(source))
     if not starts or len(starts) != len(_FUNCTION.findall(source)):
         return source, {}
@@ -130,7 +130,7 @@ def _split(source: str) -> tuple[str, dict[str, str]]:
 
 
 def _only(source: str, missing: set[str], tag: str) -> str:
-    """Return *source*, of a file of shims only those that are *missing*; others are returned as they are."""
+    """Return *source*, reduced to the *missing* shims if it is a file of shims, otherwise unchanged."""
     head, shims = _split(source)
     wanted = [name for name in sorted(shims) if f"{name}_{tag}" in missing]
     return head + "".join(_SHIM_NAME.sub(rf"\g<0>_{tag}", shims[name]) for name in wanted)
@@ -151,7 +151,7 @@ def _compile(source: str, name: str, arch: Arch, folders: Sequence[Path]) -> byt
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
-    """Return one piece of LTO-IR of the functions and the code they call."""
+    """Merge the functions and the code they call into one LTO-IR module."""
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 
 
@@ -165,9 +165,10 @@ def merge_ptx(
     opt: bool,
 ) -> str:
     """
-    Return PTX of the functions *symbols* with the code they call optimised into them.
+    Return PTX of the functions *symbols* after link-time optimisation with the code they call.
 
-    Link-time optimisation drops what no kernel uses, so a kernel uses them, which is then taken out again.
+    Link-time optimisation drops functions that no kernel uses, so a temporary kernel uses them; it is removed
+    from the PTX.
     """
     symbols = sorted(symbols)
     uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
@@ -201,9 +202,9 @@ def _link(
 
 def declared(context: Any, prototype: Prototype) -> c.Signature | None:
     """
-    Return the C signature of the `cuda.declare_device` function that *prototype* belongs to.
+    Return the C signature of the `cuda.declare_device` function with *prototype*.
 
-    None where nothing was declared by that name, or its C types cannot be told.
+    None if no function was declared by that name, or its C types are unknown.
     """
     for key in context._defns:
         if getattr(key, "name", None) != prototype.name or not hasattr(key, "sig"):
@@ -213,7 +214,7 @@ def declared(context: Any, prototype: Prototype) -> c.Signature | None:
             plain = abi.c_signature(prototype.name, key.sig.return_type, params)
         except AbiError:
             continue
-        # Numba's own convention has a status for a result, and an address for the result.
+        # Numba's calling convention returns a status, and the result through an address.
         result = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
         status = c.Scalar("int32_t", 4, 4, "int")
         own = c.Signature(prototype.name, status, (("result", result), *plain.params))

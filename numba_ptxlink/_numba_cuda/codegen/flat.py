@@ -1,4 +1,4 @@
-"""The other way to pass aggregates, numba-cuda's own: their members are spread over the parameters."""
+"""Derive C signatures for `aggregates="flat"`, numba-cuda's own convention: one parameter per member."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def signature(
     context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]], *, kernel: bool = False
 ) -> c.Signature:
     """
-    Return the C signature that numba-cuda's prototype amounts to.
+    Return the C signature that corresponds to numba-cuda's prototype.
 
     Args:
         context: Numba's target context.
         name: The symbol.
-        result: The Numba type of the return value; an Optional's None is zero.
+        result: The Numba type of the return value; an Optional that is None is returned as zero.
         params: Name and Numba type of each parameter.
         kernel: Whether it is a `__global__` function.
     """
@@ -47,7 +47,7 @@ def signature(
 
 
 def _plain(ty: Any) -> c.Scalar | None:
-    """Return the C type of *ty* where both ways agree about it: a scalar."""
+    """Return the C type of *ty* if it is a scalar, which both conventions pass alike, else None."""
     if isinstance(ty, (types.Integer, types.Boolean, types.Float)) and ty != types.float16:
         ctype = c_type(ty)
         return ctype if isinstance(ctype, c.Scalar) else None
@@ -72,7 +72,7 @@ def _leaf(kind: ir.Type, name: str) -> c.CType:
         return c.struct(name, [("elements", array)], about=f"What {name} stands for in Numba")
     if isinstance(kind, ir.LiteralStructType):
         members = [
-            (f"f{number}", _leaf(each, f"{name}_{number}")) for number, each in enumerate(kind.elements)
+            (f"f{number}", _leaf(element, f"{name}_{number}")) for number, element in enumerate(kind.elements)
         ]
         return c.struct(name, members, about=f"What {name} stands for in Numba")
     raise AbiError(f'Function {name}: {kind} has no C type; use aggregates="value".')

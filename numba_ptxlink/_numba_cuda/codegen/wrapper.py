@@ -1,8 +1,9 @@
 """
-LLVM IR for the C ABI: a function with nvcc's prototype around a function compiled with Numba's own ABI.
+Generate wrappers with the C ABI: functions with nvcc's prototype that call a function with Numba's ABI.
 
-A wrapper, and not a calling convention inside the function, because Numba's ABI has what C lacks: a status
-for `raise` and for None. The wrapper decides what becomes of them, and NVVM inlines the function into it.
+A wrapper is used instead of a calling convention of the function itself, because Numba's ABI has what C
+lacks, a status for `raise` and for None. The wrapper handles the status, and NVVM inlines the function into
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink.abi import AbiOptions
 
-# In instructions, as Numba makes them; a larger function is left to NVVM's own judgement.
+# In instructions of LLVM IR as Numba emits it; whether to inline a larger function is NVVM's decision.
 _SMALL = 1000
 
 
@@ -42,15 +43,15 @@ def emit(
 
     Args:
         compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
-        signature: What the symbol is to look like from C.
-        options: What to do about errors.
-        inline: Whether NVVM may dissolve the Python function into the wrapper.
-        launch_bounds: For a kernel, the most threads a block has, and so on as `cuda.jit` takes it.
+        signature: The C signature of the new function.
+        options: How errors are handled.
+        inline: Whether NVVM may inline the Python function into the wrapper.
+        launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     context = compiled.target_context
     inner = _inner(compiled, inline=inline)
     module = inner.module
-    # The context of all modules would carry the named types into every module that Numba makes from now on.
+    # In the global context the identified types would appear in every module that Numba creates later.
     module.context = ir.Context()
     result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
     kinds = [ir_type(module, ctype) for _, ctype in signature.params]
@@ -58,8 +59,8 @@ def emit(
     kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
     outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
     _align(outer, signature)
-    if inline and not signature.kernel and sum(len(each.instructions) for each in inner.blocks) < _SMALL:
-        # Taking arguments apart costs instructions that vanish with the call, and the inliner counts them.
+    if inline and not signature.kernel and sum(len(block.instructions) for block in inner.blocks) < _SMALL:
+        # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
         outer.attributes.add("alwaysinline")
     if not signature.kernel:
         _extend(outer.return_value, signature.result)
@@ -94,14 +95,14 @@ def emit_flat(
     compiled: Any, name: str, params: Sequence[str], options: AbiOptions, *, inline: bool
 ) -> c.Signature:
     """
-    Add a function with numba-cuda's own prototype, and return that as a C signature.
+    Add a function with numba-cuda's own prototype, and return its C signature.
 
     Args:
         compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
         name: The symbol.
         params: The names of the parameters.
-        options: What to do about errors.
-        inline: Whether NVVM may dissolve the Python function into the wrapper.
+        options: How errors are handled.
+        inline: Whether NVVM may inline the Python function into the wrapper.
     """
     context = compiled.target_context
     returns, args = compiled.signature.return_type, compiled.signature.args
@@ -132,11 +133,11 @@ def _inner(compiled: Any, *, inline: bool) -> ir.Function:
     inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
     inner.linkage = "internal"
     for name, variable in inner.module.globals.items():
-        # Device code has no use for the environment that CPU code finds by this symbol.
+        # Only CPU code looks up the environment by this symbol.
         if name.startswith("_ZN08NumbaEnv"):
             variable.linkage = "internal"
     if inline or holds_record(compiled.signature.return_type):
-        # A record is returned by its address, which may be in the frame of the function.
+        # A record is returned by address, which may point into the function's frame.
         inner.attributes.discard("noinline")
         inner.attributes.add("alwaysinline")
     return inner
@@ -151,7 +152,7 @@ def _call(
     on_error: str,
     result: ir.Type,
 ) -> Any:
-    """Call *inner*, return from the wrapper where it failed, and return its value."""
+    """Emit a call of *inner* and a return from the wrapper if it failed; return its value."""
     context = compiled.target_context
     signature = compiled.signature
     convention = _RawResult(context)
@@ -173,7 +174,7 @@ def _call(
 
 
 class _RawResult(CUDACallConv):  # type: ignore[misc]
-    """Numba's calling convention, less the conversion of the result, which cannot do every type."""
+    """Numba's calling convention without its conversion of the result, which fails for some types."""
 
     class _Context:
         def __init__(self, context: Any) -> None:
@@ -190,19 +191,19 @@ class _RawResult(CUDACallConv):  # type: ignore[misc]
 
 
 def _extend(value: Any, ctype: c.CType) -> None:
-    # nvcc's callers and callees rely on the other side having widened a narrow integer to 32 bits.
+    # nvcc's callers and callees assume that the other side extends a narrow integer to 32 bits.
     if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
         value.add_attribute("signext" if ctype.kind == "int" else "zeroext")
 
 
 def _align(function: ir.Function, signature: c.Signature) -> None:
-    """Tell NVVM where C aligns a parameter or the result to more than its IR type is."""
+    """Annotate parameters and the result that C aligns differently from their IR types."""
     # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
     values = [signature.result, *(ctype for _, ctype in signature.params)]
     operands: list[Any] = []
     for position, ctype in enumerate(values):
         if position and c.is_large(ctype) and not signature.kernel:
-            continue  # the attribute of the address says it
+            continue  # the byval parameter has an align attribute
         if ctype.align != natural_align(ctype):
             operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]
     if operands:
