@@ -36,7 +36,8 @@ def page() -> str:
     parts = [HEAD.format(low=low, high=high)]
     for module, rows in itertools.groupby(TABLE, key=lambda row: row.wrap.__module__):
         title = (sys.modules[module].__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        parts.append(f"## {title}\n\n| module | attribute | why |\n| --- | --- | --- |")
+        file = "/".join(module.split(".")[-3:]) + ".py"
+        parts.append(f"## {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
         for row in rows:
             mark = " \\*" if row in (*DRIVERLESS, *NVVM) else ""
             parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.reason} |")

@@ -103,7 +103,10 @@ class AbiOptions:
 
 _BOOL = Scalar("bool", 1, 1, "bool")
 _FLOATS = {32: Scalar("float", 4, 4, "float"), 64: Scalar("double", 8, 8, "float")}
-_HALVES = {"float16": Half("__half", 2, 2), "__nv_bfloat16": Half("__nv_bfloat16", 2, 2)}
+_HALVES = {
+    "float16": Half("__half", 2, 2, "cuda_fp16.h"),
+    "__nv_bfloat16": Half("__nv_bfloat16", 2, 2, "cuda_bf16.h"),
+}
 _COMPLEX = {
     64: Complex("cuFloatComplex", 8, 8, _FLOATS[32]),
     128: Complex("cuDoubleComplex", 16, 16, _FLOATS[64]),
@@ -355,7 +358,7 @@ def _record(ty: Any, names: Names) -> CType:
 def _raw(ctype: CType) -> CType:
     """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
     if isinstance(ctype, Half):
-        return dataclasses.replace(ctype, name=f"{ctype.name}_raw")
+        return dataclasses.replace(ctype, name=f"{ctype.name}_raw", is_class=False)
     if isinstance(ctype, Array):
         return dataclasses.replace(ctype, element=_raw(ctype.element))
     if isinstance(ctype, Struct) and not ctype.packed:

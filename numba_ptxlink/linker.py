@@ -20,6 +20,7 @@ from ._link.inputs import Input, read
 from ._link.sources import SourceOptions, compile_once
 from ._numba_cuda.ptx_linker import PtxLinker
 from ._tools import nvrtc
+from ._udf import Udf
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def link(
         flags=(*source_flags(options), *nvrtc_flags),
     )
     gathered = [
-        source if _is_udf(source) else read(source, number) for number, source in enumerate(inputs, start=1)
+        source if isinstance(source, Udf) else read(source, number)
+        for number, source in enumerate(inputs, start=1)
     ]
     wants_lto = _wants_lto(gathered, asked=lto)
     udfs = [each for each in gathered if not isinstance(each, Input)]
@@ -150,10 +152,6 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
         return None
     log.info("%s is linked too: the device runtime is called", path.name)
     return Input(ARCHIVE, path.name, path.read_bytes())
-
-
-def _is_udf(source: Any) -> bool:
-    return hasattr(source, "function") and hasattr(source, "signature") and hasattr(source, "options")
 
 
 def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:

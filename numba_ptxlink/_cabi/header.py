@@ -180,11 +180,7 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether one of *types* exists in C++ only."""
-    return any(
-        isinstance(part, c.View) or (isinstance(part, c.Half) and not part.name.endswith("_raw"))
-        for ctype in types
-        for part in c.parts(ctype)
-    )
+    return any(part.cxx_only for ctype in types for part in c.parts(ctype))
 
 
 def _is_cxx(signature: c.Signature) -> bool:

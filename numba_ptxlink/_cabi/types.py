@@ -38,6 +38,11 @@ class CType:
     align: int
 
     @property
+    def cxx_only(self) -> bool:
+        """Whether C has no such type."""
+        return False
+
+    @property
     def include(self) -> str | None:
         """The CUDA header that declares the type, None for a type of the language."""
         return None
@@ -84,12 +89,26 @@ class Scalar(CType):
 
 @dataclass(frozen=True)
 class Half(CType):
-    """A 16-bit float, which CUDA C++ declares as a class: `__half` or `__nv_bfloat16`; `__half_raw` is C."""
+    """
+    A 16-bit float, which CUDA C++ declares as a class.
+
+    Args:
+        header: The CUDA header that declares it.
+        is_class: Whether it is the class, which C has not, rather than its bits, such as `__half_raw`.
+    """
+
+    header: str
+    is_class: bool = True
+
+    @property
+    def cxx_only(self) -> bool:
+        """Whether C has no such type."""
+        return self.is_class
 
     @property
     def include(self) -> str | None:
         """The CUDA header that declares the type."""
-        return "cuda_fp16.h" if self.name.startswith("__half") else "cuda_bf16.h"
+        return self.header
 
 
 @dataclass(frozen=True)
@@ -185,6 +204,11 @@ class View(CType):
 
     element: CType
     ndim: int
+
+    @property
+    def cxx_only(self) -> bool:
+        """Whether C has no such type."""
+        return True
 
     @property
     def include(self) -> str | None:

@@ -190,20 +190,30 @@ def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
         LinkError: It is damaged.
         UnfamiliarError: Its form is unknown.
     """
-    if kind == FATBIN:
-        return [fatbin_entries(code, name)]
-    if kind == OBJECT:
-        contents = [
-            content for section, content in elf.raw_sections(code, name) if section == _RELOCATABLE_SECTION
-        ]
-        return [fatbin_entries(fatbin, name) for content in contents for fatbin in _split(content)]
+    return _READERS[kind](code, name)
+
+
+def _of_fatbin(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
+    return [fatbin_entries(code, name)]
+
+
+def _of_object(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
+    sections = elf.raw_sections(code, name)
+    contents = [content for section, content in sections if section == _RELOCATABLE_SECTION]
+    return [fatbin_entries(fatbin, name) for content in contents for fatbin in _split(content)]
+
+
+def _of_archive(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
     lists = []
     for member, content in members(code, name):
         if content.startswith(b"\x7fELF"):
-            lists += fatbins(content, OBJECT, f"{name}({member})")
+            lists += _of_object(content, f"{name}({member})")
         elif member not in ("", "/", "/SYM64"):
             raise _unfamiliar(f"{name}({member})", f"content that begins with {content[:4].hex()}")
     return lists
+
+
+_READERS = {FATBIN: _of_fatbin, OBJECT: _of_object, ARCHIVE: _of_archive}
 
 
 def _split(content: bytes) -> Iterator[bytes]:
@@ -258,19 +268,30 @@ def check_whole(kind: str, code: bytes, name: str, arch: Arch | None = None) -> 
         LinkError: It is damaged.
     """
     try:
-        if kind == CUBIN:
-            elf.read(code, name)
-        elif kind == FATBIN:
-            entries = fatbin_entries(code, name)
-            linked = chosen(entries, arch, lto=False) if arch else None
-            for entry in entries if arch is None else filter(None, (linked,)):
-                if entry.payload.startswith(b"\x7fELF"):
-                    elf.read(entry.payload, name)
-        elif kind == ARCHIVE:
-            for _ in members(code, name):
-                pass
+        if kind in _CHECKS:
+            _CHECKS[kind](code, name, arch)
     except elf.UnfamiliarError as error:
         log.info("%s is left to the linker: %s", name, error)
+
+
+def _check_cubin(code: bytes, name: str, _: Arch | None) -> None:
+    elf.read(code, name)
+
+
+def _check_fatbin(code: bytes, name: str, arch: Arch | None) -> None:
+    entries = fatbin_entries(code, name)
+    linked = chosen(entries, arch, lto=False) if arch else None
+    for entry in entries if arch is None else filter(None, (linked,)):
+        if entry.payload.startswith(b"\x7fELF"):
+            elf.read(entry.payload, name)
+
+
+def _check_archive(code: bytes, name: str, _: Arch | None) -> None:
+    for _member in members(code, name):
+        pass
+
+
+_CHECKS = {CUBIN: _check_cubin, FATBIN: _check_fatbin, ARCHIVE: _check_archive}
 
 
 def _unfamiliar(name: str, form: str) -> elf.UnfamiliarError:

@@ -70,7 +70,7 @@ def check(
     """
     Refuse what the linker crashes or loses its senses on, and compare *inputs* with one another.
 
-    What it refuses soundly is left to it, and explained by `_explain.cure`: whether LTO-IR is too new, or PTX
+    What it refuses soundly is left to it, and explained by `explain.cure`: whether LTO-IR is too new, or PTX
     and LTO-IR are for another architecture, is the linker's to say.
 
     Args:

@@ -14,7 +14,7 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
     """
     Return the LLVM IR of *libraries* and all they call, each once, callers first.
 
-    Names and order are those of `_names`: the same in every process.
+    Names and order are those of `stable_names`: the same in every process.
     """
     for library in _all_libraries(libraries):
         for name, variable in _module(library).globals.items() if _module(library) else ():

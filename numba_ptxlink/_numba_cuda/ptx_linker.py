@@ -229,7 +229,7 @@ class PtxLinker:
             if not extension:
                 raise _refused("Don't know how to link file with no extension")
             kind = EXTENSIONS.get(extension)
-            if kind is None:
+            if kind is None or extension[1:] not in (*FILE_EXTENSION_MAP, CU):
                 raise _refused(f"Don't know how to link file with extension {extension}")
             if kind == CU:
                 self.add_cu_file(name)

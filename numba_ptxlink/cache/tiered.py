@@ -20,8 +20,8 @@ from numba_ptxlink.errors import CacheError
 from .directory import Directory, default_directory
 from .entry import PEEK, Damaged, Entry, WrongSeal, described, peek, seal, unseal
 from .key import Key
-from .server import Server
 from .single_flight import Processes, Threads
+from .tiers import SharedTier, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -93,11 +93,11 @@ class Cache:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
     _threads: Threads[Entry] = field(default_factory=Threads, init=False, repr=False)
     _opened: _Tiers | None = field(default=None, init=False, repr=False)
-    _server: Server | None = field(default=None, init=False, repr=False)
+    _server: SharedTier | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.settings.cache and self.settings.cache_url:
-            self._server = Server(self.settings.cache_url, lifetime=self.settings.cache_ttl)
+            self._server = connect(self.settings.cache_url, self.settings.cache_ttl)
 
     @property
     def counters(self) -> Counters:

@@ -23,8 +23,27 @@ SOURCES = Path(__file__).with_name("sources.json")
 
 
 def sources() -> dict[str, str]:
-    """Return a digest of the source of everything that is replaced, by its place."""
-    return {f"{row.module}:{row.path}": digest(substitution.original_of(row)) for row in TABLE}
+    """Return a digest of the source of everything that is replaced, by its place; "" where it is gone."""
+    found = {}
+    for row in TABLE:
+        try:
+            found[f"{row.module}:{row.path}"] = digest(substitution.original_of(row))
+        except (ImportError, AttributeError, KeyError):
+            found[f"{row.module}:{row.path}"] = ""
+    return found
+
+
+def moved(known: dict[str, dict[str, str]], version: str, found: dict[str, str]) -> list[str]:
+    """Return what differs from *version*'s digests, or from the newest known ones where it has none."""
+    newest = max(known, key=lambda release: tuple(map(int, release.split("."))))
+    then = known.get(version, known[newest])
+    wrappers = {f"{row.module}:{row.path}": row.wrap for row in TABLE}
+    return [
+        f"{place} ({'moved' if found.get(place) else 'is gone'}; "
+        f"wrapped by {wrappers[place].__module__ if place in wrappers else 'nothing any more'})"
+        for place in sorted({*found, *then})
+        if found.get(place) != then.get(place)
+    ]
 
 
 def digest(original: object) -> str:
@@ -38,14 +57,24 @@ def test_nothing_that_is_replaced_has_moved():
     """Each replaced function has the source that its wrapper was written against, for this release."""
     known = json.loads(SOURCES.read_text())
     version = numba_cuda.__version__
-    assert version in known, f"numba-cuda {version} is new: read what moved, then run {Path(__file__).name}"
     # In a process of its own, where no test has put anything in numba-cuda's place.
     done = subprocess.run([sys.executable, __file__, "show"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
-    moved = sorted(
-        place for place in {*found, *known[version]} if found.get(place) != known[version].get(place)
-    )
-    assert moved == []
+    assert moved(known, version, found) == []
+    assert version in known, f"numba-cuda {version} moved nothing; run {Path(__file__).name} to add it"
+
+
+def test_what_a_new_release_moves_is_named():
+    """A release that is not known is compared with the newest that is; a difference has its wrapper."""
+    places = [f"{row.module}:{row.path}" for row in TABLE[:2]]
+    known = {"0.9.1": dict.fromkeys(places, "old"), "0.10.0": dict.fromkeys(places, "a")}
+    assert moved(known, "0.10.1", dict.fromkeys(places, "a")) == []
+    assert moved(known, "0.9.1", dict.fromkeys(places, "old")) == []
+    found = moved(known, "0.11.0", {places[0]: "b", places[1]: ""})
+    assert [f"{places[0]} (moved; wrapped by {TABLE[0].wrap.__module__})"] == [
+        line for line in found if "moved" in line
+    ]
+    assert [line.partition(" (")[0] for line in found if "is gone" in line] == [places[1]]
 
 
 def test_every_release_that_is_told_is_served():

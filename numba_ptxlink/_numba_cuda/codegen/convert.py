@@ -52,6 +52,8 @@ def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
     elif isinstance(ctype, c.Struct):
         named.packed = ctype.packed
         named.set_body(*(part for part, _ in _layout(module, ctype)))
+    else:
+        raise TypeError(f"{type(ctype).__name__} has no IR type")
     return named
 
 
