@@ -12,6 +12,9 @@ import pytest
 
 import numba_ptxlink as pl
 
+# The grids are small, and the arrays are the host's.
+pytestmark = pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning")
+
 
 @pytest.fixture(autouse=True)
 def _enabled():
