@@ -19,9 +19,19 @@ class Finder:
         if not name.startswith("numba.cuda."):
             return False
         if self.hooked is None:
-            from numba_ptxlink import _plugin
+            try:
+                from numba_ptxlink import _plugin
 
-            self.hooked = _plugin.HOOKED
+                self.hooked = _plugin.HOOKED
+            except ImportError as error:
+                import warnings
+
+                self.hooked = frozenset()
+                warnings.warn(
+                    f"numba-ptxlink is damaged ({error}); numba-cuda goes on without it. "
+                    "Install it again: python -m pip install --force-reinstall numba-ptxlink",
+                    stacklevel=2,
+                )
         return name in self.hooked
 
     def find_spec(self, name, path=None, target=None):

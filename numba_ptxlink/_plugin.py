@@ -72,6 +72,7 @@ class _State:
     wanted: bool | None = None  # what enable() or disable() said, None for neither
     reason: str = "numba.cuda has not been imported yet"
     trigger: str | None = None
+    ran: set[str] = field(default_factory=set)  # modules that the hook has reported
     applied: list[substitution.Substitution] = field(default_factory=list)
 
 
@@ -87,6 +88,7 @@ def init() -> None:
 def imported(module: ModuleType) -> None:
     """Serve the import hook: *module*, one of `HOOKED`, has just been imported."""
     with _lock.held:
+        _state.ran.add(module.__name__)
         if module.__name__ == release.DRIVER:
             _decide("import hook")
         elif _state.active:
@@ -100,7 +102,7 @@ def enable() -> Status:
     Raises:
         ActivationError: The numba-cuda in use cannot be served. Names the cure.
     """
-    with _lock.held:
+    with release.compilation_stopped(), _lock.held:
         reason = release.unsupported_reason()
         if reason is not None:
             raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
@@ -111,7 +113,7 @@ def enable() -> Status:
 
 def disable() -> Status:
     """Restore exactly what numba-cuda had, and stay out of its way until `enable` is called."""
-    with _lock.held:
+    with release.compilation_stopped(), _lock.held:
         _state.wanted = False
         _deactivate()
         _settle("disable()", "disable() was called")
@@ -125,7 +127,7 @@ def status() -> Status:
     with _lock.held:
         return Status(
             active=_state.active,
-            reason=_state.reason,
+            reason=_reason(),
             trigger=_state.trigger,
             backend=config().backend,
             links_served=counts["assembled"] + counts["linked"],
@@ -139,6 +141,13 @@ def status() -> Status:
         )
 
 
+def _reason() -> str:
+    if _state.trigger is None and "numba.cuda" in sys.modules:
+        unsupported = release.unsupported_reason()
+        return unsupported or "numba.cuda has been imported without the import hook; call enable()"
+    return _state.reason
+
+
 def _decide(trigger: str) -> None:
     with _lock.held:
         _set_up_logging()
@@ -148,7 +157,8 @@ def _decide(trigger: str) -> None:
         if refusal is not None:
             _settle(trigger, refusal)
             return
-        if release.DRIVER not in sys.modules:
+        # What another thread imports right now is reported by the hook, when it is whole.
+        if release.DRIVER not in _state.ran and not release.is_imported(release.DRIVER):
             _wait(trigger)
             return
         if _attempt(trigger, _activate):
@@ -218,9 +228,8 @@ def _wait(trigger: str) -> None:
 def _activate() -> None:
     _state.active = True
     for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
-        spec = getattr(sys.modules.get(name), "__spec__", None)
         # A module that is still being imported has its turn when it has run.
-        if spec is not None and (name == release.DRIVER or not getattr(spec, "_initializing", False)):
+        if name in _state.ran or release.is_imported(name):
             _apply(name)
 
 

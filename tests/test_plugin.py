@@ -88,6 +88,53 @@ def test_naming_the_linker_first_activates_too(first):
     assert lines == ["True|numba-cuda is installed and supported|import hook|0"]
 
 
+@pytest.mark.parametrize(
+    "meanwhile",
+    ["from numba import njit\nprint(njit(lambda x: x + 1)(1))", "pl.enable()\nprint(2)", "print(2)"],
+)
+def test_threads_import_and_activate_at_one_time(meanwhile):
+    """While one thread imports numba.cuda, another may enable the plugin, or load Numba's extensions."""
+    lines = run(
+        """
+        import faulthandler, sys, threading, time
+        faulthandler.dump_traceback_later(100, exit=True)
+        def load():
+            import numba.cuda
+        thread = threading.Thread(target=load)
+        thread.start()
+        while "numba.cuda.cudadrv.driver" not in sys.modules:
+            time.sleep(0)
+        """,
+        meanwhile,
+        "thread.join()\nprint(pl.status().active, len(pl._plugin._state.applied) == len(pl._plugin.TABLE))",
+    )
+    assert lines == ["2", "True True"]
+
+
+def test_enable_and_disable_wait_for_other_threads_kernels():
+    """What a kernel is compiled with does not change while another thread compiles it."""
+    lines = run(
+        """
+        import threading, time
+        from numba import cuda
+        from numba.cuda.core.compiler_lock import global_compiler_lock
+        compiling, seen = threading.Event(), []
+        def compile_slowly():
+            with global_compiler_lock:
+                compiling.set()
+                for _ in range(100):
+                    time.sleep(0.005)
+                    seen.append(pl._plugin._state.active)
+        thread = threading.Thread(target=compile_slowly)
+        thread.start()
+        compiling.wait()
+        print(pl.disable().active, len(seen), set(seen))
+        thread.join()
+        """
+    )
+    assert lines == ["False 100 {True}"]
+
+
 def test_the_hook_imports_nothing_of_this_package():
     """An interpreter that never imports numba.cuda never imports this package."""
     done = subprocess.run(

@@ -58,10 +58,18 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    try:
-        text = code.rstrip(b"\0").decode()
-    except UnicodeDecodeError:
-        return None
+    # Compilers of PTX take any bytes in comments and strings.
+    text = code.rstrip(b"\0").decode(errors="surrogateescape")
     if not text.strip() or "\0" in text:
         return None
-    return PTX if ptx.begins_module(text) else CU
+    if ptx.begins_module(text):
+        return PTX
+    return CU if _is_utf8(code) else None
+
+
+def _is_utf8(code: bytes) -> bool:
+    try:
+        code.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -30,19 +30,23 @@ def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
     return module.replace(dict.fromkeys(spans, ".weak")).encode(errors="surrogateescape")
 
 
-def _form(module: ptx.Module, name: str, seen: frozenset[str] = frozenset()) -> str | None:
-    """Return a definition spelled out, with all that is private to its module; None where there is none."""
+def _form(module: ptx.Module, name: str) -> str | None:
+    """Return a definition spelled out, with all that is private to its module; None where that cannot be."""
+    try:
+        return _spelled(module, name, frozenset())
+    except LinkError:
+        return None
+
+
+def _spelled(module: ptx.Module, name: str, seen: frozenset[str]) -> str | None:
     function = module.definition(name)
     if function is None:
         return None
-    try:
-        statements = list(_flat(function.body))
-    except LinkError:
-        return None
+    statements = list(_flat(function.body))
     labels = {
         statement.name: f"$L{number}"
         for number, statement in enumerate(statements)
-        if isinstance(statement, ptx.Label)
+        if isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)) and statement.name
     }
     spelled = (
         statement
@@ -52,12 +56,35 @@ def _form(module: ptx.Module, name: str, seen: frozenset[str] = frozenset()) -> 
     )
     nodes = (statement for statement in statements if not isinstance(statement, str))
     used = {symbol for node in nodes for symbol in ptx.names(node)} - seen - {name}
-    local = [each for each in module.variables if each.name in used and not each.linkage]
+    local = _reached(module, used)
+    used |= {symbol for variable in local for symbol in ptx.names(variable)}
+    # A weak function can have no alias, and what an alias stands for is not looked at.
+    if any({alias.name, alias.target.name} & {name, *used} for alias in _aliases(module)):
+        return None
     called = [each for each in module.functions if each.name in used and not each.linkage and each.defined]
     inside = seen | {name, *(each.name for each in called)}
-    inner = (_form(module, each.name, inside) or "" for each in called)
+    inner = [_spelled(module, each.name, inside) for each in called]
+    if None in inner:
+        return None
     heading = function.heading.removeprefix(f".{function.linkage} ")
-    return "\n".join((heading, *spelled, *map(str, local), *inner))
+    return "\n".join((heading, *spelled, *map(str, local), *map(str, inner)))
+
+
+def _aliases(module: ptx.Module) -> list[ptx.Alias]:
+    return [item for item in module.items if isinstance(item, ptx.Alias)]
+
+
+def _reached(module: ptx.Module, names: set[str]) -> list[ptx.Variable]:
+    """Return the private variables among *names*, and those that their initializers name, in their order."""
+    private = {variable.name: variable for variable in module.variables if not variable.linkage}
+    found: set[str] = set()
+    pending = [name for name in names if name in private]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += [symbol for symbol in ptx.names(private[name]) if symbol in private]
+    return [variable for name, variable in private.items() if name in found]
 
 
 def _flat(statements: Iterable[ptx.Statement]) -> Iterator[ptx.Statement | str]:

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
@@ -90,6 +90,10 @@ def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
                 prototype=None if prototype.entry else prototype,
                 line=function.line,
             )
+    for alias in (item for item in module.items if isinstance(item, ptx.Alias)):
+        # It is declared before, as a function like the one it stands for.
+        if alias.name in found:
+            found[alias.name] = replace(found[alias.name], defined=True)
     for variable in module.variables:
         known = found.get(variable.name)
         if variable.linkage and (known is None or (variable.defined and not known.defined)):

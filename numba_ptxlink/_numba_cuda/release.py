@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SUPPORTED = ((0, 30, 4), (0, 31))
 """The releases that this package was written against: from the first, to before the second."""
@@ -29,3 +34,17 @@ def unsupported_reason() -> str | None:
     if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:
         return "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"
     return None
+
+
+def is_imported(name: str) -> bool:
+    """Return whether the module *name* is there, and no thread is importing it still."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+@contextlib.contextmanager
+def compilation_stopped() -> Iterator[None]:
+    """Wait for other threads' compilations, and hold back new ones for the length of a `with` block."""
+    lock: Any = getattr(sys.modules.get("numba.cuda.core.compiler_lock"), "global_compiler_lock", None)
+    with contextlib.nullcontext() if lock is None else lock:
+        yield

@@ -155,3 +155,19 @@ def test_a_function_with_attributes_is_compared():
     attributed = ".visible .func .attribute(.unified(1, 2)) f(.param .b64 a)\n{\nret;\n}\n"
     with pytest.raises(pl.LinkError, match="f has two prototypes"):
         pl.link(KERNEL, HEAD + attributed, arch=ARCH)
+
+
+def test_an_alias_is_a_definition():
+    """A name that is an alias in one module and defined in another is refused, as if both defined it."""
+    alias = ".func inner(.param .b32 a)\n{\nret;\n}\n.visible .func f(.param .b32 a);\n.alias f, inner;\n"
+    define = ".visible .func f(.param .b32 a)\n{\nret;\n}\n"
+    with pytest.raises(pl.LinkError, match="f is defined 2 times"):
+        pl.link(HEAD + alias, HEAD + define, arch=ARCH)
+
+
+@pytest.mark.parametrize("spelled", [".visible .func f.noreturn", ".visible .func f .noreturn"])
+def test_a_directive_that_touches_the_name_hides_no_definition(spelled):
+    """A function whose first directive follows its name without a space is defined all the same."""
+    bodies = [f"{spelled}\n{{\n{statement};\nexit;\n}}\n" for statement in ("exit", "trap")]
+    with pytest.raises(pl.LinkError, match="f is defined 2 times"):
+        pl.link(*(HEAD + body for body in bodies), arch=ARCH)

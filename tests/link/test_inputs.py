@@ -10,6 +10,7 @@ import pytest
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats.kinds import recognise
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink.linker import PtxLinker
 
@@ -207,3 +208,17 @@ def test_cuda_sources_of_both_kinds_link():
     """CUDA C++ as caller and callee links with and without LTO."""
     for lto in (None, False, True):
         assert pl.link(CALLER, CALLEE.format(value=1), arch="sm_80", lto=lto).cubin
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (b"// caf\xe9\n.version 8.0\n.target sm_80\n", "ptx"),
+        (b"#define MAKE(v) \\\n .version = v, \\\n .size = 3\n", "cu"),
+        (b"// see README \\\n.version is parsed there\nint x;\n", "cu"),
+        (b"// caf\xe9\nint x;\n", None),
+    ],
+)
+def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
+    """PTX begins with .version and a number, whatever bytes its comments hold; CUDA C++ is UTF-8."""
+    assert kind == recognise(code)

@@ -59,6 +59,45 @@ def test_a_private_variable_belongs_to_a_definition():
     assert not same(different, "f")
 
 
+@pytest.mark.parametrize(
+    ("mine", "yours"),
+    [
+        (".global .align 1 .b8 $str[2] = {1, 0};\n", ".global .align 1 .b8 $str[2] = {2, 0};\n"),
+        (".func $str()\n{\nret;\n}\n", ".func $str()\n{\ntrap;\n}\n"),
+    ],
+)
+def test_what_a_private_table_points_to_belongs_to_a_definition(mine, yours):
+    """Functions that read equal tables of addresses of different things are different."""
+    table = (
+        ".global .align 8 .u64 table[1] = {generic($str)};\n"
+        if "b8" in mine
+        else (".global .align 8 .u64 table[1] = {$str};\n")
+    )
+    body = ".visible .func f()\n{\n.reg .b64 %r<2>;\nld.global.u64 %r1, [table];\nret;\n}\n"
+    assert same([HEAD + mine + table + body] * 2, "f")
+    assert not same([HEAD + mine + table + body, HEAD + yours + table + body], "f")
+
+
+def test_what_has_an_alias_is_not_merged():
+    """A function with an alias cannot be weak, and a call of an alias goes to what that stands for."""
+    body = ".visible .func f()\n{\ncall h, ();\nret;\n}\n"
+    called = ".func i()\n{\nret;\n}\n.func h();\n.alias h, i;\n"
+    plain = ".visible .func f()\n{\nret;\n}\n"
+    assert not same([HEAD + called + body] * 2, "f")
+    assert not same([HEAD + plain + ".visible .func g();\n.alias g, f;\n"] * 2, "f")
+
+
+def test_names_of_targets_and_call_prototypes_are_labels():
+    """What a branch or an indirect call lists its targets under may be called otherwise."""
+    texts = [
+        HEAD
+        + f".visible .func f()\n{{\n.reg .b32 %r<2>;\n{name}: .branchtargets $L1, $L2;\n"
+        + f"brx.idx %r1, {name};\n$L1:\nret;\n$L2:\nret;\n}}\n"
+        for name in ("$L3", "$table")
+    ]
+    assert same(texts, "f")
+
+
 def test_weakening_changes_the_linkage_alone():
     """A definition made weak is the same text but for one word, and the rest of the module is untouched."""
     ptx = function() + function(name="g").partition("64\n")[2]

@@ -92,6 +92,17 @@ class Cursor:
         self.at += 1
         return token
 
+    def split_name(self) -> None:
+        """Make a name and directives of the next token, where nothing stands between them: `f.noreturn`."""
+        name, *directives = self.texts[self.at].split(".")
+        if name and directives:
+            start = self.starts[self.at]
+            self.texts[self.at : self.at + 1] = [name, *(f".{word}" for word in directives)]
+            starts = [start]
+            for before in (name, *(f".{word}" for word in directives[:-1])):
+                starts.append(starts[-1] + len(before))
+            self.starts[self.at : self.at + 1] = starts
+
     def integer(self) -> int:
         """
         Take a whole number.

@@ -171,7 +171,8 @@ def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:
     while True:
         stop, found = _stop(_STOP, text, start)
         more, places = split(text, start, stop)
-        texts, starts = (texts + more, starts + places) if texts else (more, places)
+        texts += more
+        starts += places
         while texts and not texts[-1]:
             texts.pop()
             starts.pop()

@@ -64,11 +64,11 @@ def read_header(text: str) -> Header:
 
 
 def begins_module(text: str) -> bool:
-    """Return whether *text* begins as a PTX module does: with a `.version`, comments aside."""
+    """Return whether *text* begins as a PTX module does: with `.version` and a number, comments aside."""
     token = token_at(text, 0)
     while token.kind == "line":
         token = token_at(text, token.end)
-    return token.text == ".version"
+    return token.text == ".version" and token_at(text, token.end).kind == "number"
 
 
 def _header(found: dict[str, list[str]]) -> Header:
@@ -168,6 +168,7 @@ class _Reader:
         while cursor.accept(".attribute"):
             attributed += attributes(cursor)
         results = parameters(cursor)
+        cursor.split_name()
         name_start, name = cursor.start, cursor.word()
         name_span = Span(name_start, cursor.end)
         params = parameters(cursor)

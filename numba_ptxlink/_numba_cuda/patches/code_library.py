@@ -70,7 +70,10 @@ def _wrap_llvm_strs(original: Any) -> Any:
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None:
             # A kernel is looked up by the name kept here; a device function's caller knows it by its own.
-            made = renamed([self], keep_visible=self._entry_name is None)
+            # Who made the kernel without this package's wrappers around keeps the name it has read.
+            context = current()
+            wrapped = bool(context.sought) or context.result is not None
+            made = renamed([self], keep_visible=self._entry_name is None or not wrapped)
             self._llvm_strs = list(made.texts)
             self._entry_name = made.names.get(self._entry_name, self._entry_name)
         return self._llvm_strs

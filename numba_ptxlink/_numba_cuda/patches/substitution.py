@@ -41,7 +41,9 @@ class Substitution:
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
         *parents, _ = self.path.split(".")
-        return functools.reduce(getattr, parents, importlib.import_module(self.module))
+        # Asking for the import of a module that is there waits for a thread that is importing it.
+        module = sys.modules.get(self.module) or importlib.import_module(self.module)
+        return functools.reduce(getattr, parents, module)
 
     @property
     def attribute(self) -> str:
@@ -62,11 +64,12 @@ _lock = Lock()
 def apply(substitution: Substitution) -> None:
     """Put the replacement in place, where it is not yet; each call wants an `undo`."""
     key = (substitution.module, substitution.path)
+    # Its import may apply it, in this thread or in another that waits for the lock.
+    owner = substitution.owner()
     with _lock.held:
         if key in _in_place:
             _in_place[key].wanted += 1
             return
-        owner = substitution.owner()
         original = owner.__dict__[substitution.attribute]
         replacement = substitution.wrap(original)
         setattr(owner, substitution.attribute, replacement)
