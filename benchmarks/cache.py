@@ -222,8 +222,15 @@ def assemble_at_once(processes: int, *, cached: bool) -> dict[str, list[float]]:
         command = [sys.executable, "-c", HERD, str(ptx)]
         started = []
         for _ in range(processes):
+            # Elsewhere, lest a checkout be imported in place of what is installed.
             process = subprocess.Popen(
-                command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+                command,
+                env=environ,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
             )
             stack.callback(process.kill)
             started.append(process)

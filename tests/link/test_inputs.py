@@ -213,10 +213,10 @@ def test_cuda_sources_of_both_kinds_link():
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (b"// caf\xe9\n.version 8.0\n.target sm_80\n", "ptx"),
+        (b"// \xe9t\xe9\n.version 8.0\n.target sm_80\n", "ptx"),
         (b"#define MAKE(v) \\\n .version = v, \\\n .size = 3\n", "cu"),
         (b"// see README \\\n.version is parsed there\nint x;\n", "cu"),
-        (b"// caf\xe9\nint x;\n", None),
+        (b"// \xe9t\xe9\nint x;\n", None),
     ],
 )
 def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
