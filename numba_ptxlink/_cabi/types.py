@@ -90,7 +90,7 @@ class Scalar(CType):
 @dataclass(frozen=True)
 class Half(CType):
     """
-    A 16-bit float, which CUDA C++ declares as a class.
+    A 16-bit float, which CUDA C++ declares as a class around 16 bits.
 
     Args:
         header: The CUDA header that declares it.

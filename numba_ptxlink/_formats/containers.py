@@ -190,7 +190,8 @@ def fatbins(code: bytes, kind: str, name: str) -> list[tuple[FatbinEntry, ...]]:
         LinkError: It is damaged.
         UnfamiliarError: Its form is unknown.
     """
-    return _READERS[kind](code, name)
+    reader = _READERS.get(kind)
+    return reader(code, name) if reader else []
 
 
 def _of_fatbin(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:

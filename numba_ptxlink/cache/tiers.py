@@ -9,7 +9,10 @@ from .server import Server
 
 class SharedTier(Protocol):
     """
-    A store of sealed entries that machines share. Thread-safe; a fault is a miss that costs a bounded time.
+    A store of sealed entries that machines share.
+
+    Thread-safe, and usable in a forked child. A fault is a miss that costs a bounded time, after which the
+    store is left alone for a while; what it logs holds no secret.
 
     Args:
         name: What messages call it, without secrets.
@@ -26,10 +29,10 @@ class SharedTier(Protocol):
 
 def connect(url: str, lifetime: int | None) -> SharedTier:
     """
-    Return the store at *url*, whose scheme `_config` has checked. Connects at the first use.
+    Return the store at *url*, whose scheme `_config` has checked: Redis so far. It connects at its first use.
 
     Args:
         url: Its address, such as "redis://host:6379/0".
-        lifetime: Seconds for which an entry is kept after its last use, None for ever.
+        lifetime: Seconds for which an entry is kept after it was written, None for ever.
     """
     return Server(url, lifetime=lifetime)

@@ -164,3 +164,8 @@ def test_libraries_of_other_things_are_left_to_the_linker():
     with pytest.raises(elf.UnfamiliarError, match="content that begins with"):
         containers.fatbins(archive(b"something else"), "archive", "f.a")
     assert [] == containers.fatbins(archive(), "archive", "f.a")
+
+
+def test_a_kind_without_a_reader_tells_nothing():
+    """What is no container, as far as is known here, holds no fat binary, and is left to the linker."""
+    assert [] == containers.fatbins(b"anything", "index", "f.index")

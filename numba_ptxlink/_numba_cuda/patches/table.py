@@ -1,5 +1,5 @@
 """
-Everything that is replaced in numba-cuda, each with its reason: the one table.
+Everything that is replaced in numba-cuda: the one table, of the rows at the foot of each module of wrappers.
 
 The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test holds the
 source of each replaced function against the one that this package was written for.
