@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING
 
 from . import cache
 from ._config import config
+from ._front_end import HOOKED, TABLE, release, served, substitution
 from ._locks import Lock
-from ._numba_cuda import release
-from ._numba_cuda.patches import substitution
-from ._numba_cuda.patches.table import HOOKED, TABLE
-from ._numba_cuda.ptx_linker import served
 from ._tools import driver, nvrtc
 from .errors import ActivationError, PtxlinkError
 

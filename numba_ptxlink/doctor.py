@@ -13,8 +13,8 @@ from ._formats import ltoir
 from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa
+from ._front_end import release
 from ._link.checks import LOSES_STRUCTS
-from ._numba_cuda import release
 from ._tools import driver, nvjitlink, nvrtc, pynvjitlink
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError

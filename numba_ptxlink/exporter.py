@@ -21,9 +21,7 @@ from ._arch import Arch, ArchLike
 from ._cabi import header
 from ._cabi.types import has_stray_members
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
-from ._numba_cuda import build
-from ._numba_cuda.compile import CompileOptions
-from ._numba_cuda.signatures import Typed, describe, typed
+from ._front_end import CompileOptions, Typed, build, describe, typed
 from ._tools import nvfatbin
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ._arch import Arch, ArchLike
 from ._config import CHECKS
 from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
+from ._front_end import PtxLinker
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.sources import SourceOptions, compile_once
-from ._numba_cuda.ptx_linker import PtxLinker
 from ._tools import nvrtc
 from ._udf import Udf
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError

@@ -36,6 +36,7 @@ FLOORS = (
     "_link",
     "_udf",
     "_numba_cuda",
+    "_front_end",
     "exporter",
     "_plugin",
     "linker",
@@ -44,7 +45,7 @@ FLOORS = (
     "_report",
     "cli",
 )
-MOST_IN_A_DIRECTORY = 25
+MOST_IN_A_DIRECTORY = 26
 
 
 def name_of(path: Path, package: Path) -> str:
