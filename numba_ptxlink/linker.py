@@ -81,7 +81,7 @@ def link(
             that is too new, and cubins for another architecture.
 
     Raises:
-        LinkError: An input could not be read, compiled or linked, the inputs contradict source other, or the
+        LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, or *backend* or *checks* is none of its choices.

@@ -26,7 +26,7 @@ class Input:
         kind: A name out of `_formats.kinds.KINDS`.
         name: The name in messages: its file name, or a name in angle brackets.
         code: Its content.
-        witness: LLVM IR of the same code, where the producer of a binary has it; its symbols are read from it.
+        witness: LLVM IR of the same code, where a binary's producer has it, to read symbols from.
     """
 
     kind: str
@@ -110,7 +110,7 @@ def _read_file(path: Path) -> Input:
     try:
         code = path.read_bytes()
     except FileNotFoundError as error:
-        raise LinkError(f"{path} not kind; check the path.", inputs=(path.name,)) from error
+        raise LinkError(f"{path} not found; check the path.", inputs=(path.name,)) from error
     except OSError as error:
         raise LinkError(f"{path} could not be read: {error.strerror}.", inputs=(path.name,)) from error
     declared = EXTENSIONS.get(path.suffix.lower())

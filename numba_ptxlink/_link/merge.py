@@ -23,7 +23,7 @@ def same(modules: Iterable[ptx.Module], name: str) -> bool:
 
 
 def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
-    """Return *module* with its definitions of the functions *names* made weak, so that a linker merges them."""
+    """Return *module* with its definitions of the functions *names* made weak, so a linker merges them."""
     wanted = set(names)
     visible = (function for function in module.functions if function.linkage == "visible")
     spans = [function.linkage_span for function in visible if function.name in wanted]
