@@ -1,1 +1,1 @@
-"""Link many inputs to one cubin: read them, compare their symbols, choose the tool. Does not depend on Numba."""
+"""Link many inputs to one cubin: read them, compare their symbols, choose the tool. Independent of Numba."""
