@@ -1,4 +1,4 @@
-"""What is inside PTX, cubins, fat binaries, LTO-IR, objects and archives: symbols and what they cost."""
+"""Inspect PTX, cubins, fat binaries, LTO-IR, objects and archives: their symbols and resource usage."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _C_TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
 @dataclass(frozen=True)
 class SymbolReport:
     """
-    One symbol and what it costs.
+    One symbol and its resource usage.
 
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether it is defined here, rather than asked for.
-        prototype: The interface as PTX has it, "" where it is not told.
-        c_prototype: The same in C, with unsigned integers and byte arrays for what PTX tells by width alone.
+        defined: Whether it is defined here, rather than only declared.
+        prototype: The prototype in PTX terms, "" where it is not recorded.
+        c_prototype: The same in C, with unsigned integers and byte arrays where PTX records only the width.
         registers: Registers per thread, None where there is no machine code.
-        stack: Bytes of stack frame per thread, None likewise.
-        spills: Bytes stored and loaded because registers ran out, None where the compiler was not asked.
+        stack: Bytes of stack frame per thread, None where there is no machine code.
+        spills: Bytes of spill stores and spill loads, None where nothing was compiled to count them.
         shared: Bytes of static shared memory.
         constant: Bytes of constant memory, parameters included.
         size: Bytes of machine code or data.
@@ -71,17 +71,17 @@ class SymbolReport:
 @dataclass(frozen=True)
 class Inspection:
     """
-    What a file holds.
+    The content of a file.
 
     Args:
         name: Its name.
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
-        arch: The architecture its resources are told for.
-        details: What its header says: the PTX ISA, whether it can be linked further, the LTO-IR's versions.
-        entries: What a fat binary holds.
+        arch: The architecture that the resource usage is for.
+        details: Facts of its header: the PTX ISA, whether it can be linked further, the LTO-IR's versions.
+        entries: The entries of a fat binary.
         symbols: Its symbols.
-        sass: Its machine code as nvdisasm writes it, "" where there is none or no nvdisasm.
-        notes: What could not be told, and why.
+        sass: Its machine code as disassembled by nvdisasm, "" where either is missing.
+        notes: What could not be determined, and why.
     """
 
     name: str
@@ -94,100 +94,100 @@ class Inspection:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
-        found = asdict(self)
-        for entry in found["entries"]:
+        """Return the fields as a dictionary that `json` can encode."""
+        fields = asdict(self)
+        for entry in fields["entries"]:
             for internal in ("payload", "flags", "packed_size", "unpacked_size"):
                 del entry[internal]
-        return found
+        return fields
 
 
 def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> Inspection:
     """
-    Read what *source* holds. Needs neither a GPU nor a driver.
+    Read the content of *source*. Needs neither a GPU nor a driver.
 
     Args:
-        source: A path, or content, as `link` takes it; CUDA C++ aside.
-        arch: The architecture to tell resources for; by default the one the file names.
+        source: A path, or content, as `link` takes it, except CUDA C++.
+        arch: The architecture to report resource usage for; by default the one that the file names.
         sass: Whether to disassemble.
 
     Raises:
-        LinkError: It cannot be read, or is damaged.
+        LinkError: *source* cannot be read, or is damaged.
         ConfigError: *arch* is no GPU architecture.
     """
-    given = read(source)
-    if given.kind == CU:
+    content = read(source)
+    if content.kind == CU:
         raise LinkError(
-            f"{given.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
+            f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
             "`numba-ptxlink link`.",
-            inputs=(given.name,),
+            inputs=(content.name,),
         )
     target = None if arch is None else Arch.of(arch)
-    reader = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}.get(given.kind, _of_container)
-    found, image = reader(given, target)
+    reader = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}.get(content.kind, _of_container)
+    inspection, image = reader(content, target)
     if not sass or not image:
-        return found
+        return inspection
     text, note = disassemble(image)
-    return replace(found, sass=text, notes=(*found.notes, *((note,) if note else ())))
+    return replace(inspection, sass=text, notes=(*inspection.notes, *((note,) if note else ())))
 
 
-def _of_ptx(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    target, version = given.header.target, given.header.version
+def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
+    target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    found = symbols.table(given, arch or Arch(7, 5)).symbols or ()
+    table = symbols.table(source, arch or Arch(7, 5)).symbols or ()
     try:
         machine = arch or Arch.of(target[0] if target else "")
-        made = assembler.assemble(given.code, machine, relocatable=True, extra_flags=("-v",))
+        cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
     except (ConfigError, PtxlinkError) as error:
         notes = (f"Resources are not told: {str(error).splitlines()[0]}",)
-        reports = tuple(_report(each) for each in found)
-        return Inspection(given.name, PTX, "", details, symbols=reports, notes=notes), b""
-    image = elf.read(made.code, given.name)
-    spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(made.info_log)}
-    reports = tuple(replace(each, spills=spills.get(each.name)) for each in _resources(found, image))
-    return Inspection(given.name, PTX, machine.sm, details, symbols=reports), made.code
+        reports = tuple(_report(symbol) for symbol in table)
+        return Inspection(source.name, PTX, "", details, symbols=reports, notes=notes), b""
+    image = elf.read(cubin.code, source.name)
+    spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(cubin.info_log)}
+    reports = tuple(replace(report, spills=spills.get(report.name)) for report in _resources(table, image))
+    return Inspection(source.name, PTX, machine.sm, details, symbols=reports), cubin.code
 
 
-def _of_cubin(given: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    image = elf.read(given.code, given.name)
-    found = symbols.table(given, Arch(*divmod(image.sm, 10))).symbols or ()
+def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
+    image = elf.read(source.code, source.name)
+    table = symbols.table(source, Arch(*divmod(image.sm, 10))).symbols or ()
     details = {"linkable": "yes" if image.relocatable else "no"}
-    reports = _resources(found, image)
-    return Inspection(given.name, CUBIN, f"sm_{image.sm}", details, symbols=reports), given.code
+    reports = _resources(table, image)
+    return Inspection(source.name, CUBIN, f"sm_{image.sm}", details, symbols=reports), source.code
 
 
-def _of_ltoir(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    header = ltoir.read(given.code)
+def _of_ltoir(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
+    header = ltoir.read(source.code)
     if header is None:
-        raise LinkError(f"{given.name} is not a whole LTO-IR container; generate or copy it again.")
+        raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
     details = {
         "container": "{}.{}".format(*header.container),
         "nvvm_ir": "{}.{}".format(*header.ir),
     }
     machine = arch or Arch(*divmod(header.sm, 10))
-    return _told(given, machine, details, ())
+    return _told(source, machine, details, ())
 
 
-def _of_container(given: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    entries = fatbin_entries(given.code, given.name) if given.kind == FATBIN else ()
+def _of_container(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
+    entries = fatbin_entries(source.code, source.name) if source.kind == FATBIN else ()
     if arch is None:
-        named = [each.arch for each in entries]
-        arch = Arch.of(named[0]) if named else Arch(7, 5)
-    return _told(given, arch, {}, entries)
+        archs = [entry.arch for entry in entries]
+        arch = Arch.of(archs[0]) if archs else Arch(7, 5)
+    return _told(source, arch, {}, entries)
 
 
 def _told(
-    given: Input, arch: Arch, details: dict[str, str], entries: tuple[FatbinEntry, ...]
+    source: Input, arch: Arch, details: dict[str, str], entries: tuple[FatbinEntry, ...]
 ) -> tuple[Inspection, bytes]:
-    """Return what nvJitLink makes of a container for one architecture, which can be read."""
-    found = Inspection(given.name, given.kind, arch.sm, details, entries)
-    code = symbols.unpack(given, arch)
+    """Return the inspection of a container through the image that nvJitLink makes of it for *arch*."""
+    inspection = Inspection(source.name, source.kind, arch.sm, details, entries)
+    code = symbols.unpack(source, arch)
     if code is None:
         return replace(
-            found, notes=(f"nvJitLink finds no code for {arch.sm} in it; name another arch.",)
+            inspection, notes=(f"nvJitLink finds no code for {arch.sm} in it; name another arch.",)
         ), b""
-    image = elf.read(code, given.name)
-    return replace(found, symbols=_resources(symbols.of_image(image), image)), code
+    image = elf.read(code, source.name)
+    return replace(inspection, symbols=_resources(symbols.of_image(image), image)), code
 
 
 def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolReport, ...]:
@@ -201,18 +201,18 @@ def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolRep
             number, amount = struct.unpack("<II", value)
             if number < len(names):
                 (registers if attribute == _REGISTERS else frames)[names[number]] = amount
-    sizes = {each.name: each.size for each in image.sections}
-    lengths = {each.name: each.size for each in image.symbols}
+    sizes = {section.name: section.size for section in image.sections}
+    lengths = {symbol.name: symbol.size for symbol in image.symbols}
     return tuple(
         replace(
-            _report(each),
-            registers=registers.get(each.name),
-            stack=frames.get(each.name),
-            shared=sizes.get(f".nv.shared.{each.name}", 0),
-            constant=sizes.get(f".nv.constant0.{each.name}", 0),
-            size=lengths.get(each.name, 0),
+            _report(symbol),
+            registers=registers.get(symbol.name),
+            stack=frames.get(symbol.name),
+            shared=sizes.get(f".nv.shared.{symbol.name}", 0),
+            constant=sizes.get(f".nv.constant0.{symbol.name}", 0),
+            size=lengths.get(symbol.name, 0),
         )
-        for each in symbols
+        for symbol in symbols
     )
 
 

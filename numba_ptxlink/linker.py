@@ -1,8 +1,8 @@
 """
-One cubin out of many inputs: `link`.
+Link many inputs to one cubin: `link`.
 
-It reads what it is given, compiles CUDA C++ and UDFs, adds the device runtime where it is called, and leaves
-the rest to the engine. Nothing here needs a driver.
+It reads the inputs, compiles CUDA C++ and UDFs, adds the device runtime where it is called, and passes the
+result to `_link.engine`. Nothing here needs a driver.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def link(
             can all become LTO-IR.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
-        max_registers: Cap on registers per thread.
+        max_registers: Limit on registers per thread.
         include_dirs: Directories that `#include` searches, before the toolkit's and this package's.
         headers: Headers held in memory, by the name that `#include` uses.
         defines: Macros for CUDA C++ and their values; None defines without one.
@@ -73,17 +73,17 @@ def link(
         nvrtc_flags: Further options for NVRTC.
         extra_flags: Further arguments for the tool that links.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
-            is never exchanged for another.
+            is never replaced by another.
         checks: How much is compared before the link: "all", "cheap" or "none"; NUMBA_PTXLINK_CHECKS's by
-            default, or "cheap". "cheap" reads all symbols but those of LTO-IR of more than 8 KiB together,
-            which only a compilation tells; "all" compiles that as well. "none" compares nothing, and refuses
-            only what NVIDIA's libraries crash on or are spoilt by: damaged containers, PTX that is too new,
-            and cubins for another architecture.
+            default, or "cheap". "cheap" reads all symbols except those of LTO-IR of more than 8 KiB in total,
+            which has to be compiled to read them; "all" compiles that as well. "none" compares nothing, and
+            refuses only inputs that crash NVIDIA's libraries or corrupt their state: damaged containers, PTX
+            that is too new, and cubins for another architecture.
 
     Raises:
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
             backend cannot do it. Carries inputs, flags and log.
-        AssembleError: A lone PTX could not be assembled.
+        AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, or *backend* or *checks* is none of its choices.
     """
     target = Arch.of(arch)
@@ -100,25 +100,25 @@ def link(
         name_expressions=tuple(name_expressions),
         flags=(*source_flags(options), *nvrtc_flags),
     )
-    gathered = [
+    sources = [
         source if isinstance(source, Udf) else read(source, number)
         for number, source in enumerate(inputs, start=1)
     ]
-    wants_lto = _wants_lto(gathered, asked=lto)
-    udfs = [each for each in gathered if not isinstance(each, Input)]
+    wants_lto = _wants_lto(sources, asked=lto)
+    udfs = [source for source in sources if not isinstance(source, Input)]
     remarks: list[str] = []
     lowered: dict[str, str] = {}
     ready: list[Input] = []
     kind = LTOIR if wants_lto else PTX
-    for each in gathered:
-        if isinstance(each, Input) and each.kind == CU:
+    for source in sources:
+        if isinstance(source, Input) and source.kind == CU:
             toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
-            compiled = compile_once(each, target, kind, replace(source_options, toolkit_dirs=toolkit))
+            compiled = compile_once(source, target, kind, replace(source_options, toolkit_dirs=toolkit))
             remarks.append(compiled.log)
             lowered.update(compiled.lowered_names)
-            ready.append(Input(kind, each.name, compiled.code))
-        elif isinstance(each, Input):
-            ready.append(each)
+            ready.append(Input(kind, source.name, compiled.code))
+        elif isinstance(source, Input):
+            ready.append(source)
     if udfs:
         from .exporter import compile_udfs
 
@@ -135,7 +135,7 @@ def link(
 
 
 def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:
-    """Return the device runtime where a link without it failed for want of it; nvcc adds it unasked."""
+    """Return the device runtime where a link failed because it lacks it; nvcc adds it by default."""
     if not wants_runtime(error, inputs):
         return None
     from cuda import pathfinder
@@ -155,9 +155,11 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
 
 
 def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
-    kinds = [each.kind if isinstance(each, Input) else "udf" for each in inputs]
+    kinds = [source.kind if isinstance(source, Input) else "udf" for source in inputs]
     if asked is False and LTOIR in kinds:
-        names = ", ".join(each.name for each in inputs if isinstance(each, Input) and each.kind == LTOIR)
+        names = ", ".join(
+            source.name for source in inputs if isinstance(source, Input) and source.kind == LTOIR
+        )
         raise LinkError(
             f"{names} holds LTO-IR, which can only be linked with link-time optimisation; "
             "leave lto out, or give PTX or a cubin in its place.",

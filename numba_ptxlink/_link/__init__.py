@@ -1,1 +1,1 @@
-"""Many inputs to one cubin: what they are, what they define, which tool links them. Knows no Numba."""
+"""Link many inputs to one cubin: read them, compare their symbols, choose the tool. Independent of Numba."""

@@ -1,4 +1,4 @@
-"""Which tool makes the cubin: chosen by what the inputs need, or asked for and held to."""
+"""Choose the tool that makes the cubin: the one the inputs need, or exactly the one the caller names."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _MODULES = {"nvjitlink": nvjitlink, "pynvjitlink": pynvjitlink}
 
 def choose(inputs: Sequence[Input], *, lto: bool, asked: str = "auto") -> tuple[str, str]:
     """
-    Return which tool makes a cubin of *inputs*, and why.
+    Return the tool that makes a cubin of *inputs*, and the reason for it.
 
     Args:
-        inputs: What is to be linked, none of it CUDA C++.
-        lto: Whether link-time optimisation is wanted.
-        asked: "auto", or the tool to use.
+        inputs: The inputs of the link, none of them CUDA C++.
+        lto: Whether to optimise at link time.
+        asked: The tool to use, or "auto" to choose by the inputs.
 
     Raises:
-        ConfigError: There is no tool of that name.
-        LinkError: The tool asked for cannot do it. Names those that can.
+        ConfigError: *asked* is not the name of a tool.
+        LinkError: The tool *asked* cannot link *inputs*. Names those that can.
     """
     if asked not in BACKENDS:
         raise ConfigError(f"There is no backend {asked!r}; choose {', '.join(BACKENDS)}.")
@@ -40,7 +40,7 @@ def choose(inputs: Sequence[Input], *, lto: bool, asked: str = "auto") -> tuple[
             f"The backend nvptxcompiler assembles one PTX and links nothing; here is {obstacle}. "
             "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
             "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
-            inputs=tuple(each.name for each in inputs),
+            inputs=tuple(source.name for source in inputs),
         )
     if asked != "auto":
         return asked, "asked for"
@@ -50,13 +50,13 @@ def choose(inputs: Sequence[Input], *, lto: bool, asked: str = "auto") -> tuple[
 
 
 def linker(name: str) -> Any:
-    """Return the module that links for the backend *name*: its `link`, `version` and `PACKAGE`."""
+    """Return the module of the backend *name*, which has `link`, `version` and `PACKAGE`."""
     module: ModuleType = _MODULES[name]
     return module
 
 
 def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str | None:
-    """Return why nvPTXCompiler cannot do it, None where it can."""
+    """Return why nvPTXCompiler cannot make the cubin, None where it can."""
     if lto:
         return "link-time optimisation"
     if len(inputs) > 1:

@@ -1,8 +1,8 @@
 """
-The mistakes in a link that nvJitLink accepts without a word or explains badly, found before it is called.
+Detect errors that nvJitLink does not report, or reports unclearly, before it is called.
 
-nvJitLink links mismatched prototypes and two definitions of one symbol as if nothing were wrong, and what
-comes out computes wrong results or stops the process. So the inputs' symbols are read and compared first.
+nvJitLink links mismatched prototypes and two definitions of one symbol without an error, and the cubin
+computes wrong results or stops the process. So the inputs' symbols are read and compared first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Bytes of LTO-IR that are compiled for its symbols by default, of all inputs together: 15 to 50 ms, once for
-# a content, beside a link of 25 to 90. 14 kB take as long as their link, 97 kB over four times as long.
+# Bytes of LTO-IR, over all inputs, that are compiled by default to read its symbols: 15 to 50 ms, once per
+# content, while a link takes 25 to 90 ms. 14 kB take as long as their link, 97 kB over four times as long.
 SMALL = 8 << 10
-# Bytes of a fat binary, object or library that is read by default. One of 7 MB took as long as its link.
+# Largest fat binary, object or library in bytes that is read by default: 7 MB took as long as their link.
 READABLE = 1 << 20
-# Seen to pass structs of 184 bytes and more wrongly, which 13.1 to 13.5 pass right.
+# This release was observed to pass structs of 184 bytes and more wrongly; 13.1 to 13.5 pass them correctly.
 LOSES_STRUCTS = (13, 0)
 _LARGE = 128
 _MOST = 5
@@ -45,12 +45,12 @@ _MOST = 5
 @dataclass(frozen=True)
 class Findings:
     """
-    What the checks leave for the linker.
+    The inputs to link after the checks, and what the checks read.
 
     Args:
-        inputs: The inputs to link, equal ones once and equal definitions made weak.
-        tables: The symbols of each.
-        merged: The symbols of which one definition was kept out of several equal ones.
+        inputs: The inputs to link, without duplicates, and with equal definitions made weak.
+        tables: The symbol table of each input; empty where nothing is compared.
+        merged: The symbols with several equal definitions, of which the linker keeps one.
     """
 
     inputs: tuple[Input, ...]
@@ -68,28 +68,29 @@ def check(
     checks: str = "cheap",
 ) -> Findings:
     """
-    Refuse what the linker crashes or loses its senses on, and compare *inputs* with one another.
+    Refuse inputs that crash nvJitLink or corrupt its state, and compare the symbols of *inputs*.
 
-    What it refuses soundly is left to it, and explained by `explain.cure`: whether LTO-IR is too new, or PTX
-    and LTO-IR are for another architecture, is the linker's to say.
+    Errors that nvJitLink reports safely are left to it, and explained by `explain.cure`: LTO-IR that is too
+    new, and PTX or LTO-IR for another architecture.
 
     Args:
-        inputs: What is to be linked, none of it CUDA C++.
+        inputs: The inputs of the link, none of them CUDA C++.
         arch: The architecture of the link.
         linker: nvJitLink's version.
         package: The package to upgrade where nvJitLink is too old.
         lto: Whether the link optimises.
-        checks: "all"; "cheap", which compiles nothing large for its symbols; or "none", which compares
-            nothing.
+        checks: "all"; "cheap", which compiles no large input to read its symbols; or "none", which
+            compares nothing.
 
     Raises:
-        LinkError: The link cannot be right. Names symbols, inputs and the cure.
+        LinkError: The inputs contradict each other, or nvJitLink cannot link one of them. Names symbols,
+            inputs and the cure.
     """
     distinct = tuple(inputs) if checks == "none" else _once(inputs)
-    for each in distinct:
-        containers.check_whole(each.kind, each.code, each.name, arch)
-        _check_version(each, linker, package)
-        _check_machine(each, arch)
+    for source in distinct:
+        containers.check_whole(source.kind, source.code, source.name, arch)
+        _check_version(source, linker, package)
+        _check_machine(source, arch)
     if len(distinct) == 1 or checks == "none":
         return Findings(distinct, (), ())
     tables = _tables(distinct, arch, lto=lto, checks=checks)
@@ -99,34 +100,34 @@ def check(
     merged = _check_definitions(several, tables, distinct)
     if merged:
         distinct = tuple(
-            replace(each, code=merge.weaken(each.module, merged)) if each.kind == PTX else each
-            for each in distinct
+            replace(source, code=merge.weaken(source.module, merged)) if source.kind == PTX else source
+            for source in distinct
         )
     return Findings(distinct, tables, tuple(sorted(merged)))
 
 
 def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> tuple[Table, ...]:
-    left = _left_out(inputs, checks)
+    skipped = _left_out(inputs, checks)
     tables = [
-        symbols.Table(each.name, each.kind, None)
-        if _is_runtime(each) or (number in left and len(each.code) > READABLE)
-        else symbols.table(each, arch, lto=lto, deep=False)
-        for number, each in enumerate(inputs)
+        symbols.Table(source.name, source.kind, None)
+        if _is_runtime(source) or (number in skipped and len(source.code) > READABLE)
+        else symbols.table(source, arch, lto=lto, deep=False)
+        for number, source in enumerate(inputs)
     ]
-    rest = [
+    unread_numbers = [
         number
         for number, table in enumerate(tables)
-        if table.symbols is None and number not in left and not _is_runtime(inputs[number])
+        if table.symbols is None and number not in skipped and not _is_runtime(inputs[number])
     ]
-    # One alone has nothing to be compared with.
-    if len(rest) + sum(table.symbols is not None for table in tables) > 1:
-        for number in rest:
+    # A single table has nothing to be compared with.
+    if len(unread_numbers) + sum(table.symbols is not None for table in tables) > 1:
+        for number in unread_numbers:
             tables[number] = symbols.table(inputs[number], arch, lto=lto)
     return tuple(tables)
 
 
 def unread(inputs: Sequence[Input], checks: str) -> tuple[str, ...]:
-    """Return which of *inputs*, counted from 1, the checks may leave out: what they find depends on it."""
+    """Return the numbers, from 1, of the *inputs* that the checks may skip; "all" for all of them."""
     if len(_once(inputs)) == 1:
         return ()
     if checks == "none":
@@ -135,47 +136,47 @@ def unread(inputs: Sequence[Input], checks: str) -> tuple[str, ...]:
 
 
 def _left_out(inputs: Sequence[Input], checks: str) -> set[int]:
-    """Return the numbers of the inputs that are not compiled, where nothing else may tell their symbols."""
-    needing = [
-        (len(each.code), number)
-        for number, each in enumerate(inputs)
-        if each.kind not in (PTX, CUBIN) and not each.witness and not _is_runtime(each)
+    """Return the indices of the inputs too large to compile just to read their symbols."""
+    sizes = [
+        (len(source.code), number)
+        for number, source in enumerate(inputs)
+        if source.kind not in (PTX, CUBIN) and not source.witness and not _is_runtime(source)
     ]
     if checks == "all":
         return set()
-    left, total = set(), 0
-    for size, number in sorted(needing):
+    skipped, total = set(), 0
+    for size, number in sorted(sizes):
         total += size
         if total > SMALL:
-            left.add(number)
-    return left
+            skipped.add(number)
+    return skipped
 
 
 def _several(tables: Sequence[Table]) -> dict[str, list[tuple[int, Symbol]]]:
-    """Return the symbols that more than one table has, each with the number of its table."""
+    """Return the symbols that occur more than once, each with the index of its table."""
     occurrences: dict[str, list[tuple[int, Symbol]]] = defaultdict(list)
     for number, table in enumerate(tables):
-        # The members of a library too: nvJitLink links all of them, asked for or not.
+        # Members of a library count too: nvJitLink links all of them, referenced or not.
         for symbol in table.symbols or ():
             occurrences[symbol.name].append((number, symbol))
-    return {name: found for name, found in occurrences.items() if len(found) > 1}
+    return {name: entries for name, entries in occurrences.items() if len(entries) > 1}
 
 
 def _once(inputs: Sequence[Input]) -> tuple[Input, ...]:
-    """Leave out an input that holds what another one holds already."""
-    found: dict[tuple[str, bytes], Input] = {}
-    for each in inputs:
-        found.setdefault((each.kind, each.code), each)
-    return tuple(found.values())
+    """Return *inputs* without those that repeat the kind and content of an earlier one."""
+    sources: dict[tuple[str, bytes], Input] = {}
+    for source in inputs:
+        sources.setdefault((source.kind, source.code), source)
+    return tuple(sources.values())
 
 
 def _is_runtime(source: Input) -> bool:
-    # 5 ms to read, and nobody else defines what it does.
+    # Reading it takes 5 ms, and no other input defines its symbols.
     return "cudadevrt" in source.name
 
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:
-    """Refuse PTX that is too new: once nvJitLink has, it links undefined references from then on."""
+    """Refuse PTX that is too new: after refusing it once, nvJitLink accepts undefined references."""
     declared = source.header.version if source.kind == PTX else None
     newest = sure_isa(linker)
     if declared is not None and newest is not None and declared > newest:
@@ -188,7 +189,7 @@ def _check_version(source: Input, linker: tuple[int, int], package: str) -> None
 
 
 def _check_machine(source: Input, arch: Arch) -> None:
-    """Refuse machine code for other GPUs: once nvJitLink has, every other thread waits for ever in it."""
+    """Refuse machine code for other GPUs: after nvJitLink refuses it, all other threads deadlock in it."""
     if source.kind != CUBIN:
         return
     try:
@@ -196,7 +197,7 @@ def _check_machine(source: Input, arch: Arch) -> None:
     except elf.UnfamiliarError:
         return
     major, minor = divmod(sm, 10)
-    # Machine code runs on its own generation's GPUs from its own on; sm_101 is an older name of sm_110.
+    # Machine code runs on its own major architecture, from its own minor on; sm_101 was renamed sm_110.
     if (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}:
         return
     raise LinkError(
@@ -214,15 +215,15 @@ def dotted(version: tuple[int, int]) -> str:
 def _check_prototypes(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table]) -> None:
     complaints = []
     names: list[str] = []
-    for name, found in several.items():
-        told = sorted(
-            ((number, each) for number, each in found if each.prototype is not None),
+    for name, entries in several.items():
+        typed = sorted(
+            ((number, symbol) for number, symbol in entries if symbol.prototype is not None),
             key=lambda pair: not pair[1].defined,
         )
-        if not told:
+        if not typed:
             continue
-        first_number, first = told[0]
-        for number, other in told[1:]:
+        first_number, first = typed[0]
+        for number, other in typed[1:]:
             if not _agree(first.prototype, other.prototype):
                 complaints.append(
                     f"{name} has two prototypes:\n"
@@ -247,11 +248,13 @@ def _warn_of_large_structs(
 ) -> None:
     if linker != LOSES_STRUCTS:
         return
-    for name, found in several.items():
-        told = [each.prototype for _, each in found if each.prototype]
-        sizes = [param.size for each in told for param in (*each.params, each.result) if param]
-        # With LTO on both sides there is no call left to pass anything.
-        if max(sizes, default=0) > _LARGE and any(tables[number].kind != LTOIR for number, _ in found):
+    for name, entries in several.items():
+        prototypes = [symbol.prototype for _, symbol in entries if symbol.prototype]
+        sizes = [
+            param.size for prototype in prototypes for param in (*prototype.params, prototype.result) if param
+        ]
+        # Where all sides are LTO-IR, no call remains that passes the struct.
+        if max(sizes, default=0) > _LARGE and any(tables[number].kind != LTOIR for number, _ in entries):
             log.warning(
                 "%s takes or returns a struct of %d bytes, and nvJitLink %s passes some above %d wrongly; "
                 "upgrade it with `pip install --upgrade %s`, link LTO-IR, or pass a pointer",
@@ -276,7 +279,7 @@ def _agree(one: Prototype | None, other: Prototype | None) -> bool:
     if one.result is not None and other.result is not None and not _alike(one.result, other.result):
         return False
     return all(
-        # The alignment decides in which register a parameter starts; machine code does not tell it.
+        # The alignment decides in which register a parameter starts; machine code does not record it.
         _alike(mine, yours) and (mine.align == yours.align or not mine.align or not yours.align)
         for mine, yours in zip(one.params, other.params, strict=True)
     )
@@ -290,28 +293,28 @@ def _check_definitions(
     several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table], inputs: Sequence[Input]
 ) -> set[str]:
     merged: set[str] = set()
-    for name, found in several.items():
+    for name, entries in several.items():
         strong = [
-            (number, each)
-            for number, each in found
-            # A library gives only what nobody else defines.
-            if each.defined and not each.weak and tables[number].kind != ARCHIVE
+            (number, symbol)
+            for number, symbol in entries
+            # A linker takes from a library only what no other input defines.
+            if symbol.defined and not symbol.weak and tables[number].kind != ARCHIVE
         ]
         if len(strong) < 2:
             continue
         sources = [inputs[number] for number, _ in strong]
-        texts = all(each.kind == PTX for each in sources) and strong[0][1].kind != "variable"
-        if texts and merge.same((each.module for each in sources), name):
+        all_ptx = all(source.kind == PTX for source in sources) and strong[0][1].kind != "variable"
+        if all_ptx and merge.same((source.module for source in sources), name):
             merged.add(name)
             continue
         places = ", ".join(
-            f"{table.name}:{each.line}" if table.kind == PTX and each.line else table.name
-            for table, each in ((tables[number], each) for number, each in strong)
+            f"{table.name}:{symbol.line}" if table.kind == PTX and symbol.line else table.name
+            for table, symbol in ((tables[number], symbol) for number, symbol in strong)
         )
         raise LinkError(
             f"{name} is defined {len(strong)} times, differently or where it cannot be compared: {places}. "
             "Which one a call reaches would depend on the order of the inputs. Rename one, leave one out, "
             "make it static, or mark it weak (inline in C++).",
-            inputs=tuple(each.name for each in sources),
+            inputs=tuple(source.name for source in sources),
         )
     return merged

@@ -1,8 +1,8 @@
 """
-The engine of a link: which tool makes a cubin of inputs that are no CUDA C++ any more, checked and cached.
+Link inputs, after CUDA C++ is compiled, to a cubin: choose the tool, check the inputs, cache the result.
 
-A lone PTX needs no linker: nvPTXCompiler makes a cubin of it in this process. Everything else goes to
-nvJitLink. Nothing here needs a driver.
+A single PTX needs no linker: nvPTXCompiler assembles it in this process. Everything else goes to nvJitLink.
+Nothing here needs a driver.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUNTIME = "cudadevrt"
-# What groups of a whole grid, and launches from the device, call.
+# Grid-wide cooperative groups and launches from the device call these functions of the device runtime.
 _RUNTIME_CALL = re.compile(r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'")
 
 
 @dataclass(frozen=True)
 class Linked:
     """
-    What a link made.
+    The result of a link.
 
     Args:
         cubin: Machine code that a driver can load.
-        arch: The GPU it is for.
-        backend: The tool that made it: "nvptxcompiler" or "nvjitlink".
-        lto: Whether it was optimised at link time.
-        reason: Why that tool and that choice.
-        flags: The exact arguments the tool was given.
+        arch: The architecture that the cubin is for.
+        backend: The tool that made the cubin: "nvptxcompiler", "nvjitlink" or "pynvjitlink".
+        lto: Whether the cubin was optimised at link time.
+        reason: Why that tool was chosen.
+        flags: The exact arguments of the tool.
         inputs: The names of the inputs, in order.
-        log: What the tools remarked.
-        lowered_names: The symbol of each name expression that was asked for.
+        log: The messages of the tools.
+        lowered_names: The symbol of each requested name expression.
     """
 
     cubin: bytes = field(repr=False)
@@ -65,7 +65,7 @@ class Linked:
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
         Args:
-            name: The kernel's symbol, or a name expression that was asked for.
+            name: The kernel's symbol, or a requested name expression.
         """
         from cuda.core import ObjectCode
 
@@ -75,13 +75,13 @@ class Linked:
 @dataclass(frozen=True)
 class LinkOptions:
     """
-    How to link.
+    The options of a link.
 
     Args:
-        lto: Whether to optimise at link time; None where the inputs decide.
+        lto: Whether to optimise at link time; None to decide by the inputs.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
-        max_registers: Cap on registers per thread, None for none.
+        max_registers: Limit on registers per thread, None for no limit.
         extra_flags: Further arguments for the tool that links.
         backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
         checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
@@ -98,14 +98,14 @@ class LinkOptions:
 
 def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
     """
-    Link *inputs*, none of which is CUDA C++ any more.
+    Link *inputs*, none of which is CUDA C++.
 
     Raises:
         LinkError: nvJitLink refused the link.
-        AssembleError: A lone PTX could not be assembled.
+        AssembleError: A single PTX could not be assembled.
     """
     backend, reason = choose_backend(inputs, lto=lto, asked=options.backend)
-    names = tuple(each.name for each in inputs)
+    names = tuple(source.name for source in inputs)
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
         (ptx,) = inputs
@@ -127,22 +127,22 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
             log.info("%s: %s", ptx.name, cubin.info_log.strip())
         return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
     flags = nvjitlink_flags(arch, options, lto=lto)
-    made = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
-    if made.log:
-        log.info("%s: %s", ", ".join(names), made.log.strip())
-    return Linked(made.code, arch, backend, lto, reason, flags, names, made.log)
+    entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
+    if entry.log:
+        log.info("%s: %s", ", ".join(names), entry.log.strip())
+    return Linked(entry.code, arch, backend, lto, reason, flags, names, entry.log)
 
 
 def link_to_ptx(
     inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool
 ) -> tuple[cache.Entry, tuple[str, ...]]:
     """
-    Return the PTX that link-time optimisation makes of *inputs*, and the flags that made it.
+    Return the PTX that link-time optimisation makes of *inputs*, and the flags of that link.
 
     Raises:
-        LinkError: nvJitLink refused the link, or the backend asked for is none that links.
+        LinkError: nvJitLink refused the link, or the backend of *options* does not link.
     """
-    # Optimised or not, PTX out of a link is nothing that nvPTXCompiler makes.
+    # nvPTXCompiler does not output PTX, so a linker is needed whether or not it optimises.
     backend, _ = backends.choose(inputs, lto=True, asked=options.backend or config().backend)
     flags = nvjitlink_flags(arch, options, lto=lto, ptx=lto)
     return _run_nvjitlink(inputs, arch, flags, backend, options.checks), flags
@@ -153,9 +153,9 @@ def _run_nvjitlink(
 ) -> cache.Entry:
     tool = backends.linker(backend)
     checks = config().checks if asked is None else asked
-    plain = [(each.kind, each.name, each.code) for each in inputs]
-    # What is kept has passed the checks; what they would have left out is part of the key.
-    key = tool.key(plain, flags, unread=unread(inputs, checks))
+    contents = [(source.kind, source.name, source.code) for source in inputs]
+    # A cached result has passed the checks, so the key includes the inputs that the checks skip.
+    key = tool.key(contents, flags, unread=unread(inputs, checks))
     return cache.cached(key, lambda: _check_and_link(inputs, arch, flags, tool, checks))
 
 
@@ -166,11 +166,11 @@ def _check_and_link(
     findings = check(inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=checks)
     if findings.merged:
         log.info("equal definitions merged: %s", ", ".join(findings.merged))
-    names = tuple(each.name for each in findings.inputs)
+    names = tuple(source.name for source in findings.inputs)
     try:
-        product = tool.link([(each.kind, each.name, each.code) for each in findings.inputs], flags)
+        product = tool.link([(source.kind, source.name, source.code) for source in findings.inputs], flags)
     except LinkError as error:
-        # The link is tried again with the device runtime, so nothing is compiled to explain this.
+        # The caller retries the link with the device runtime, so compile nothing to explain this error.
         explained = "none" if wants_runtime(error, inputs) else checks
         cure = explain.cure(
             error.log, findings.inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=explained
@@ -179,7 +179,7 @@ def _check_and_link(
             raise
         raise LinkError(f"{error}\n{cure}", flags=error.flags, inputs=error.inputs, log=error.log) from error
     if checks != "none" and any(line.startswith("error") for line in product.error_log.splitlines()):
-        # nvJitLink calls this a success.
+        # nvJitLink returns success here.
         raise LinkError(
             f"nvJitLink linked {', '.join(names)} wrongly:\n{product.error_log.strip()}\n"
             f"Correct the inputs; flags: {' '.join(flags)}.",
@@ -193,11 +193,11 @@ def _check_and_link(
 
 def choose_backend(inputs: Sequence[Input], *, lto: bool, asked: str | None = None) -> tuple[str, str]:
     """
-    Return which tool makes a cubin of *inputs*, and why.
+    Return the tool that makes a cubin of *inputs*, and the reason for it.
 
     Args:
-        inputs: What is to be linked.
-        lto: Whether link-time optimisation is wanted.
+        inputs: The inputs of the link.
+        lto: Whether to optimise at link time.
         asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
     """
     return backends.choose(inputs, lto=lto, asked=config().backend if asked is None else asked)
@@ -217,12 +217,12 @@ def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = 
 
 
 def source_flags(options: LinkOptions) -> tuple[str, ...]:
-    """Return the arguments for NVRTC that keep what *options* wants kept."""
+    """Return the NVRTC arguments for the debug information and line numbers that *options* keeps."""
     if options.debug:
         return ("--device-debug",)
     return ("--generate-line-info",) if options.lineinfo else ()
 
 
 def wants_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> bool:
-    """Return whether a link failed for want of the device runtime, which nvcc adds unasked."""
-    return bool(_RUNTIME_CALL.search(error.log)) and not any(RUNTIME in each.name for each in inputs)
+    """Return whether a link failed because it lacks the device runtime, which nvcc adds by default."""
+    return bool(_RUNTIME_CALL.search(error.log)) and not any(RUNTIME in source.name for source in inputs)

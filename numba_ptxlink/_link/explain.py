@@ -1,7 +1,7 @@
 """
-Why a link failed, and what helps: said after the linker has refused, never in its place.
+Explain why a link failed and how to correct it, after the linker has refused it.
 
-The linker's own words name a number or a mangled symbol. What the inputs say about themselves tells the rest.
+The linker's log names only a number or a mangled symbol. The inputs' headers and symbols tell the rest.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ def cure(
     checks: str = "cheap",
 ) -> str:
     """
-    Return what helps against a failed link, "" where that is not known.
+    Return how to correct a failed link, "" where that is not known.
 
     Args:
         failure: The linker's log.
-        inputs: What was linked.
+        inputs: The inputs of the link.
         arch: The architecture of the link.
         linker: nvJitLink's version.
         package: The package to upgrade where nvJitLink is too old.
         lto: Whether the link optimised.
-        checks: As for `check`. Only "none" keeps a compilation for the sake of the message away.
+        checks: As for `check`. Any but "none" may compile an input just for the message.
     """
     lines = [
         line
-        for each in inputs
-        for line in (_too_new(each, failure, linker, package, inputs), _misfit(each, arch))
+        for source in inputs
+        for line in (_too_new(source, failure, linker, package, inputs), _misfit(source, arch))
     ]
     if any(lines):
         return "\n".join(filter(None, lines))
     if checks == "cheap" and unread(inputs, checks):
         try:
             check(inputs, arch, linker, package, lto=lto, checks="all")
-        except LinkError as found:
-            return str(found)
+        except LinkError as error:
+            return str(error)
     tables: list[Table] = []
     if _UNDEFINED.search(failure):
-        tables = [symbols.table(each, arch, lto=lto, deep=checks != "none") for each in inputs]
+        tables = [symbols.table(source, arch, lto=lto, deep=checks != "none") for source in inputs]
     return explain(failure, tables)
 
 
 def explain(log: str, tables: Sequence[Table]) -> str:
-    """Return what helps against what the linker's *log* complains of, "" where that is not known."""
+    """Return how to correct the errors in the linker's *log*, "" where that is not known."""
     if _STRUCTS_LOST in log:
         return (
             "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. "
@@ -103,10 +103,10 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
         line = f"{asked} and defined in no input"
         near = _near(name, defined)
         if near:
-            line += "; there is " + ", ".join(f"{each} in {defined[each]}" for each in near)
+            line += "; there is " + ", ".join(f"{candidate} in {defined[candidate]}" for candidate in near)
             line += (
                 ': one of the two lacks extern "C".'
-                if any(_plain(each) == _plain(name) for each in near)
+                if any(_plain(candidate) == _plain(name) for candidate in near)
                 else ": is that one meant?"
             )
         lines.append(line if near else f"{line}.")
@@ -118,15 +118,15 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
 
 
 def _near(name: str, defined: dict[str, str]) -> list[str]:
-    same = [each for each in defined if _plain(each) == _plain(name)]
+    same = [candidate for candidate in defined if _plain(candidate) == _plain(name)]
     close = difflib.get_close_matches(name, defined, n=3, cutoff=0.6)
     plain = difflib.get_close_matches(_plain(name), map(_plain, defined), n=3, cutoff=0.75)
-    close += [each for each in defined if _plain(each) in plain]
+    close += [candidate for candidate in defined if _plain(candidate) in plain]
     return list(dict.fromkeys((*same, *close)))[:3]
 
 
 def _plain(name: str) -> str:
-    """Return the name that a mangled symbol was made of, where it stands in the open."""
+    """Return the plain name inside a simple mangled symbol, *name* itself where it is not one."""
     match = _MANGLED.match(name)
     return match[2][: int(match[1])] if match else name
 
@@ -134,13 +134,13 @@ def _plain(name: str) -> str:
 def _too_new(
     source: Input, failure: str, linker: tuple[int, int], package: str, inputs: Sequence[Input]
 ) -> str:
-    """Return that *source* is newer than the linker reads, "" where it is not known to be."""
+    """Return a message that *source* is newer than the linker reads, "" where that is not known."""
     upgrade = (
         f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
     )
     if _NEWER in failure and source.kind == LTOIR:
-        headers = {each.name: ltoir.read(each.code) for each in inputs if each.kind == LTOIR}
-        newest_container = max((each.container for each in headers.values() if each), default=None)
+        headers = {other.name: ltoir.read(other.code) for other in inputs if other.kind == LTOIR}
+        newest_container = max((header.container for header in headers.values() if header), default=None)
         header = headers[source.name]
         if header is not None and header.container == newest_container:
             return (
@@ -151,13 +151,13 @@ def _too_new(
 
 
 def _misfit(source: Input, arch: Arch) -> str:
-    """Return that *source* is for an architecture that the link's is not, "" where it may not be."""
+    """Return a message that *source* does not run on *arch*, "" where it does or that is not known."""
     if source.kind == PTX:
         target = source.header.target
         try:
             needs = Arch.of(target[0]) if target else None
         except ConfigError:
-            return ""  # nvJitLink names what is wrong with it
+            return ""  # nvJitLink's own message names the mistake
         if needs is None or _runs_on(needs, arch):
             return ""
         holds = f"PTX for {needs.sm}"

@@ -1,4 +1,4 @@
-"""What can be linked, and where it comes from."""
+"""Read the inputs of a link: paths, text, bytes, file objects and `LinkableCode`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Input:
 
     Args:
         kind: A name out of `_formats.kinds.KINDS`.
-        name: What messages call it: its file name, or a name in angle brackets.
+        name: The name in messages: its file name, or a name in angle brackets.
         code: Its content.
-        witness: LLVM IR of the same code, where a binary's maker has it at hand; it tells the symbols.
+        witness: LLVM IR of the same code, where a binary's producer has it, to read symbols from.
     """
 
     kind: str
@@ -37,38 +37,38 @@ class Input:
 
     @property
     def text(self) -> str:
-        """Its content as text; what is no UTF-8 in it survives `str.encode` with "surrogateescape"."""
+        """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
         return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
 
     @property
     def header(self) -> ptx.Header:
-        """What PTX says of itself, without reading the rest."""
+        """The header of PTX, read without parsing the rest."""
         return self._once("header", lambda: ptx.read_header(self.text))
 
     @property
     def module(self) -> ptx.Module:
-        """PTX as a tree."""
+        """The syntax tree of PTX."""
         return self._once("module", lambda: ptx.parse(self.text))
 
-    def _once(self, what: str, read: Callable[[], T]) -> T:
-        # Two threads may both read it, which gives the same.
-        if what not in self._read:
-            self._read[what] = read()
-        value: T = self._read[what]
+    def _once(self, field: str, read: Callable[[], T]) -> T:
+        # Needs no lock: two threads that both read it get equal values.
+        if field not in self._read:
+            self._read[field] = read()
+        value: T = self._read[field]
         return value
 
 
 def read(source: Any, number: int = 1) -> Input:
     """
-    Turn anything that `link` takes, but a UDF, into an `Input`.
+    Convert anything that `link` takes, except a UDF, to an `Input`.
 
     Args:
         source: A path; a `str` without a line break, which is a path too; content as bytes, a `str` with a
             line break or a file object; or a `LinkableCode` of numba-cuda.
-        number: The input's place in the link, for the names of nameless ones.
+        number: The input's position in the link, which names an input that has no name.
 
     Raises:
-        LinkError: There is no such file, or its kind cannot be told. Names the input and the cure.
+        LinkError: The file does not exist, or its kind is unknown. Names the input and the cure.
     """
     if isinstance(source, Input):
         return source
@@ -100,7 +100,7 @@ def read(source: Any, number: int = 1) -> Input:
 
 
 def content_of(file: Any) -> Any:
-    """Return all that a file object holds, from its beginning: it may be linked into a second kernel."""
+    """Return a file object's content from its beginning, as it may be read again for a second kernel."""
     if hasattr(file, "seekable") and file.seekable():
         file.seek(0)
     return file.read()
@@ -113,18 +113,18 @@ def _read_file(path: Path) -> Input:
         raise LinkError(f"{path} not found; check the path.", inputs=(path.name,)) from error
     except OSError as error:
         raise LinkError(f"{path} could not be read: {error.strerror}.", inputs=(path.name,)) from error
-    named = EXTENSIONS.get(path.suffix.lower())
-    found = recognise(code)
-    if found is None or (named is not None and named != found and CU not in (named, found)):
-        says = f"its extension says {named}" if named else "it has no known extension"
-        holds = f"its content is {found}" if found else "its content is of no known kind"
+    declared = EXTENSIONS.get(path.suffix.lower())
+    kind = recognise(code)
+    if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
+        says = f"its extension says {declared}" if declared else "it has no known extension"
+        holds = f"its content is {kind}" if kind else "its content is of no known kind"
         raise LinkError(
             f"{path}: {says} and {holds}; give a file of {', '.join(KINDS)} under its own extension.",
             inputs=(path.name,),
         )
-    if found == CU and named not in (CU, None):
+    if kind == CU and declared not in (CU, None):
         raise LinkError(
-            f"{path}: its extension says {named} and its content does not; the file may be damaged.",
+            f"{path}: its extension says {declared} and its content does not; the file may be damaged.",
             inputs=(path.name,),
         )
-    return Input(named or found, path.name, code)
+    return Input(declared or kind, path.name, code)

@@ -1,4 +1,4 @@
-"""One definition out of several equal ones: PTX modules that define the same function."""
+"""Merge equal definitions: find PTX modules that define the same function, and make it weak."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 def same(modules: Iterable[ptx.Module], name: str) -> bool:
     """
-    Return whether every one of *modules* defines the function *name*, all in the same way.
+    Return whether all *modules* define the function *name*, with equal definitions.
 
-    The same way: statement by statement, labels and line numbers aside, and with equal private variables and
-    functions.
+    Equal are definitions whose statements, apart from labels and line numbers, and whose private variables
+    and functions are equal.
     """
     forms = {_form(module, name) for module in modules}
     return len(forms) == 1 and None not in forms
 
 
 def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
-    """Return *module* with its definitions of the functions *names* made weak, which a linker merges."""
+    """Return *module* with its definitions of the functions *names* made weak, so a linker merges them."""
     wanted = set(names)
     visible = (function for function in module.functions if function.linkage == "visible")
     spans = [function.linkage_span for function in visible if function.name in wanted]
@@ -31,7 +31,7 @@ def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
 
 
 def _form(module: ptx.Module, name: str) -> str | None:
-    """Return a definition spelled out, with all that is private to its module; None where that cannot be."""
+    """Return a definition as normalised text, with the private symbols it uses; None where that fails."""
     try:
         return _spelled(module, name, frozenset())
     except LinkError:
@@ -58,12 +58,14 @@ def _spelled(module: ptx.Module, name: str, seen: frozenset[str]) -> str | None:
     used = {symbol for node in nodes for symbol in ptx.names(node)} - seen - {name}
     local = _reached(module, used)
     used |= {symbol for variable in local for symbol in ptx.names(variable)}
-    # A weak function can have no alias, and what an alias stands for is not looked at.
+    # A weak function cannot have an alias, and the targets of aliases are not compared.
     if any({alias.name, alias.target.name} & {name, *used} for alias in _aliases(module)):
         return None
-    called = [each for each in module.functions if each.name in used and not each.linkage and each.defined]
-    inside = seen | {name, *(each.name for each in called)}
-    inner = [_spelled(module, each.name, inside) for each in called]
+    callees = [
+        callee for callee in module.functions if callee.name in used and not callee.linkage and callee.defined
+    ]
+    inside = seen | {name, *(callee.name for callee in callees)}
+    inner = [_spelled(module, callee.name, inside) for callee in callees]
     if None in inner:
         return None
     heading = function.heading.removeprefix(f".{function.linkage} ")
@@ -75,20 +77,20 @@ def _aliases(module: ptx.Module) -> list[ptx.Alias]:
 
 
 def _reached(module: ptx.Module, names: set[str]) -> list[ptx.Variable]:
-    """Return the private variables among *names*, and those that their initializers name, in their order."""
+    """Return the private variables in *names*, and those their initializers name, in the module's order."""
     private = {variable.name: variable for variable in module.variables if not variable.linkage}
-    found: set[str] = set()
+    reached: set[str] = set()
     pending = [name for name in names if name in private]
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             pending += [symbol for symbol in ptx.names(private[name]) if symbol in private]
-    return [variable for name, variable in private.items() if name in found]
+    return [variable for name, variable in private.items() if name in reached]
 
 
 def _flat(statements: Iterable[ptx.Statement]) -> Iterator[ptx.Statement | str]:
-    """Yield *statements* without line numbers and remarks, and for a block what is in it between braces."""
+    """Yield *statements* without locations and pragmas, with blocks flattened between braces."""
     for statement in statements:
         if isinstance(statement, ptx.Block):
             yield "{"

@@ -1,4 +1,4 @@
-"""CUDA C++ inputs: how they are compiled, and that each is compiled once in a process, not once a kernel."""
+"""Compile CUDA C++ inputs, and memoize the results: once per process, not once per kernel."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _REMEMBERED = 256
 @dataclass(frozen=True)
 class SourceOptions:
     """
-    How CUDA C++ is compiled.
+    The options for compiling CUDA C++.
 
     Args:
         include_dirs: Directories that `#include` searches, before the toolkit's.
         headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
         defines: Macros, as pairs of name and value; None defines without a value.
-        cxx_standard: Such as "c++20"; None for NVRTC's own.
-        name_expressions: Names of functions, variables and template instances whose symbols are wanted.
+        cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
+        name_expressions: Names of functions, variables and template instances whose symbols to return.
         flags: Further NVRTC options.
-        toolkit_dirs: Directories that `#include` searches after those, and that do not change in a process.
-        toolkit_first: Whether to search the toolkit's first, which is numba-cuda's order.
+        toolkit_dirs: Toolkit directories that `#include` searches; they do not change during the process.
+        toolkit_first: Whether to search *toolkit_dirs* before *include_dirs*, which is numba-cuda's order.
     """
 
     include_dirs: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class SourceOptions:
         return (*self.include_dirs, *self.toolkit_dirs)
 
     def arguments(self) -> tuple[str, ...]:
-        """Return the options for NVRTC, include directories aside."""
+        """Return the options for NVRTC, without include directories."""
         return (
             *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
             *(
@@ -77,10 +77,10 @@ _slots_lock = Lock()
 
 def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
     """
-    Compile *source*, or return what this process made of the same one before.
+    Compile *source*, or return the memoized result of an equal call in this process.
 
-    The same: equal in text, name, architecture, options and whatever the caller's directories have for it to
-    include. Thread-safe; a second thread waits for the first one's result.
+    The key is the text, name, architecture, output, options and the files that it can include from the
+    caller's directories. Thread-safe and single flight: a second thread waits for the first one's result.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.

@@ -1,4 +1,4 @@
-"""Symbols as values, and as the bytes that the cache keeps."""
+"""Symbols of an input, and their JSON form for the cache."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Symbol:
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the input defines it, rather than asking for it.
-        weak: Whether another definition may stand in for this one.
-        prototype: A function's interface, None where the input does not tell.
+        defined: Whether the input defines it, rather than only declares it.
+        weak: Whether another definition may replace this one.
+        prototype: A function's prototype, None where the input does not record it.
         line: 1-based line of the text, 0 for a binary.
     """
 
@@ -33,14 +33,14 @@ class Symbol:
 
 def write(symbols: tuple[Symbol, ...]) -> bytes:
     """Return *symbols* as JSON."""
-    return json.dumps([asdict(each) for each in symbols], separators=(",", ":")).encode()
+    return json.dumps([asdict(symbol) for symbol in symbols], separators=(",", ":")).encode()
 
 
 def read(code: bytes) -> tuple[Symbol, ...] | None:
-    """Return what `write` wrote, None where it is something else."""
+    """Return the symbols that `write` encoded, None where *code* is not its output."""
     try:
         return tuple(
-            Symbol(**{**each, "prototype": _prototype(each["prototype"])}) for each in json.loads(code)
+            Symbol(**{**fields, "prototype": _prototype(fields["prototype"])}) for fields in json.loads(code)
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
@@ -50,5 +50,5 @@ def _prototype(fields: dict[str, Any] | None) -> Prototype | None:
     if fields is None:
         return None
     result = fields["result"]
-    params = tuple(Param(**each) for each in fields["params"])
+    params = tuple(Param(**param) for param in fields["params"])
     return Prototype(fields["name"], Param(**result) if result else None, params, fields["entry"])

@@ -1,4 +1,4 @@
-"""The symbols that one input of a link defines and asks for, as far as its kind lets them be read."""
+"""Read the symbols that one input of a link defines and references, where its kind allows it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _WEAK = ("weak", "common")
 _LETTERS = {"b": 8, "h": 16, "i": 32, "l": 64, "f": 32, "d": 64}
 _TYPES = {"b": "b8", "h": "b16", "i": "b32", "l": "b64", "f": "f32", "d": "f64"}
 _PARAM_NOTE = re.compile(r"b(\d+)|([a-z])")
-# What the tools themselves put into every relocatable image.
+# Symbols that the tools add to every relocatable image.
 _OWN = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
 _REMEMBERED = 256
-# Bytes of a binary from which its symbols are kept in the cache, rather than read each time.
+# Smallest binary in bytes whose symbols are cached on disk, rather than read each time.
 _WORTH_KEEPING = 256 << 10
 
 
@@ -59,13 +59,13 @@ class Table:
 
 def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) -> Table:
     """
-    Read the symbols of *source*. Thread-safe; remembers the last few hundred binaries by their content.
+    Read the symbols of *source*. Thread-safe; memoizes the last 256 binaries by content.
 
     Args:
         source: An input of any kind but CUDA C++.
-        arch: The architecture of the link; a fat binary gives the code for it.
-        lto: Whether the link optimises, for which a fat binary gives other code.
-        deep: Whether to let nvJitLink compile what nothing else tells, which is LTO-IR.
+        arch: The architecture of the link, which selects the code of a fat binary.
+        lto: Whether the link optimises, which selects other code of a fat binary.
+        deep: Whether to compile LTO-IR with nvJitLink where its symbols cannot be read otherwise.
     """
     if source.kind == PTX:
         return Table(source.name, source.kind, _of_ptx(source.module))
@@ -75,14 +75,14 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
 
 
 def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
-    found: dict[str, Symbol] = {}
+    index: dict[str, Symbol] = {}
     for function in module.functions:
         prototype = function.prototype
         if not function.linkage and not prototype.entry:
             continue
-        known = found.get(prototype.name)
-        if known is None or (function.defined and not known.defined):
-            found[prototype.name] = Symbol(
+        previous = index.get(prototype.name)
+        if previous is None or (function.defined and not previous.defined):
+            index[prototype.name] = Symbol(
                 name=prototype.name,
                 kind="entry" if prototype.entry else "func",
                 defined=function.defined,
@@ -91,51 +91,53 @@ def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
                 line=function.line,
             )
     for alias in (item for item in module.items if isinstance(item, ptx.Alias)):
-        # It is declared before, as a function like the one it stands for.
-        if alias.name in found:
-            found[alias.name] = replace(found[alias.name], defined=True)
+        # An alias is declared before it, as a function with its target's prototype.
+        if alias.name in index:
+            index[alias.name] = replace(index[alias.name], defined=True)
     for variable in module.variables:
-        known = found.get(variable.name)
-        if variable.linkage and (known is None or (variable.defined and not known.defined)):
+        previous = index.get(variable.name)
+        if variable.linkage and (previous is None or (variable.defined and not previous.defined)):
             weak = variable.linkage in _WEAK
-            found[variable.name] = Symbol(
+            index[variable.name] = Symbol(
                 variable.name, "variable", variable.defined, weak, line=variable.line
             )
-    return tuple(found.values())
+    return tuple(index.values())
 
 
 def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
-    found: dict[str, Symbol] = {}
-    for each in llvm_ir.symbols(text, arch):
-        known = found.get(each.name)
-        if known is None or (each.defined and not known.defined):
-            found[each.name] = Symbol(each.name, each.kind, each.defined, each.weak, each.prototype)
-    return tuple(found.values())
+    index: dict[str, Symbol] = {}
+    for symbol in llvm_ir.symbols(text, arch):
+        previous = index.get(symbol.name)
+        if previous is None or (symbol.defined and not previous.defined):
+            index[symbol.name] = Symbol(
+                symbol.name, symbol.kind, symbol.defined, symbol.weak, symbol.prototype
+            )
+    return tuple(index.values())
 
 
 def of_image(image: elf.Image) -> tuple[Symbol, ...]:
-    """Return the symbols of a GPU's ELF image, the tools' own aside."""
+    """Return the symbols of a GPU's ELF image, except those that the tools add."""
     return tuple(
         Symbol(
-            name=each.name,
-            kind=each.kind,
-            defined=each.defined,
-            weak=each.weak,
-            prototype=prototype(each.name, each.signature) if each.signature else None,
+            name=symbol.name,
+            kind=symbol.kind,
+            defined=symbol.defined,
+            weak=symbol.weak,
+            prototype=prototype(symbol.name, symbol.signature) if symbol.signature else None,
         )
-        for each in image.symbols
-        if not _OWN.fullmatch(each.name)
+        for symbol in image.symbols
+        if not _OWN.fullmatch(symbol.name)
     )
 
 
 def prototype(name: str, signature: str) -> Prototype:
-    """Return what the compiler's note *signature* about the function *name* says, such as "#ii"."""
+    """Return the prototype of the function *name* from the compiler's note *signature*, such as "#ii"."""
     return Prototype(name, *_interface(signature.lstrip("#").partition("|")[0]))
 
 
 @functools.lru_cache(maxsize=1024)
 def _interface(notes: str) -> tuple[Param | None, tuple[Param, ...]]:
-    """Return result and parameters."""
+    """Return the result and the parameters."""
     params = [
         Param(size=int(match[1]))
         if match[1]
@@ -155,27 +157,27 @@ def _of_binary(source: Input, arch: Arch, *, lto: bool, deep: bool) -> tuple[Sym
     small = len(source.code) < _WORTH_KEEPING
     if source.kind == CUBIN and small:
         return _read(source, arch, lto=lto)
-    known = (source.kind, arch.sm, lto, hashlib.sha256(source.code).hexdigest())
+    memo_key = (source.kind, arch.sm, lto, hashlib.sha256(source.code).hexdigest())
     with _known_lock.held:
-        if known in _known:
-            _known.move_to_end(known)
-            return _known[known]
+        if memo_key in _known:
+            _known.move_to_end(memo_key)
+            return _known[memo_key]
     key = _key(source, arch, lto=lto)
-    # What is read in less time than an entry of the cache is not kept there.
-    found = _kept(key) if source.kind == LTOIR or not small else None
-    if found is None:
-        found = _read(source, arch, lto=lto)
-        compiled = found is None and deep
+    # Small binaries are read faster than an entry of the cache, so they are not cached on disk.
+    symbols = _kept(key) if source.kind == LTOIR or not small else None
+    if symbols is None:
+        symbols = _read(source, arch, lto=lto)
+        compiled = symbols is None and deep
         if compiled:
-            found = _kept(key) or _compiled(source, arch)
-        if found is not None and (compiled or not small) and config().cache:
-            cache.default().put(key, cache.Entry({}, symbol_tables.write(found)))
-    if found is not None:
+            symbols = _kept(key) or _compiled(source, arch)
+        if symbols is not None and (compiled or not small) and config().cache:
+            cache.default().put(key, cache.Entry({}, symbol_tables.write(symbols)))
+    if symbols is not None:
         with _known_lock.held:
-            _known[known] = found
+            _known[memo_key] = symbols
             while len(_known) > _REMEMBERED:
                 _known.popitem(last=False)
-    return found
+    return symbols
 
 
 def _key(source: Input, arch: Arch, *, lto: bool) -> cache.Key:
@@ -194,7 +196,7 @@ def _kept(key: cache.Key) -> tuple[Symbol, ...] | None:
 
 
 def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
-    """Return what can be read without a tool; None where it is not all of it."""
+    """Return the symbols that can be read without a tool; None where some cannot."""
     try:
         if source.kind == CUBIN:
             return of_image(elf.read(source.code, source.name))
@@ -205,15 +207,15 @@ def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
     except elf.UnfamiliarError as error:
         log.debug("the symbols of %s are not read: %s", source.name, error)
         return None
-    found: dict[str, Symbol] = {}
+    index: dict[str, Symbol] = {}
     for symbols in parts:
         if symbols is None:
             log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
             return None
-        for each in symbols:
-            if each.name not in found or (each.defined and not found[each.name].defined):
-                found[each.name] = each
-    return tuple(found.values()) if lists else None
+        for symbol in symbols:
+            if symbol.name not in index or (symbol.defined and not index[symbol.name].defined):
+                index[symbol.name] = symbol
+    return tuple(index.values()) if lists else None
 
 
 def _of_entry(
@@ -221,8 +223,10 @@ def _of_entry(
 ) -> tuple[Symbol, ...] | None:
     entry = containers.chosen(entries, arch, lto=lto)
     if entry is not None and entry.kind == LTOIR:
-        # Machine code and PTX for the same architecture beside it have the same source.
-        beside = tuple(each for each in entries if each.arch == entry.arch and each.kind != LTOIR)
+        # Machine code or PTX for the same architecture comes from the same source, and can be read directly.
+        beside = tuple(
+            candidate for candidate in entries if candidate.arch == entry.arch and candidate.kind != LTOIR
+        )
         entry = containers.chosen(beside, arch, lto=False)
     content = None if entry is None else entry.content()
     if entry is None or content is None:
@@ -233,7 +237,7 @@ def _of_entry(
 
 
 def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
-    # Symbols are the same without optimisation, which takes most of the time.
+    # Optimisation takes most of the time and does not change the symbols.
     code = unpack(source, arch, "-O0") or unpack(source, arch)
     try:
         return None if code is None else of_image(elf.read(code, source.name))
@@ -243,7 +247,7 @@ def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
 
 
 def unpack(source: Input, arch: Arch, *flags: str) -> bytes | None:
-    """Return *source* as one relocatable image made by nvJitLink, None where it has no code for *arch*."""
+    """Return *source* as one relocatable image from nvJitLink, None where it has no code for *arch*."""
     plain, lto = (f"-arch={arch.sm}", "-r", *flags), (f"-arch={arch.sm}", "-lto", "-r", *flags)
     for arguments in (lto,) if source.kind == LTOIR else (plain, lto):
         try:
