@@ -128,6 +128,19 @@ def test_imports_point_downwards():
     assert upward(PACKAGE, FLOORS) == []
 
 
+def test_the_front_end_has_one_door():
+    """What lies above `_front_end` takes numba-cuda's parts from there."""
+    above = FLOORS[FLOORS.index("_front_end") + 1 :]
+    past = [
+        f"{module} -> {target}"
+        for module, targets in imports(PACKAGE).items()
+        for target in targets
+        if module.partition(".")[0] in above
+        if target.partition(".")[0] == "_numba_cuda"
+    ]
+    assert past == []
+
+
 def test_there_is_no_circle_of_imports():
     """No module needs itself, through whatever modules and however late it imports them."""
     assert circles(PACKAGE) == []
