@@ -1,8 +1,8 @@
 """
-Activation: when and why this package takes over from numba-cuda's linker, and how it gives back.
+Activation: when and why this package replaces numba-cuda's linker, and how it restores it.
 
-The hook's finder calls `imported` after each module of numba-cuda that matters has run. The entry points call
-`init`, which does the same for what is imported already. Everything here is idempotent.
+The hook's finder calls `imported` after each module in `HOOKED` has run. The entry points call `init`, which
+does the same for modules that are imported already. Everything here is idempotent.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ log = logging.getLogger("numba_ptxlink")
 @dataclass(frozen=True)
 class Status:
     """
-    What the plugin is doing in this process.
+    The state of the plugin in this process.
 
     Args:
         active: Whether numba-cuda links through this package.
         reason: Why, or why not.
-        trigger: What made the decision: "import hook", "entry point", "enable()", "disable()" or None for
-            nothing yet.
-        backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" for what the inputs need.
+        trigger: The event that decided: "import hook", "entry point", "enable()", "disable()", or None before
+            any.
+        backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" selects it by the inputs.
         links_served: Links completed by `PtxLinker` in this process.
-        assembled: How many of them went through nvPTXCompiler.
-        linked: How many went through nvJitLink.
-        cache_hits: Results of compilers and linkers that came out of the cache in this process.
-        cache_misses: Results that had to be made.
-        cache_bytes_read: Code that came out of the cache, in bytes.
-        cache_bytes_written: Code that was put into it, in bytes.
-        versions: The versions of what is in play, as far as it has been imported.
+        assembled: Those of them done by nvPTXCompiler.
+        linked: Those of them done by nvJitLink.
+        cache_hits: Results of compilers and linkers read from the cache in this process.
+        cache_misses: Results that were not in the cache.
+        cache_bytes_read: Code read from the cache, in bytes.
+        cache_bytes_written: Code written to the cache, in bytes.
+        versions: The versions of the packages involved that have been imported.
     """
 
     active: bool
@@ -66,7 +66,7 @@ class Status:
 @dataclass
 class _State:
     active: bool = False
-    wanted: bool | None = None  # what enable() or disable() said, None for neither
+    wanted: bool | None = None  # set by enable() and disable(), None before either
     reason: str = "numba.cuda has not been imported yet"
     trigger: str | None = None
     ran: set[str] = field(default_factory=set)  # modules that the hook has reported
@@ -94,10 +94,10 @@ def imported(module: ModuleType) -> None:
 
 def enable() -> Status:
     """
-    Take over from numba-cuda's linker, now or as soon as numba.cuda is imported, whatever NUMBA_PTXLINK says.
+    Replace numba-cuda's linker, now or as soon as numba.cuda is imported, whatever NUMBA_PTXLINK is.
 
     Raises:
-        ActivationError: The numba-cuda in use cannot be served. Names the cure.
+        ActivationError: The installed numba-cuda is not supported. The message names the cure.
     """
     with release.compilation_stopped(), _lock.held:
         reason = release.unsupported_reason()
@@ -109,7 +109,7 @@ def enable() -> Status:
 
 
 def disable() -> Status:
-    """Restore exactly what numba-cuda had, and stay out of its way until `enable` is called."""
+    """Restore numba-cuda's own attributes exactly, and stay inactive until `enable` is called."""
     with release.compilation_stopped(), _lock.held:
         _state.wanted = False
         _deactivate()
@@ -118,9 +118,9 @@ def disable() -> Status:
 
 
 def status() -> Status:
-    """Return what the plugin is doing and why. Imports neither numba nor CUDA."""
+    """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
     counts = served()
-    kept = cache.counters()
+    cache_counts = cache.counters()
     with _lock.held:
         return Status(
             active=_state.active,
@@ -130,10 +130,10 @@ def status() -> Status:
             links_served=counts["assembled"] + counts["linked"],
             assembled=counts["assembled"],
             linked=counts["linked"],
-            cache_hits=kept.hits,
-            cache_misses=kept.misses,
-            cache_bytes_read=kept.bytes_read,
-            cache_bytes_written=kept.bytes_written,
+            cache_hits=cache_counts.hits,
+            cache_misses=cache_counts.misses,
+            cache_bytes_read=cache_counts.bytes_read,
+            cache_bytes_written=cache_counts.bytes_written,
             versions=_versions(),
         )
 
@@ -154,7 +154,7 @@ def _decide(trigger: str) -> None:
         if refusal is not None:
             _settle(trigger, refusal)
             return
-        # What another thread imports right now is reported by the hook, when it is whole.
+        # The hook reports a module that another thread is still importing, once it is complete.
         if release.DRIVER not in _state.ran and not release.is_imported(release.DRIVER):
             _wait(trigger)
             return
@@ -165,7 +165,7 @@ def _decide(trigger: str) -> None:
 
 
 def _attempt(trigger: str, change: Callable[[], None]) -> bool:
-    """Make a change to numba-cuda; where its inside is not what its version says, stay out of its way."""
+    """Apply a change to numba-cuda; deactivate if its internals are not those of its version."""
     try:
         change()
     except (ImportError, AttributeError, KeyError) as error:
@@ -176,7 +176,7 @@ def _attempt(trigger: str, change: Callable[[], None]) -> bool:
 
 
 def _refusal() -> str | None:
-    """Return why the plugin stays inactive, None where it should be active."""
+    """Return why the plugin stays inactive, None if it should be active."""
     if _state.wanted is False:
         return "disable() was called"
     if _state.wanted is None:
@@ -199,17 +199,17 @@ def _grounds() -> str:
 
 
 def driver_is_older() -> tuple[bool, str]:
-    """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its words."""
-    found = driver.version()
-    if found is None:
+    """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its wording."""
+    cuda = driver.version()
+    if cuda is None:
         return False, "there is no driver"
     try:
         toolkit = nvrtc.version()
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
-    relation = "older than" if found < toolkit else "as new as"
-    words = f"the driver (CUDA {found[0]}.{found[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
-    return found < toolkit, words
+    relation = "older than" if cuda < toolkit else "as new as"
+    words = f"the driver (CUDA {cuda[0]}.{cuda[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
+    return cuda < toolkit, words
 
 
 def _wait(trigger: str) -> None:
@@ -225,7 +225,7 @@ def _wait(trigger: str) -> None:
 def _activate() -> None:
     _state.active = True
     for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
-        # A module that is still being imported has its turn when it has run.
+        # A module that is still being imported is patched when the hook reports it.
         if name in _state.ran or release.is_imported(name):
             _apply(name)
 

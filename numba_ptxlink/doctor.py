@@ -1,4 +1,4 @@
-"""What is installed, what is active, what the tools can do together, and what helps where they cannot."""
+"""Diagnose the environment: installed tools, activation, compatibility of the tools, problems and cures."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Component:
     One tool or library.
 
     Args:
-        name: What it is.
-        version: Its version, "" where it is missing.
-        where: The file it was found in, or what provides it.
+        name: The name of the tool or library.
+        version: Its version, "" if it is missing.
+        where: The file it was loaded from, or its provider.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Component:
 @dataclass(frozen=True)
 class Ability:
     """
-    Whether one tool can use what another one makes.
+    Whether one tool accepts the output of another.
 
     Args:
-        what: Both tools and what passes between them.
+        what: Both tools and the format that passes between them.
         able: Whether it works.
-        why: The versions that decide it.
-        stock: What numba-cuda alone would do with the same tools.
+        why: The versions that determine it.
+        stock: The behaviour of numba-cuda alone with the same tools.
     """
 
     what: str
@@ -70,11 +70,11 @@ class Ability:
 @dataclass(frozen=True)
 class Problem:
     """
-    Something that does not work.
+    A defect of the environment.
 
     Args:
-        what: What fails, and for whom.
-        cure: What helps.
+        what: The failure, and the programs it affects.
+        cure: The action that resolves it.
     """
 
     what: str
@@ -87,13 +87,13 @@ class Diagnosis:
     The state of this environment.
 
     Args:
-        components: Every tool in play.
+        components: Every tool that takes part.
         active: Whether numba-cuda links through this package in a fresh process like this one.
         reason: Why, or why not.
-        trigger: What decided it.
+        trigger: The event that decided it.
         driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
-        abilities: What each pair of tools can do.
-        problems: What does not work; empty where all is well.
+        abilities: The compatibility of each pair of tools.
+        problems: The defects; empty if there are none.
     """
 
     components: tuple[Component, ...]
@@ -105,7 +105,7 @@ class Diagnosis:
     problems: tuple[Problem, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return the diagnosis as a dict that JSON can represent."""
         return asdict(self)
 
 
@@ -113,9 +113,9 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
     """
     Return whether the driver's own compiler reads the ISA version that *ptx* declares.
 
-    Neither creates a context nor initialises CUDA; False without a driver, and for text that declares none.
-    Whether the PTX suits the device, its `.target` tells. The versions are those of the release notes in
-    NVIDIA's PTX ISA manual.
+    Neither creates a context nor initialises CUDA; False without a driver, and for text without a `.version`.
+    The `.target` of the PTX, which decides whether it suits the device, is not checked. The
+    versions are those of the release notes in NVIDIA's PTX ISA manual.
 
     Args:
         ptx: One PTX module.
@@ -125,13 +125,13 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
     if declared is None or supported is None:
         return False
     newest = newest_isa(supported)
-    # A driver that is newer than this package reads all that the package knows of.
+    # A driver newer than this package's table reads every ISA version in the table.
     return newest is None or declared <= newest
 
 
 def diagnose() -> Diagnosis:
     """
-    Look at this environment. Imports numba.cuda, as a program would, and needs neither a GPU nor a driver.
+    Diagnose this environment. Imports numba.cuda, as a program would; needs neither a GPU nor a driver.
 
     Raises:
         AssembleError: The package is not built.
@@ -152,7 +152,7 @@ def diagnose() -> Diagnosis:
 
 
 def _import_numba_cuda() -> str:
-    """Import what the import hook waits for; return why that failed, "" where it did not."""
+    """Import the module that the import hook waits for; return why that failed, or "" on success."""
     try:
         importlib.import_module(release.DRIVER)
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
@@ -190,7 +190,7 @@ def _library(name: str) -> str:
 
     try:
         return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path or "")
-    except Exception:  # noqa: BLE001 - each way of not finding it has its own type
+    except Exception:  # noqa: BLE001 - pathfinder raises a different type for each way of not finding it
         return ""
 
 
@@ -206,18 +206,18 @@ def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Abil
     nvvm = _package_version(tools, "nvidia-nvvm") or tools.nvrtc
     newest_here = tools.ptx_versions[-1]
     if nvvm is not None:
-        made = newest_isa(nvvm)
-        if made is not None:
+        emitted = newest_isa(nvvm)
+        if emitted is not None:
             yield Ability(
                 "NVVM's PTX, assembled by nvPTXCompiler",
-                made <= newest_here,
-                f"PTX {made} at most; nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}",
+                emitted <= newest_here,
+                f"PTX {emitted} at most; nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}",
             )
-        if made is not None and driver_isa is not None:
+        if emitted is not None and driver_isa is not None:
             yield Ability(
                 "NVVM's PTX, compiled by the driver",
-                made <= driver_isa,
-                f"PTX {made} at most; the driver (CUDA {_dotted(tools.driver)}) reads {driver_isa}",
+                emitted <= driver_isa,
+                f"PTX {emitted} at most; the driver (CUDA {_dotted(tools.driver)}) reads {driver_isa}",
                 "never asked: kernels reach the driver as machine code, here and with nvJitLink"
                 if tools.nvjitlink
                 else "fails where PTX is newer than the driver",

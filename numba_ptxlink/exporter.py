@@ -1,4 +1,4 @@
-"""Python functions to C symbols: `udf` marks them, `export` writes header, artifacts and manifest."""
+"""Compile Python functions to C symbols: `udf` marks them; `export` writes header, artifacts and manifest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MANIFEST_FORMAT = 1
 @dataclass(frozen=True)
 class Export:
     """
-    What an export wrote.
+    The files and signatures of an export.
 
     Args:
         header: The C and C++ header.
@@ -73,16 +73,16 @@ def export(
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
 
-    Files are written when everything has been compiled, each atomically; an error leaves earlier ones as they
-    were. The same functions and tools give the same bytes.
+    Files are written after all compilation has succeeded, each atomically; a compile error leaves existing
+    files unchanged. The output is deterministic: the same functions and tools give the same bytes.
 
     Args:
-        source: A module or the path of a Python file, of which the UDFs it defines are taken in their order,
+        source: A module or the path of a Python file, whose UDFs are exported in order of definition,
             or the UDFs themselves.
-        out_dir: Where the files go; made if missing.
+        out_dir: The output directory; created if missing.
         archs: The GPUs to generate code for.
-        emit: Which artifacts to write, of "ptx", "ltoir", "cubin" (relocatable) and "fatbin".
-        name: The files' stem; the module's by default.
+        emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable) and "fatbin".
+        name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code carries the Python line numbers.
@@ -108,12 +108,12 @@ def export(
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     wanted = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}
-    for each in compiled:
-        built = build.build(each, wanted, options)
+    for lowered in compiled:
+        built = build.build(lowered, wanted, options)
         externs.update(built.externs)
-        made = built.artifacts
-        packed += [(kind, each.arch, f"{stem}.{each.arch.sm}.{kind}", code) for kind, code in made.items()]
-        files.update({(kind, each.arch.sm): code for kind, code in made.items() if kind in kinds})
+        arch, artifacts = lowered.arch, built.artifacts
+        packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
+        files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
     if FATBIN in kinds:
         files[FATBIN, ""] = nvfatbin.pack(packed)
     text = header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
@@ -123,7 +123,7 @@ def export(
         "name": stem,
         "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
-        "functions": [_describe(*each) for each in zip(declarations, functions, strict=True)],
+        "functions": [_describe(*pair) for pair in zip(declarations, functions, strict=True)],
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
             {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
@@ -147,7 +147,7 @@ def export(
 
 
 def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
-    """Compile *udfs* to one piece of PTX or LTO-IR, as *kind* says, with the default options."""
+    """Compile *udfs* to one artifact of *kind*, PTX or LTO-IR, with the default options."""
     options = CompileOptions()
     return build.build(build.lower(typed(udfs), arch, options), (kind,), options).artifacts[kind]
 
@@ -169,23 +169,23 @@ def _loaded(source: Any) -> Iterator[tuple[str, tuple[Udf, ...]]]:
         yield source.__name__.rpartition(".")[2], _defined_in(source)
     else:
         udfs = tuple(source)
-        for each in udfs:
-            if not isinstance(each, Udf):
-                raise ExportError(f"export() takes functions marked with @udf, not {each!r}.")
+        for function in udfs:
+            if not isinstance(function, Udf):
+                raise ExportError(f"export() takes functions marked with @udf, not {function!r}.")
         if not udfs:
             raise ExportError("export() was given no UDF; mark functions with @udf.")
         yield udfs[0].name, udfs
 
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
-    found = dict.fromkeys(
+    udfs = dict.fromkeys(
         value
         for value in vars(module).values()
         if isinstance(value, Udf) and value.function.__module__ == module.__name__
     )
-    if not found:
+    if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
-    return tuple(found)
+    return tuple(udfs)
 
 
 @contextmanager
@@ -283,7 +283,7 @@ def _tools() -> dict[str, str]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write *content* so that a reader sees the old file or the new one."""
+    """Write *content* atomically: a reader sees the old file or the new one."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
         temporary.write(content)
     staged = Path(temporary.name)

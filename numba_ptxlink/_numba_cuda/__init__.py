@@ -1,1 +1,1 @@
-"""numba-cuda: the only package that names what is private to it."""
+"""numba-cuda: the only package that refers to its private names."""

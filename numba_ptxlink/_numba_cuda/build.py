@@ -1,4 +1,4 @@
-"""Marked functions to PTX, LTO-IR and relocatable cubins for one arch."""
+"""Compile marked functions to PTX, LTO-IR and relocatable cubins for one arch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compiled:
-    """All functions of an export for one arch, as far as LLVM IR."""
+    """All functions of an export for one arch, lowered to LLVM IR."""
 
     arch: Arch
     signatures: tuple[abi.Signature, ...]
@@ -41,7 +41,7 @@ class Built:
 
     Args:
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
-        externs: What the code leaves undefined, by name, with its C signature as far as known.
+        externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
     """
 
     artifacts: dict[str, bytes]
@@ -59,28 +59,28 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
     signatures: list[abi.Signature] = []
     libraries: list[Any] = []
     context = None
-    for each in functions:
-        udf, result = each.udf, each.result
+    for function in functions:
+        udf, result = function.udf, function.result
         if udf.is_kernel and result is None:
             from numba.cuda import types
 
             result = types.void
         if result is not None and udf.options.aggregates == "value":
-            _c_signature(each, result, each.args)
+            _c_signature(function, result, function.args)
         try:
-            compiled = compile_function(udf.function, each.args, result, arch, options)
+            compiled = compile_function(udf.function, function.args, result, arch, options)
         except Exception as error:
             raise ExportError(
                 f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"
             ) from error
         context = compiled.target_context
-        signatures.append(wrap(compiled, each, inline=options.opt))
+        signatures.append(wrap(compiled, function, inline=options.opt))
         libraries.append(compiled.library)
     return Compiled(arch, tuple(signatures), tuple(libraries), context)
 
 
 def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
-    """Give *compiled*, a result of Numba's compiler, the C function of *each*; return its signature."""
+    """Add the C function of *each* to *compiled*, Numba's compile result; return its signature."""
     from .codegen import wrapper
 
     udf = each.udf
@@ -106,13 +106,13 @@ def _c_signature(each: Typed, result: Any, args: Sequence[Any]) -> abi.Signature
 
 def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -> Built:
     """
-    Return the artifacts of *kinds*, each self-contained as far as can be.
+    Return the artifacts of *kinds*, with the link files merged in where they can be linked.
 
     Raises:
-        ExportError: A compiler refused the code, or a prototype is not C++'s.
+        ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
         AssembleError: The PTX could not be assembled.
     """
-    tag = _tag([each.name for each in compiled.signatures])
+    tag = _tag([signature.name for signature in compiled.signatures])
     modules = externs.private_shims(ordered_modules(compiled.libraries), tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = externs.undefined(ptx.decode())
@@ -121,7 +121,7 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
     if linked or LTOIR in kinds:
         ltoir = _nvvm(compiled, modules, options, lto=True)
     if linked:
-        symbols = [each.name for each in compiled.signatures if not each.kernel]
+        symbols = [signature.name for signature in compiled.signatures if not signature.kernel]
         ptx = externs.merge_ptx(
             ltoir, linked, compiled.arch, symbols, lineinfo=options.lineinfo, opt=options.opt
         ).encode()
@@ -129,17 +129,20 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
         if LTOIR in kinds:
             ltoir = externs.merge_ltoir(ltoir, linked, compiled.arch)
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
-    made = {PTX: ptx, LTOIR: ltoir}
+    artifacts = {PTX: ptx, LTOIR: ltoir}
     if CUBIN in kinds:
-        made[CUBIN] = assembler.assemble(
+        artifacts[CUBIN] = assembler.assemble(
             ptx,
             compiled.arch,
             relocatable=True,
             opt_level=options.level,
             lineinfo=options.lineinfo,
         ).code
-    declared = {name: (each, externs.declared(compiled.context, each)) for name, each in missing.items()}
-    return Built({kind: code for kind, code in made.items() if kind in kinds}, declared)
+    declared = {
+        name: (prototype, externs.declared(compiled.context, prototype))
+        for name, prototype in missing.items()
+    }
+    return Built({kind: code for kind, code in artifacts.items() if kind in kinds}, declared)
 
 
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
@@ -147,11 +150,11 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
         f.prototype.name: f.prototype for f in parse(ptx).functions if f.defined and f.linkage == "visible"
     }
     for signature in signatures:
-        wanted = signature.prototype_for(modern=llvm_ir.is_modern(arch))
-        if visible.get(signature.name) != wanted:
+        expected = signature.prototype_for(modern=llvm_ir.is_modern(arch))
+        if visible.get(signature.name) != expected:
             raise ExportError(
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
-                f"{wanted}; please report this with the function's signature."
+                f"{expected}; please report this with the function's signature."
             )
 
 
@@ -169,13 +172,13 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *
 
 def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]) -> Any:
     """
-    Return *code* with what it calls merged in, as far as that can be.
+    Return *code* with its callees from the link files merged in, where they can be linked.
 
     Args:
         library: Numba's code library.
-        code: What Numba made of it: PTX as str or LTO-IR as bytes.
-        cc: The compute capability it was compiled for.
-        symbols: The device functions to keep; kernels are kept anyway.
+        code: The code that Numba compiled it to: PTX as str or LTO-IR as bytes.
+        cc: The compute capability of *code*.
+        symbols: The device functions to keep; kernels are always kept.
 
     Raises:
         ExportError: A compiler refused the code.
@@ -197,7 +200,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
 
 
 def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:
-    """Return what NVVM makes of *modules* with Numba's *options*."""
+    """Compile *modules* with NVVM and Numba's *options*; return PTX or LTO-IR."""
     from numba.cuda.cudadrv import nvvm
 
     code: bytes = nvvm.compile_ir(list(modules), **options)

@@ -1,4 +1,4 @@
-"""Python functions to LLVM IR with Numba's ABI, and LLVM IR to PTX and LTO-IR. No driver."""
+"""Compile Python functions to LLVM IR with Numba's ABI, and LLVM IR to PTX and LTO-IR. Needs no driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CompileOptions:
     """
-    How marked functions are compiled.
+    The options that marked functions are compiled with.
 
     Args:
         opt: Whether NVVM optimises.
@@ -48,7 +48,7 @@ def compile_function(
     arch: Arch,
     options: CompileOptions = CompileOptions(),
 ) -> Any:
-    """Compile *function* with Numba's ABI, as far as LLVM IR, and return the CUDACompileResult. No driver."""
+    """Compile *function* to LLVM IR with Numba's ABI; return the CUDACompileResult. Needs no driver."""
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
@@ -65,7 +65,7 @@ def compile_function(
 
 
 def compile_ir(modules: Sequence[str], **options: Any) -> bytes:
-    """Compile LLVM IR with NVVM, as numba-cuda does, or take the result out of the cache."""
+    """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
     from numba.cuda.cudadrv import nvvm
 
     with applied(NVVM):

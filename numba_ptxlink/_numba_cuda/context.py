@@ -1,4 +1,4 @@
-"""What travels from one replaced function to another, and what is noted about objects of numba-cuda."""
+"""State shared by the replaced functions: the context of a compilation, and notes on numba-cuda's objects."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T")
 @dataclass
 class Result:
     """
-    What a compilation makes, filled in as it goes along.
+    The results of a compilation, filled in as it proceeds.
 
     Args:
-        compiled: The CUDACompileResult of the function, once those that it calls are compiled.
+        compiled: The CUDACompileResult of the function, set after those of its callees.
         library: The code library.
-        cc: The compute capability it is for.
+        cc: The compute capability of the library.
         symbols: The device functions that have the C ABI.
     """
 
@@ -35,14 +35,14 @@ class Result:
 @dataclass(frozen=True)
 class CompileContext:
     """
-    What the replaced functions around the one that runs want it to know.
+    The values that outer replaced functions pass to inner ones.
 
     Args:
-        cc: The compute capability that is asked for, in place of the device's.
-        sought: Names that a new kernel's code is searched for.
+        cc: The requested compute capability, in place of the device's.
+        sought: Names that numba-cuda searches a new kernel's code for.
         places: The place of each inlined function in the compilation, by its counter.
-        remarks: What NVVM remarks.
-        result: What the compilation makes.
+        remarks: NVVM's logs.
+        result: The results of the compilation.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -74,13 +74,13 @@ def entered(**changes: Any) -> Iterator[None]:
 @dataclass
 class LibraryNotes:
     """
-    What is noted about a code library.
+    Notes on a code library.
 
     Args:
-        cc: The compute capability it was compiled for, where that is not the device's.
-        origin: The Python function it was compiled from, and where that stands.
-        given: The link files that are no paths and were given by the decorator.
-        stamps: Digests of the link files that are paths, when the kernel was linked.
+        cc: The compute capability it was compiled for, if it is not the device's.
+        origin: The Python function it was compiled from, with file and line.
+        given: The decorator's link files that are not paths.
+        stamps: Digests, at link time, of the link files that are paths.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -92,10 +92,10 @@ class LibraryNotes:
 @dataclass
 class DispatcherNotes:
     """
-    What is noted about a dispatcher.
+    Notes on a dispatcher.
 
     Args:
-        by_cc: What a device function was compiled to, by argument types and compute capability.
+        by_cc: The compile results of a device function by argument types and compute capability.
     """
 
     by_cc: dict[tuple[Any, tuple[Any, ...]], Any] = field(default_factory=dict)
@@ -104,13 +104,13 @@ class DispatcherNotes:
 @dataclass
 class CacheNotes:
     """
-    What is noted about the disk cache of a dispatcher.
+    Notes on the disk cache of a dispatcher.
 
     Args:
-        options: The decorator's options, None where it was made without the plugin.
+        options: The decorator's options, None if it was created without the plugin.
         link: The decorator's link files.
-        key: What the key of the kernel last looked up says of both; "" before one was.
-        before: The same when the kernel that is being compiled was looked up.
+        key: The digest of both in the key of the last look-up; "" before the first.
+        before: That digest at the look-up of the kernel being compiled.
     """
 
     options: dict[str, Any] | None = None
@@ -123,6 +123,6 @@ _notes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def notes(owner: Any, kind: type[T]) -> T:
-    """Return what is noted about *owner*, which goes when it goes."""
-    known: T = _notes.setdefault(owner, kind())
-    return known
+    """Return the notes of *kind* on *owner*, created if missing; they live as long as *owner*."""
+    entry: T = _notes.setdefault(owner, kind())
+    return entry

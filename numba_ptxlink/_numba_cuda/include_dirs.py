@@ -1,4 +1,4 @@
-"""Where NVRTC looks for headers when CUDA C++ is linked into kernels."""
+"""The include directories of NVRTC for CUDA C++ that is linked into kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def source_options(flags: Sequence[str] = ()) -> SourceOptions:
-    """Return how CUDA C++ is compiled that kernels link: with *flags* and numba-cuda's search path."""
+    """Return the options for CUDA C++ that kernels link: *flags* and numba-cuda's search path."""
     return SourceOptions(
         flags=tuple(flags),
         include_dirs=_extra_include_dirs(),

@@ -1,4 +1,4 @@
-"""Errors of links that callers of numba-cuda catch as its own. Importing this imports numba-cuda."""
+"""Link errors that callers of numba-cuda catch as its own. Importing this module imports numba-cuda."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
 
 
 def of_numba(error: PtxlinkError, *, source: bool = False) -> NumbaLinkError:
-    """Return *error* as one that is numba-cuda's too; *source* says that it is about CUDA C++."""
+    """Convert *error* to one that is numba-cuda's too; *source* means that it is about CUDA C++."""
     kind = NumbaSourceError if source else NumbaLinkError
     return kind(str(error), flags=error.flags, inputs=error.inputs, log=error.log)

@@ -1,4 +1,4 @@
-"""The LLVM IR of a program: its modules in an order, and under names, that depend on it alone."""
+"""The LLVM IR of a program, with module order and symbol names that depend on the program alone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 def ordered_modules(libraries: Sequence[Any]) -> list[str]:
     """
-    Return the LLVM IR of *libraries* and all they call, each once, callers first.
+    Return the LLVM IR of *libraries* and their transitive callees, each once, callers first.
 
-    Names and order are those of `stable_names`: the same in every process.
+    Names and order are those of `stable_names`: deterministic across processes.
     """
     for library in _all_libraries(libraries):
         for name, variable in _module(library).globals.items() if _module(library) else ():
-            # Device code has no use for the environment that CPU code finds by this symbol.
+            # Only CPU code looks the environment up by this symbol; device code does not use it.
             if name.startswith("_ZN08NumbaEnv"):
                 variable.linkage = "internal"
     return list(renamed(libraries).texts)
@@ -26,15 +26,19 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
 
 def renamed(libraries: Sequence[Any], *, keep_visible: bool = False) -> stable_names.Renamed:
     """
-    Return the program that *libraries* are the roots of, under names that depend on it alone.
+    Return the program whose roots are *libraries*, under names that depend on the program alone.
 
     Args:
         libraries: Numba's code libraries.
-        keep_visible: Whether what the roots offer to others keeps its names.
+        keep_visible: Whether the visible symbols of the roots keep their names.
     """
-    given = dict.fromkeys((*libraries, *_all_libraries(libraries)))
-    modules = {each: stable_names.Module(str(_module(each))) for each in given if _module(each) is not None}
-    roots = [modules[each] for each in libraries if each in modules]
+    reached = dict.fromkeys((*libraries, *_all_libraries(libraries)))
+    modules = {
+        library: stable_names.Module(str(_module(library)))
+        for library in reached
+        if _module(library) is not None
+    }
+    roots = [modules[library] for library in libraries if library in modules]
     kept = [name for root in roots for name in root.visible] if keep_visible else ()
     return stable_names.rename(stable_names.in_order(list(modules.values()), len(roots)), kept)
 
@@ -51,7 +55,7 @@ def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
 
 
 def _linked(library: Any) -> Sequence[Any]:
-    # Code that is linked as a file calls nothing that Numba knows of.
+    # Code that is linked as a file has no callees that Numba compiled.
     return tuple(getattr(library, "_linking_libraries", ()))
 
 

@@ -1,7 +1,7 @@
 """
-`PtxLinker`, which stands where numba-cuda's linker class stood: its interface, this package's engine.
+`PtxLinker`, the replacement of numba-cuda's linker class: the same interface on this package's engine.
 
-Importing it imports nothing of numba-cuda, whose import it may be a part of.
+Importing this module imports nothing of numba-cuda: it may run during numba-cuda's own import.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["PtxLinker", "served"]
 
 
-# What numba-cuda calls the code of its own kernels.
+# The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 _served = {"assembled": 0, "linked": 0}
@@ -38,7 +38,7 @@ _served_lock = Lock()
 
 
 def served() -> dict[str, int]:
-    """Return how many links were completed in this process: "assembled" and "linked"."""
+    """Return the number of links completed in this process, as "assembled" and "linked"."""
     with _served_lock.held:
         return dict(_served)
 
@@ -50,14 +50,14 @@ def _count(backend: str) -> None:
 
 class PtxLinker:
     """
-    Collects the inputs of one link, then makes a cubin of them. Needs no driver; one thread at a time.
+    Collect the inputs of one link, then link them to a cubin. Needs no driver; not thread-safe.
 
     Args:
         max_registers: Cap on registers per thread; None and 0 mean none.
         lineinfo: Whether to keep line numbers.
         cc: Compute capability, as (major, minor) or (major, minor, variant).
         lto: Whether to optimise at link time.
-        additional_flags: Accepted as numba-cuda accepts it, and like there without effect.
+        additional_flags: Accepted for compatibility with numba-cuda; without effect, as there.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class PtxLinker:
         additional_flags: Any = None,
     ) -> None:
         if not isinstance(cc, (tuple, list)):
-            given = "" if cc is None else f", not {cc!r}"
-            raise _refused(f"A linker needs cc, such as (9, 0){given}.")
+            detail = "" if cc is None else f", not {cc!r}"
+            raise _refused(f"A linker needs cc, such as (9, 0){detail}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
@@ -87,42 +87,42 @@ class PtxLinker:
 
     def choose_lto(self, *, has_link_files: bool, debug: bool = False, by_linker: bool = False) -> None:
         """
-        Give up LTO where it is of no use.
+        Turn LTO off where it has no effect.
 
-        Where there is nothing to inline, the PTX that NVVM makes of the kernel says it all; and code for the
-        debugger is not optimised.
+        Without link files there is nothing to inline, so NVVM's PTX of the kernel is already final; and code
+        for the debugger is not optimised.
 
         Args:
             has_link_files: Whether something is linked with the kernel.
             debug: Whether the code is for the debugger.
-            by_linker: Whether the options mean something else where the linker makes the machine code.
+            by_linker: Whether the linker gives the options another meaning than NVVM; keeps LTO on.
         """
         if self.lto and not self.additional_flags and (debug or not (has_link_files or by_linker)):
             self.lto = False
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
         """
-        Tell what Numba knows about the code that it is about to add.
+        Set the origin and the LLVM IR of the code that Numba adds next.
 
         Args:
-            origin: The Python function it was compiled from and where that stands; messages name it.
-            modules: Its LLVM IR, which with LTO tells the symbols, and in any case the shims that it calls.
+            origin: The Python function it was compiled from, with file and line, for messages.
+            modules: Its LLVM IR: the source of the symbols with LTO, and always of the shims that it calls.
         """
         self._origin = origin
         self._modules = tuple(modules)
 
     def order_files(self, own: int) -> None:
-        """Order what follows the first *own* inputs by content: numba-cuda keeps files in sets."""
-        self._inputs[own:] = sorted(self._inputs[own:], key=lambda each: (each.kind, each.code))
+        """Sort the inputs after the first *own* by content: numba-cuda keeps files in unordered sets."""
+        self._inputs[own:] = sorted(self._inputs[own:], key=lambda item: (item.kind, item.code))
 
     @property
     def info_log(self) -> str:
-        """The remarks of a completed link; empty after a failed one."""
+        """The log of a completed link; empty after a failed one."""
         return self._completed().log if self._failure is None else ""
 
     @property
     def error_log(self) -> str:
-        """The complaints of a failed link; empty after a completed one."""
+        """The log of a failed link; empty after a completed one."""
         return "" if self.linker is not None else self._failed()
 
     def _completed(self) -> engine.Linked:
@@ -148,7 +148,7 @@ class PtxLinker:
         self._add(CUBIN, cubin, name)
 
     def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
-        """Add LTO-IR, which turns LTO on."""
+        """Add LTO-IR; turns LTO on."""
         self._add(LTOIR, ltoir, name)
         self._has_ltoir = True
 
@@ -157,7 +157,7 @@ class PtxLinker:
         self._add(FATBIN, fatbin, name)
 
     def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
-        """Add a host object with device code in it."""
+        """Add a host object that embeds device code."""
         self._add(OBJECT, obj, name)
 
     def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
@@ -165,7 +165,7 @@ class PtxLinker:
         self._add(ARCHIVE, lib, name)
 
     def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
-        """Compile CUDA C++ with NVRTC and add what comes out."""
+        """Compile CUDA C++ with NVRTC and add the result: LTO-IR with LTO, else PTX."""
         from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
@@ -185,21 +185,21 @@ class PtxLinker:
         if compiled.log:
             warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
         if not self.lto and config.DUMP_ASSEMBLY:
-            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - what the variable asks for
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
             print(compiled.code.decode())  # noqa: T201
         self._add(kind, compiled.code, name)
         self._has_ltoir |= bool(self.lto)
 
     def add_cu_file(self, path: Any) -> None:
-        """Compile a CUDA C++ file with NVRTC and add what comes out."""
+        """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
         self.add_cu(_read(path), Path(path).name)
 
     def add_file(self, path: Any, kind: Any) -> None:
-        """Add a file of a kind that numba-cuda names by a driver constant."""
+        """Add a file whose *kind* is a driver constant of numba-cuda."""
         self.add_data(_read(path), kind, Path(path).name)
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
-        """Add content of a kind that numba-cuda names by a driver constant."""
+        """Add content whose *kind* is a driver constant of numba-cuda."""
         if kind == CU:
             self.add_cu(data, name)
             return
@@ -207,18 +207,18 @@ class PtxLinker:
 
         for extension, constant in FILE_EXTENSION_MAP.items():
             if kind == constant:
-                called = KINDS[EXTENSIONS[f".{extension}"]].nvjitlink.lower()
-                getattr(self, f"add_{called}")(data, name)
+                suffix = KINDS[EXTENSIONS[f".{extension}"]].nvjitlink.lower()
+                getattr(self, f"add_{suffix}")(data, name)
                 return
         raise _refused(f"Don't know how to link {kind}")
 
     def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
         """
-        Add a path, whose extension tells its kind, or a `LinkableCode`.
+        Add a path, whose extension determines its kind, or a `LinkableCode`.
 
         Args:
             path_or_code: The input.
-            ignore_nonlto: Leave out, with a warning, what cannot be optimised at link time.
+            ignore_nonlto: Skip, with a warning, an input that cannot be optimised at link time.
         """
         from numba.cuda.cudadrv.linkable_code import LinkableCode
         from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
@@ -252,23 +252,23 @@ class PtxLinker:
         self.add_data(content, constant, shown)
 
     def get_linked_ptx(self) -> bytes:
-        """Return the PTX that link-time optimisation makes of the inputs."""
+        """Return the PTX of the inputs after link-time optimisation."""
         try:
-            made, flags = engine.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
+            linked, flags = engine.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except LinkError as error:
             raise self._fail(error) from error
-        names = tuple(each.name for each in self._inputs)
+        names = tuple(item.name for item in self._inputs)
         self.linker = engine.Linked(
-            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, made.log
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, linked.log
         )
-        return made.code
+        return linked.code
 
     def close(self) -> None:
-        """Do nothing: native handles do not outlive the call that made them."""
+        """Do nothing: no native handle outlives the call that created it."""
 
     def complete(self) -> Any:
         """
-        Link.
+        Link the inputs.
 
         Returns:
             The cubin, as the `cuda.core.ObjectCode` that numba-cuda loads.
@@ -291,19 +291,19 @@ class PtxLinker:
     def _add(self, kind: str, code: Any, name: Any) -> None:
         shown, witness = str(name), ""
         if shown in _UNNAMED and self._origin:
-            # With debug information there is one PTX for each function of a kernel.
-            number = sum(each.name.startswith(self._origin) for each in self._inputs)
+            # With debug information, numba-cuda adds one PTX per function of a kernel.
+            number = sum(item.name.startswith(self._origin) for item in self._inputs)
             shown = f"{self._origin} #{number + 1}" if number else self._origin
             witness = "\n".join(self._modules) if kind == LTOIR else ""
         self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> engine.LinkOptions:
-        # numba-cuda says "debug" and "lineinfo" in its code and nowhere else.
-        texts = [each for each in self._inputs if each.kind == PTX]
-        witnesses = [each.witness for each in self._inputs if each.witness]
-        debug = any("debug" in each.header.target for each in texts)
+        # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
+        texts = [item for item in self._inputs if item.kind == PTX]
+        witnesses = [item.witness for item in self._inputs if item.witness]
+        debug = any("debug" in item.header.target for item in texts)
         debug |= any(map(llvm_ir.is_for_debugging, witnesses))
-        lines = any(".loc" in each.text and each.module.has_line_numbers for each in texts)
+        lines = any(".loc" in item.text and item.module.has_line_numbers for item in texts)
         lines |= any(map(llvm_ir.has_line_numbers, witnesses))
         return engine.LinkOptions(
             lto=self._has_ltoir,
@@ -314,7 +314,7 @@ class PtxLinker:
 
 
 def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    # It imports numba-cuda, and numba-cuda's import may be what imports this module.
+    # Deferred: it imports numba-cuda, whose own import may be importing this module.
     from .link_errors import of_numba
 
     return of_numba(error, source=source)

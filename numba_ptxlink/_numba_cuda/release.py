@@ -1,4 +1,4 @@
-"""Which numba-cuda is served."""
+"""The supported releases of numba-cuda, and the state of its import."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUPPORTED = ((0, 30, 4), (0, 31))
-"""The releases that this package was written against: from the first, to before the second."""
+"""The supported releases: from the first, inclusive, to the second, exclusive."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
 """The module whose import decides whether the plugin becomes active."""
 
 
 def unsupported_reason() -> str | None:
-    """Return why the numba-cuda that is installed cannot be served, None where it can. Imports no numba."""
+    """Return why the installed numba-cuda is not supported, None if it is. Does not import numba."""
     try:
         from numba_cuda import __version__ as version
     except ImportError:
@@ -28,8 +28,10 @@ def unsupported_reason() -> str | None:
     except ValueError:
         release = (0, 0)
     if not low <= release < high:
-        wanted = ",".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound in ((">=", low), ("<", high)))
-        return f"numba-cuda {version} is not supported; install numba-cuda{wanted}"
+        specifier = ",".join(
+            f"{sign}{'.'.join(map(str, bound))}" for sign, bound in ((">=", low), ("<", high))
+        )
+        return f"numba-cuda {version} is not supported; install numba-cuda{specifier}"
     driver = sys.modules.get(DRIVER)
     if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:
         return "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"
@@ -37,14 +39,14 @@ def unsupported_reason() -> str | None:
 
 
 def is_imported(name: str) -> bool:
-    """Return whether the module *name* is there, and no thread is importing it still."""
+    """Return whether the module *name* is imported, and no thread is still importing it."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return spec is not None and not getattr(spec, "_initializing", False)
 
 
 @contextlib.contextmanager
 def compilation_stopped() -> Iterator[None]:
-    """Wait for other threads' compilations, and hold back new ones for the length of a `with` block."""
+    """Wait for other threads' compilations, and block new ones during a `with` block."""
     lock: Any = getattr(sys.modules.get("numba.cuda.core.compiler_lock"), "global_compiler_lock", None)
     with contextlib.nullcontext() if lock is None else lock:
         yield

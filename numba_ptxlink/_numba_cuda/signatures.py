@@ -1,4 +1,4 @@
-"""What Numba makes of the signatures of marked functions: types, names of records, distinct symbols."""
+"""Resolve the signatures of marked functions with Numba: types, record names and distinct symbols."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _LONGEST_TYPE = 80
 @dataclass(frozen=True)
 class Typed:
     """
-    A marked function with all that its signature and its module say, worked out once for all architectures.
+    A marked function with what its signature and module determine, resolved once for all architectures.
 
     Args:
         udf: The function.
         args: The Numba types of its parameters.
-        result: The Numba type of its result, None where it is to be inferred.
-        labels: What its parameters are called in C.
-        records: The names that its module has for records.
-        raises: Where it raises, each as "file.py:line".
+        result: The Numba type of its result, None if Numba infers it.
+        labels: The C names of its parameters.
+        records: The names of record types in its module.
+        raises: The source lines that raise, as "file.py:line".
     """
 
     udf: Udf
@@ -41,43 +41,45 @@ class Typed:
 
 def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
     """
-    Return every signature of *marked*, each with a C name of its own.
+    Return every signature of *marked* with its Numba types, each under a unique C name.
 
     Raises:
-        AbiError: Two have the same name, or a signature is none of Numba's.
+        AbiError: Two functions have the same C name, or a signature is not a Numba signature.
     """
     return tuple(
         Typed(
-            each,
-            *arguments(each),
-            tuple(parameters(each)),
-            record_names(each.function),
-            tuple(raise_sites(each)),
+            function,
+            *arguments(function),
+            tuple(parameters(function)),
+            record_names(function.function),
+            tuple(raise_sites(function)),
         )
-        for each in expand(marked)
+        for function in expand(marked)
     )
 
 
 def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
     """
-    Return every signature of *marked*, each with a C name of its own.
+    Return every signature of *marked* as a function with a unique C name.
 
     Raises:
-        AbiError: Two have the same name. Proposes one.
+        AbiError: Two functions have the same C name. The message proposes another.
     """
-    found = tuple(dict.fromkeys(one for each in marked for one in (*each.others, each)))
+    functions = tuple(
+        dict.fromkeys(variant for function in marked for variant in (*function.others, function))
+    )
     taken: dict[str, Udf] = {}
-    for each in found:
-        other = taken.setdefault(each.name, each)
-        if other is not each:
-            where = f"{each.function.__qualname__} ({each.source})"
+    for function in functions:
+        other = taken.setdefault(function.name, function)
+        if other is not function:
+            where = f"{function.function.__qualname__} ({function.source})"
             raise AbiError(
-                f"{each.name!r}, the C name of function {where}, is taken by another "
+                f"{function.name!r}, the C name of function {where}, is taken by another "
                 f"function of this export, {other.function.__module__}."
                 f"{other.function.__qualname__} {other.signature}; "
-                f"use name={_propose(each, other, taken)!r}, for example."
+                f"use name={_propose(function, other, taken)!r}, for example."
             )
-    return found
+    return functions
 
 
 def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf]) -> str:
@@ -93,10 +95,10 @@ def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf]) -> str:
 
 def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
     """
-    Return the Numba types of the parameters and of the result, None for one that is to be inferred.
+    Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
     Raises:
-        AbiError: The signature is none of Numba's, or does not fit the function.
+        AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
     """
     from numba.cuda.core import sigutils
 
@@ -117,7 +119,7 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
 
 
 def describe(each: Typed) -> str:
-    """Return name and signature in Python's words."""
+    """Return the function's Python name and signature."""
     name = each.udf.function.__qualname__
     if isinstance(each.udf.signature, str):
         return f"{name}: {each.udf.signature}"
@@ -131,7 +133,7 @@ def _spell(ty: Any, names: Mapping[Any, str]) -> str:
 
 
 def record_names(function: Callable[..., Any]) -> dict[Any, str]:
-    """Return the names that the module of *function*, and what encloses it, have for records."""
+    """Return the names of record types in the module of *function* and in its enclosing scopes."""
     import numpy as np
     from numba.cuda import types
     from numba.cuda.np.numpy_support import from_dtype
@@ -143,7 +145,7 @@ def record_names(function: Callable[..., Any]) -> dict[Any, str]:
         if isinstance(value, np.dtype) and value.fields:
             try:
                 ty = from_dtype(value)
-            except Exception:  # noqa: BLE001, S112 - Numba has no type for it, so no signature names it
+            except Exception:  # noqa: BLE001, S112 - a dtype without a Numba type occurs in no signature
                 continue
         if isinstance(ty, types.Record):
             names.setdefault(ty, name)

@@ -1,7 +1,7 @@
 """
 Numba's own entry points with the C ABI of this package: `numba.cuda.compile` and its relatives.
 
-Aggregates are "flat" by default here, so that prototypes that callers rely on stay what they are.
+Aggregates default to "flat" here, which keeps the prototypes that existing callers rely on.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 def _wrap_compile_pyfunc(original: Any) -> Any:
     @functools.wraps(original)
     def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
-        given = _arguments(original, args, kwargs)
-        abi_info = given["abi_info"]
+        arguments = _arguments(original, args, kwargs)
+        abi_info = arguments["abi_info"]
         options = AbiOptions.of(abi_info)
-        given["cc"] = given["cc"] or current_cc()
-        # Stock numba-cuda refuses kernels with the C ABI; only who asks for this package's has abi_info.
-        kernel = not given["device"] and abi_info is not None
-        if given["abi"] != "c" or not (given["device"] or kernel):
-            library, result = original(**given)
-            _note(library, given["cc"], ())
+        arguments["cc"] = arguments["cc"] or current_cc()
+        # Stock numba-cuda rejects kernels with the C ABI; only callers of this package's C ABI set abi_info.
+        kernel = not arguments["device"] and abi_info is not None
+        if arguments["abi"] != "c" or not (arguments["device"] or kernel):
+            library, result = original(**arguments)
+            _note(library, arguments["cc"], ())
             return library, result
-        return _compile_c(original, given, options, kernel=kernel)
+        return _compile_c(original, arguments, options, kernel=kernel)
 
     return _compile_pyfunc_with_fixup
 
@@ -94,9 +94,9 @@ def _emit(
     labels: list[str] = []
     for label in inspect.signature(function).parameters:
         labels.append(cnames.legal(label, labels))
-    asked = (given["abi_info"] or {}).get("aggregates")
-    # Nobody relies on a prototype for a kernel, which stock numba-cuda refuses.
-    if asked == "value" or (kernel and asked is None):
+    aggregates = (given["abi_info"] or {}).get("aggregates")
+    # No caller relies on the flat prototype of a kernel: stock numba-cuda rejects kernels with the C ABI.
+    if aggregates == "value" or (kernel and aggregates is None):
         signature = abi.c_signature(
             name,
             compiled.signature.return_type,
@@ -122,25 +122,25 @@ def _default_name(function: Any) -> str:
 def _wrap_compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - Numba's name for it
-        given = _arguments(original, args, kwargs)
-        output, made = given["output"], Result()
-        with entered(result=made):
-            code, result = original(**{**given, "output": PTX if output in _BINARY else output})
-            if given["abi"] == "c":
-                code = _resolved(code, made)
+        arguments = _arguments(original, args, kwargs)
+        output, outcome = arguments["output"], Result()
+        with entered(result=outcome):
+            code, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
+            if arguments["abi"] == "c":
+                code = _resolved(code, outcome)
             if output in _BINARY:
                 ltoir = b""
-                if output == FATBIN and given["device"]:
-                    ltoir, _ = original(**{**given, "output": LTOIR})
-                    ltoir = _resolved(ltoir, made) if given["abi"] == "c" else ltoir
-                code = _binary(code, given, output, ltoir, made.cc)
+                if output == FATBIN and arguments["device"]:
+                    ltoir, _ = original(**{**arguments, "output": LTOIR})
+                    ltoir = _resolved(ltoir, outcome) if arguments["abi"] == "c" else ltoir
+                code = _binary(code, arguments, output, ltoir, outcome.cc)
         return code, result
 
     return compile
 
 
 def _resolved(code: Any, made: Result) -> Any:
-    """Return PTX or LTO-IR with what it calls merged in, as far as that can be."""
+    """Return PTX or LTO-IR with its callees from the link files merged in, where they can be linked."""
     from numba_ptxlink._numba_cuda import build
 
     if made.library is None or not made.library._linking_files:
@@ -154,7 +154,7 @@ def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: t
     from numba_ptxlink._tools import nvfatbin
 
     arch = Arch.of(cc)
-    # A kernel that misses nothing can be loaded as it is.
+    # A kernel without undefined symbols can be loaded without linking.
     relocatable = given["device"] or bool(externs.undefined(ptx))
     cubin = assembler.assemble(
         ptx,
@@ -175,21 +175,21 @@ def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: t
 def _wrap_compile_all(original: Any) -> Any:
     @functools.wraps(original)
     def compile_all(*args: Any, **kwargs: Any) -> Any:
-        given = _arguments(original, args, kwargs)
-        output = given["output"]
+        arguments = _arguments(original, args, kwargs)
+        output = arguments["output"]
         if output not in _BINARY:
-            return original(**given)
-        made = Result()
-        with entered(result=made):
-            codes, result = original(**{**given, "output": PTX})
+            return original(**arguments)
+        outcome = Result()
+        with entered(result=outcome):
+            codes, result = original(**{**arguments, "output": PTX})
         if not all(isinstance(code, (str, bytes)) for code in codes):
             raise ExportError(
                 f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'
             )
         texts = [code if isinstance(code, str) else code.decode() for code in codes]
-        # What is linked later has to be relocatable.
-        parts = {**given, "device": True, "debug": None}
-        return [_binary(text, parts, output, b"", made.cc) for text in texts], result
+        # A later link accepts relocatable code only.
+        parts = {**arguments, "device": True, "debug": None}
+        return [_binary(text, parts, output, b"", outcome.cc) for text in texts], result
 
     return compile_all
 
@@ -200,7 +200,7 @@ def _wrap_compile_cuda(original: Any) -> Any:
         compiled = original(*args, **kwargs)
         result = current().result
         if result is not None:
-            # Device functions that it calls have been compiled before it.
+            # Its device functions are compiled earlier, so the last assignment is the outermost function.
             result.compiled = compiled
         return compiled
 

@@ -1,7 +1,7 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda's index of a function's compiled kernels stays; here its keys gain what they lack.
+numba-cuda's per-function index of compiled kernels is kept; its keys gain the inputs that they lack.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNKNOWN = "unknown"
 
 
 def _wrap_enable_caching(original: Callable[..., None]) -> Callable[..., None]:
-    """Tell a dispatcher's cache the options, before compiling adds files of numba-cuda's own to them."""
+    """Record the options in the dispatcher's cache, before compiling adds numba-cuda's own files to them."""
 
     @functools.wraps(original)
     def enable_caching(self: Any) -> None:
@@ -61,28 +61,28 @@ def _wrap_index_key(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_load_overload(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember what a kernel that is about to be compiled will depend on."""
+    """Record the key at look-up, so that saving can detect inputs that changed during compilation."""
 
     @functools.wraps(original)
     def _load_overload(self: Any, sig: Any, target_context: Any) -> Any:
-        found = original(self, sig, target_context)
+        kernel = original(self, sig, target_context)
         noted = notes(self, CacheNotes)
         noted.before = noted.key
-        return None if noted.key == _UNKNOWN else found
+        return None if noted.key == _UNKNOWN else kernel
 
     return _load_overload
 
 
 def _wrap_save_overload(original: Callable[..., None]) -> Callable[..., None]:
-    """Keep nothing whose link files changed while it was compiled, or have contents that cannot be told."""
+    """Save no kernel whose link files changed during compilation, or cannot be digested."""
 
     @functools.wraps(original)
     def _save_overload(self: Any, sig: Any, kernel: Any) -> None:
         noted = notes(self, CacheNotes)
         if noted.before and noted.options is not None:
-            now = _digest(noted.options, noted.link)
-            if now != noted.before or now == _UNKNOWN:
-                if now != _UNKNOWN:
+            key = _digest(noted.options, noted.link)
+            if key != noted.before or key == _UNKNOWN:
+                if key != _UNKNOWN:
                     log.info("cache: %s is not kept: its link files changed meanwhile", self._name)
                 return
             _mark_given(kernel, noted.link)
@@ -92,7 +92,7 @@ def _wrap_save_overload(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _wrap_rebuild_kernel(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Take a kernel out of the cache only if the files it was linked with are the same still."""
+    """Load a kernel from the cache only if the files it was linked with are unchanged."""
 
     @functools.wraps(original)
     def rebuild(self: Any, target_context: Any, payload: Any) -> Any:
@@ -107,7 +107,7 @@ def _wrap_rebuild_kernel(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_reduce_states(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let code libraries with link files be pickled, where the files are all there is to them."""
+    """Pickle code libraries with link files, where the link files alone determine what is linked."""
 
     @functools.wraps(original)
     def _reduce_states(self: Any) -> Any:
@@ -116,11 +116,11 @@ def _wrap_reduce_states(original: Callable[..., Any]) -> Callable[..., Any]:
         files = self._linking_files
         given = notes(self, LibraryNotes).given
         runs_code = self._setup_functions or self._teardown_functions
-        # Code that a function found in memory, by a global, cannot be compared with what is there next time.
-        known = all(isinstance(each, str) or each is NRT_LIBRARY or each in given for each in files)
-        if not files or runs_code or not known:
+        # Code that a function refers to by a global cannot be compared with the global of a later process.
+        comparable = all(isinstance(file, str) or file is NRT_LIBRARY or file in given for file in files)
+        if not files or runs_code or not comparable:
             return original(self)
-        stamps = {each: file_digest(each) for each in files if isinstance(each, str)}
+        stamps = {file: file_digest(file) for file in files if isinstance(file, str)}
         if _UNKNOWN in stamps.values():
             return original(self)
         self._linking_files = set()
@@ -129,7 +129,7 @@ def _wrap_reduce_states(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._linking_files = files
         state["nrt"] = NRT_LIBRARY in files
-        state["ptxlink_files"] = [each for each in files if each is not NRT_LIBRARY]
+        state["ptxlink_files"] = [file for file in files if file is not NRT_LIBRARY]
         state["ptxlink_stamps"] = stamps
         return state
 
@@ -137,13 +137,13 @@ def _wrap_reduce_states(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_rebuild_library(original: Any) -> Any:
-    """Give a code library back its link files, which another device of another kind may need."""
+    """Restore the link files of a code library: a device of another arch links them again."""
 
     def _rebuild(cls: Any, ptxlink_files: Any = (), ptxlink_stamps: Any = None, **state: Any) -> Any:
         library = original.__func__(cls, **state)
         library._linking_files = {*library._linking_files, *ptxlink_files}
         noted = notes(library, LibraryNotes)
-        noted.given = tuple(each for each in ptxlink_files if not isinstance(each, str))
+        noted.given = tuple(file for file in ptxlink_files if not isinstance(file, str))
         noted.stamps = dict(ptxlink_stamps or {})
         return library
 
@@ -151,7 +151,7 @@ def _wrap_rebuild_library(original: Any) -> Any:
 
 
 def file_digest(path: str) -> str:
-    """Return a digest of the file at *path*, and of all that CUDA C++ may include; `_UNKNOWN` without one."""
+    """Return a digest of the file at *path* and, for CUDA C++, of its includes; `_UNKNOWN` on failure."""
     try:
         content = Path(path).read_bytes()
     except OSError:
@@ -161,7 +161,7 @@ def file_digest(path: str) -> str:
 
 
 def _with_includes(digest: str, content: bytes) -> str:
-    # NVRTC is told the file's name, not where it is.
+    # NVRTC receives the file's name without its directory, so the directory is not searched.
     included = include_scan.manifest(content, Path(), source_options().search_path(), {})
     return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
 
@@ -172,14 +172,14 @@ def _code_digest(code: Any) -> str:
     content = code.data
     content = content.encode() if isinstance(content, str) else bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    found = _with_includes(digest, content) if code.kind == "cu" else digest
-    return f"{code.kind} {code.name} {found}"
+    complete = _with_includes(digest, content) if code.kind == "cu" else digest
+    return f"{code.kind} {code.name} {complete}"
 
 
 def _mark_given(kernel: Any, link: Sequence[Any]) -> None:
     library = getattr(kernel, "_codelibrary", None)
     if library is not None:
-        notes(library, LibraryNotes).given = tuple(each for each in link if not isinstance(each, str))
+        notes(library, LibraryNotes).given = tuple(code for code in link if not isinstance(code, str))
 
 
 def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
@@ -194,16 +194,18 @@ def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
 
 
 def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
-    files = [_code_digest(each) for each in link]
-    if any(_UNKNOWN in each.split() for each in files):
+    files = [_code_digest(code) for code in link]
+    if any(_UNKNOWN in digest.split() for digest in files):
         raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    asked = dataclasses.asdict(config())
+    settings = dataclasses.asdict(config())
     tools = ["nvvm", "nvJitLink", *(["nvrtc"] if link else ())]
     return Key.of(
         "jit",
         {
             "package": package_version(),
-            "config": [f"{name}={asked[name]!r}" for name in asked if not name.startswith(("cache", "log"))],
+            "config": [
+                f"{name}={settings[name]!r}" for name in settings if not name.startswith(("cache", "log"))
+            ],
             "tools": [*nvptxcompiler.identity(), *map(build_id.loaded, tools)],
             "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
             "files": files,
@@ -213,7 +215,7 @@ def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
 
 def _option(name: str, value: Any) -> str:
     try:
-        # Extensions convert arguments at a launch; the kernel is the same, but brings them back with it.
+        # Extensions convert arguments at launch: the machine code is the same, but the pickle contains them.
         return describe_stateless(value or ()) if name == "extensions" else describe(value)
     except IndescribableError as error:
         raise IndescribableError(f"its option {name} holds {error}") from None

@@ -24,7 +24,7 @@ _DEBUG = "!DICompileUnit"
 
 
 def _wrap_get_log(original: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return numba-cuda's `CompilationUnit.get_log`, which also notes what it returns."""
+    """Wrap numba-cuda's `CompilationUnit.get_log` to record the log that it returns."""
 
     @functools.wraps(original)
     def get_log(self: Any) -> str:
@@ -38,33 +38,33 @@ def _wrap_get_log(original: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
-    """Return numba-cuda's `compile_ir`, which takes its output out of the cache where it is there."""
+    """Wrap numba-cuda's `compile_ir` to look its output up in the cache first."""
 
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
-        given = [llvmir] if isinstance(llvmir, str) else list(llvmir)
-        # Text can be given its names back. LTO-IR and debug information, which spell them in bytes, cannot.
-        fixed = {"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in each for each in given)
-        modules = [stable_names.Module(each) for each in given]
+        texts = [llvmir] if isinstance(llvmir, str) else list(llvmir)
+        # Names can be restored in PTX text, not in LTO-IR and debug information, which encode them as bytes.
+        fixed = {"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in text for text in texts)
+        modules = [stable_names.Module(text) for text in texts]
         renamed = stable_names.rename(modules, None if fixed else ())
         key = _key([module.meaning(renamed.names) for module in modules], options)
-        made_here = False
+        missed = False
 
         def make() -> cache.Entry:
-            nonlocal made_here
-            made_here = True
+            nonlocal missed
+            missed = True
             remarks: list[str] = []
             with in_tool(), entered(remarks=remarks):
                 code = original(list(renamed.texts), **options)
             return cache.Entry({"log": remarks[-1] if remarks else ""}, code)
 
-        made = cache.cached(key, make)
-        if made.log and not made_here:
+        entry = cache.cached(key, make)
+        if entry.log and not missed:
             from numba.cuda.cudadrv.error import NvvmWarning
 
-            warnings.warn(made.log, category=NvvmWarning, stacklevel=2)
+            warnings.warn(entry.log, category=NvvmWarning, stacklevel=2)
         return (
-            stable_names.restore(made.code.decode(), renamed.names).encode() if renamed.names else made.code
+            stable_names.restore(entry.code.decode(), renamed.names).encode() if renamed.names else entry.code
         )
 
     return compile_ir
@@ -77,10 +77,10 @@ def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
         "nvvm",
         {
             "package": package_version(),
-            # It rewrites the text before NVVM sees it.
+            # numba-cuda rewrites the text before NVVM reads it.
             "numba-cuda": numba_cuda,
             "tool": ("NVVM", build_id.loaded("nvvm"), _libdevice()),
-            # "fastmath" and a missing "-opt" mean something to it too.
+            # "fastmath" and a missing "-opt" change what numba-cuda passes to NVVM, too.
             "flags": [f"{name}={options[name]!r}" for name in sorted(options)],
             **{f"module {i}": module for i, module in enumerate(modules, start=1)},
         },
@@ -95,7 +95,7 @@ def _libdevice() -> str:
 
 
 NVVM = (
-    # The module that names it, since NVVM's own is imported before the plugin is.
+    # Patched by way of the module that uses it: NVVM's own is imported before the plugin.
     Substitution(
         "numba.cuda.codegen",
         "nvvm.compile_ir",
@@ -109,4 +109,4 @@ NVVM = (
         "NVVM's warnings are kept beside its output, and shown again.",
     ),
 )
-"""What makes NVVM's output come out of the cache; an export needs it, too."""
+"""The substitutions that cache NVVM's output; an export applies them, too."""
