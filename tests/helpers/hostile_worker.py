@@ -17,34 +17,14 @@ import time
 from pathlib import Path
 from typing import TextIO
 
+from linkcases import KERNEL
+
 import numba_ptxlink as pl
 from numba_ptxlink import linker
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._link import inputs as link_inputs
 
 LONGEST = 20
-KERNEL = """\
-.version 8.0
-.target sm_80
-.address_size 64
-.extern .func (.param .b32 r) f(.param .b32 a);
-.visible .entry k(.param .u64 p)
-{
-    .reg .b64 %d<2>;
-    .reg .b32 %r<2>;
-    ld.param.u64 %d1, [p];
-    {
-    .param .b32 a;
-    .param .b32 r;
-    mov.u32 %r1, 1;
-    st.param.b32 [a], %r1;
-    call (r), f, (a);
-    ld.param.b32 %r1, [r];
-    }
-    st.global.u32 [%d1], %r1;
-    ret;
-}
-"""
 
 
 def outcome(kind: str, content: bytes) -> str:
