@@ -1,4 +1,4 @@
-"""PTX: its tokens, its modules, functions and statements as values, and text out of these."""
+"""PTX: tokens, a syntax tree of modules, functions and statements, and a printer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place among tokens, and how operands are read from there."""
+"""Parse operands from a position in a list of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIMPLE_ENDS = frozenset(",;]})")
 _ENDS = frozenset((*_SIMPLE_ENDS, ""))
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_%$")
 _DIGITS = frozenset("0123456789")
-# Vectors of addresses of vectors are as deep as it gets; the stack must not run out on anything else.
+# Valid operands nest no deeper than vectors of addresses of vectors; the bound protects the stack.
 _DEEPEST = 32
 
 
@@ -41,21 +41,21 @@ class Cursor:
 
     @property
     def token(self) -> str:
-        """The token that is next."""
+        """The next token."""
         return self.texts[self.at]
 
     @property
     def start(self) -> int:
-        """Where it begins."""
+        """The offset of the next token."""
         return self.starts[self.at]
 
     @property
     def end(self) -> int:
-        """Where the last token that was taken ends."""
+        """The end of the last token taken."""
         return self.starts[self.at - 1] + len(self.texts[self.at - 1])
 
     def take(self) -> str:
-        """Return the next token and go on to the one after it."""
+        """Return the next token and advance."""
         token = self.texts[self.at]
         if not token:
             self.fail("the text ends too early")
@@ -93,7 +93,7 @@ class Cursor:
         return token
 
     def split_name(self) -> None:
-        """Make a name and directives of the next token, where nothing stands between them: `f.noreturn`."""
+        """Split the next token into a name and directives if no space separates them: `f.noreturn`."""
         name, *directives = self.texts[self.at].split(".")
         if name and directives:
             start = self.starts[self.at]
@@ -117,24 +117,24 @@ class Cursor:
         return value
 
     def fail(self, cause: str) -> NoReturn:
-        """Raise what tells where *cause* is."""
-        found = self.texts[self.at]
-        shown = repr(found[:40]) if found else "the end"
+        """Raise MalformedError with *cause* and its place."""
+        token = self.texts[self.at]
+        shown = repr(token[:40]) if token else "the end"
         raise MalformedError(f"{cause}, not {shown}", self.starts[self.at])
 
     def operands(self, closing: str, depth: int = 0) -> tuple[Operand, ...]:
-        """Take operands with commas between them, and the token *closing* that ends them."""
+        """Take operands separated by commas, and the token *closing* after them."""
         if self.accept(closing):
             return ()
-        found = []
+        operands = []
         while True:
-            found.append(self.operand(depth))
+            operands.append(self.operand(depth))
             token = self.texts[self.at]
             if token == ",":
                 self.at += 1
             elif token == closing:
                 self.at += 1
-                return tuple(found)
+                return tuple(operands)
             else:
                 self.fail(f"',' or {closing!r} is expected")
 
@@ -176,7 +176,7 @@ class Cursor:
             self.fail("operands are nested too deeply")
 
     def _name(self) -> Name:
-        """Take a name, with its selector where white space separates the two."""
+        """Take a name, with its selector even if white space separates the two."""
         start = self.start
         token = self.word(plain=False)
         end = self.end
@@ -187,7 +187,7 @@ class Cursor:
         return Name(name, selector, start=start, end=end)
 
     def _named(self, depth: int) -> Operand:
-        """Take what begins with a name and is more than that."""
+        """Take an operand that begins with a name and has more parts."""
         at, start = self.at, self.start
         name = self._name()
         token = self.texts[self.at]
@@ -214,7 +214,7 @@ class Cursor:
         return Address(elements, suffix=suffix, start=start, end=self.end)
 
     def _expression(self) -> Operand:
-        """Take everything up to what ends an operand."""
+        """Take the tokens up to the end of the operand."""
         start = self.start
         parts: list[Operand | str] = []
         parentheses = 0
@@ -243,7 +243,7 @@ class Cursor:
         return Expression(tuple(parts), start=start, end=self.end)
 
     def leaf(self) -> Name | Immediate | String | Word:
-        """Take one token that is an operand by itself."""
+        """Take a token that is an operand by itself."""
         token, start = self.texts[self.at], self.starts[self.at]
         end = start + len(token)
         which = kind(token)
@@ -260,18 +260,18 @@ class Cursor:
         return Word(token, start=start, end=end)
 
     def leaves(self) -> tuple[Name | Immediate | String | Word, ...]:
-        """Take such tokens with commas between them, none where the next token is none or is a directive."""
+        """Take leaves separated by commas; none if the next token is not a leaf."""
         if kind(self.texts[self.at]) not in ("word", "number", "string"):
             return ()
-        found = [self.leaf()]
+        leaves = [self.leaf()]
         while self.accept(","):
-            found.append(self.leaf())
-        return tuple(found)
+            leaves.append(self.leaf())
+        return tuple(leaves)
 
 
 @functools.lru_cache(maxsize=1024)
 def _whole(token: str) -> int | None:
-    # Python refuses to convert what is thousands of digits long.
+    # Python refuses to convert thousands of digits.
     if token[:1] not in _DIGITS or kind(token) != "number" or len(token) > 100:
         return None
     value = Immediate(token).value

@@ -1,4 +1,4 @@
-"""How declarations of PTX are read from tokens."""
+"""Parse declarations from tokens."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _VECTOR = re.compile(r"\.v\d+")
 
 
 class Qualifiers:
-    """What stands between a state space and the names: alignment, type and so on."""
+    """The qualifiers between a state space and the names: alignment, type and so on."""
 
     __slots__ = ("alignment", "attributes", "pointer", "type", "vector")
 
     def __init__(self, cursor: Cursor) -> None:
-        """Take them."""
+        """Take the qualifiers."""
         self.alignment = 0
         self.attributes: tuple[Directive, ...] = ()
         self.pointer: Pointer | None = None
@@ -66,26 +66,26 @@ class Qualifiers:
             cursor.fail("a type is expected")
 
     def no_pointer(self, cursor: Cursor) -> Qualifiers:
-        """Return these, which are no parameter's."""
+        """Return the qualifiers; refuse `.ptr`, which only parameters have."""
         if self.pointer:
             cursor.fail("only parameters are pointers; a name is expected")
         return self
 
 
 def attributes(cursor: Cursor) -> tuple[Directive, ...]:
-    """Take what follows `.attribute`."""
+    """Take the list after `.attribute`."""
     cursor.expect("(")
-    found = []
+    directives = []
     while True:
         start = cursor.start
         if kind(cursor.token) != "directive":
             cursor.fail("an attribute is expected")
         keyword = cursor.take()[1:]
         operands = cursor.operands(")") if cursor.accept("(") else ()
-        found.append(Directive(keyword, operands, start=start, end=cursor.end))
+        directives.append(Directive(keyword, operands, start=start, end=cursor.end))
         if not cursor.accept(","):
             cursor.expect(")")
-            return tuple(found)
+            return tuple(directives)
 
 
 def pragma(cursor: Cursor) -> Pragma:
@@ -106,21 +106,21 @@ def registers(cursor: Cursor) -> Registers:
     start = cursor.start
     cursor.at += 1
     qualifiers = Qualifiers(cursor).no_pointer(cursor)
-    found = []
+    names = []
     while True:
         begin = cursor.start
         name = cursor.word()
-        found.append(Register(name, _count(cursor), start=begin, end=cursor.end))
+        names.append(Register(name, _count(cursor), start=begin, end=cursor.end))
         if not cursor.accept(","):
             break
     cursor.expect(";")
     return Registers(
-        qualifiers.type, tuple(found), qualifiers.vector, qualifiers.alignment, start=start, end=cursor.end
+        qualifiers.type, tuple(names), qualifiers.vector, qualifiers.alignment, start=start, end=cursor.end
     )
 
 
 def linkage(cursor: Cursor) -> tuple[str, Span]:
-    """Take the linkage, if there is one; return it and where it is."""
+    """Take the linkage, if any; return it and its span."""
     start = cursor.start
     if cursor.token not in LINKAGES:
         return "", Span(start, start)
@@ -139,14 +139,14 @@ def declaration(cursor: Cursor, line_of: Callable[[int], int] | None = None) -> 
         space += f"[{cursor.integer()}]"
         cursor.expect("]")
     qualifiers = Qualifiers(cursor).no_pointer(cursor)
-    found = []
+    variables = []
     while True:
         begin = cursor.start
         name = cursor.word()
         count = _count(cursor)
         extents = _take_extents(cursor)
         initial = _initial(cursor) if cursor.accept("=") else ""
-        found.append(
+        variables.append(
             Variable(
                 name=name,
                 space=space,
@@ -166,14 +166,14 @@ def declaration(cursor: Cursor, line_of: Callable[[int], int] | None = None) -> 
         if not cursor.accept(","):
             break
     cursor.expect(";")
-    return Declaration(tuple(found), span, start=start, end=cursor.end)
+    return Declaration(tuple(variables), span, start=start, end=cursor.end)
 
 
 def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
-    """Take parameters in parentheses, none where there are no parentheses."""
+    """Take parameters in parentheses; none without parentheses."""
     if not cursor.accept("(") or cursor.accept(")"):
         return ()
-    found = []
+    params = []
     texts, starts = cursor.texts, cursor.starts
     while True:
         at = cursor.at
@@ -181,10 +181,10 @@ def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
         if _is_scalar(texts, at):
             name = texts[at + 2]
             end = starts[at + 2] + len(name)
-            found.append(Parameter(name, texts[at][1:], texts[at + 1][1:], start=start, end=end))
+            params.append(Parameter(name, texts[at][1:], texts[at + 1][1:], start=start, end=end))
             cursor.at = at + 4
             if texts[at + 3] == ")":
-                return tuple(found)
+                return tuple(params)
             continue
         if cursor.token not in (".param", ".reg"):
             cursor.fail("a parameter is expected")
@@ -192,7 +192,7 @@ def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
         qualifiers = Qualifiers(cursor)
         name = cursor.word()
         extents = _take_extents(cursor)
-        found.append(
+        params.append(
             Parameter(
                 name=name,
                 space=space,
@@ -207,11 +207,11 @@ def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
         )
         if not cursor.accept(","):
             cursor.expect(")")
-            return tuple(found)
+            return tuple(params)
 
 
 def _is_scalar(texts: list[str], at: int) -> bool:
-    """Return whether the parameter at a place has a type and a name and no more, as almost all have."""
+    """Return whether the parameter at *at* has only a type and a name, as almost all have."""
     return (
         at + 3 < len(texts)
         and (texts[at + 3] == "," or texts[at + 3] == ")")
@@ -223,14 +223,14 @@ def _is_scalar(texts: list[str], at: int) -> bool:
 
 def function_directives(cursor: Cursor) -> tuple[Directive | Pragma, ...]:
     """Take the directives between a function's parameters and its body."""
-    found: list[Directive | Pragma] = []
+    directives: list[Directive | Pragma] = []
     while kind(cursor.token) == "directive":
         if cursor.token == ".pragma":
-            found.append(pragma(cursor))
+            directives.append(pragma(cursor))
             continue
         start, keyword = cursor.start, cursor.take()[1:]
-        found.append(Directive(keyword, cursor.leaves(), start=start, end=cursor.end))
-    return tuple(found)
+        directives.append(Directive(keyword, cursor.leaves(), start=start, end=cursor.end))
+    return tuple(directives)
 
 
 def _pointer(cursor: Cursor, start: int) -> Pointer:
@@ -252,18 +252,18 @@ def _count(cursor: Cursor) -> int | None:
 
 
 def _take_extents(cursor: Cursor) -> tuple[int | None, ...]:
-    found: list[int | None] = []
+    extents: list[int | None] = []
     while cursor.accept("["):
         if cursor.accept("]"):
-            found.append(None)
+            extents.append(None)
             continue
-        found.append(cursor.integer())
+        extents.append(cursor.integer())
         cursor.expect("]")
-    return tuple(found)
+    return tuple(extents)
 
 
 def _initial(cursor: Cursor) -> str:
-    """Take an initializer, which may be one token already."""
+    """Take an initializer, which the lexer may return as one token."""
     start, depth = cursor.start, 0
     while depth or cursor.token not in (",", ";"):
         token = cursor.take()

@@ -111,7 +111,7 @@ class Variable(Node):
 
     @property
     def defined(self) -> bool:
-        """Whether it is more than a declaration of another module's."""
+        """Whether this module defines it."""
         return self.linkage != "extern"
 
     @property
@@ -144,7 +144,7 @@ class Variable(Node):
         Raises:
             LinkError: It is malformed.
         """
-        # Most tables hold numbers alone, and long ones.
+        # Most tables hold only numbers, many of them.
         if self.type in _OPAQUE or not _LETTER.search(self.initial):
             return ()
         value = self.initializer
@@ -237,7 +237,7 @@ class Parameter(Node):
 
     @property
     def param(self) -> Param:
-        """What a caller and a callee must agree on."""
+        """The part on which caller and callee must agree."""
         bits = width(self.type)
         if not self.extents:
             return Param(bits=bits, type=self.type)
@@ -247,7 +247,7 @@ class Parameter(Node):
 
 @functools.lru_cache(maxsize=256)
 def width(spelled: str) -> int:
-    """Return how many bits the type *spelled* has, 0 for one that is opaque."""
+    """Return the size of the type *spelled* in bits, 0 for an opaque type."""
     if spelled == "pred":
         return 1
     match = _WIDTH.fullmatch(spelled)
@@ -267,13 +267,14 @@ def _prefix(variable: Variable) -> str:
     return f"{linked}.{variable.space} {attributed(variable.attributes)}{_typed(variable)}"
 
 
-def attributed(of: tuple[Directive, ...]) -> str:
-    """Return `.attribute` as it is spelled before a type or a name, "" where there is none."""
-    if not of:
+def attributed(attributes: tuple[Directive, ...]) -> str:
+    """Return `.attribute` as spelled before a type or a name, "" without attributes."""
+    if not attributes:
         return ""
     spelled = (
-        f".{each.keyword}" + (f"({', '.join(map(str, each.operands))})" if each.operands else "")
-        for each in of
+        f".{directive.keyword}"
+        + (f"({', '.join(map(str, directive.operands))})" if directive.operands else "")
+        for directive in attributes
     )
     return f".attribute({', '.join(spelled)}) "
 

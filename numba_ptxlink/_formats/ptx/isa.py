@@ -1,11 +1,11 @@
-"""Which PTX ISA versions a CUDA release reads."""
+"""The PTX ISA versions that a CUDA release reads."""
 
 from __future__ import annotations
 
 from numba_ptxlink._arch import PtxVersion
 
-# From the release notes in NVIDIA's PTX ISA manual, which name the CUDA release and the driver that brought
-# each version. From 13.0 on, the ISA has the release's own minor version.
+# From the release notes in NVIDIA's PTX ISA manual, which name the CUDA release and the driver that
+# introduced each version. From 13.0 on, the ISA has the release's own minor version.
 _ISA_OF_RELEASE = {
     (11, 0): (7, 0),
     (11, 1): (7, 1),
@@ -45,5 +45,5 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
 
 
 def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
-    """Return the same for a release that was tried, None for one of which it can only be expected."""
+    """Return the same for a release that was tested, None for a release it is only expected of."""
     return newest_isa(release) if release <= _NEWEST_KNOWN else None

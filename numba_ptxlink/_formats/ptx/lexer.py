@@ -1,4 +1,4 @@
-"""PTX text as tokens, and what jumps over code without looking at each of them."""
+"""Split PTX text into tokens, and skip code without reading its tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "
 
 # NUL ends a C string, and PTX out of a fat binary keeps it. A comment of one line ends at LF, never at CR.
 _TRIVIA = r"(?:[ \t\r\n\f\v\0]+|//[^\n]*|/\*.*?\*/)*"
-# What is never closed runs to the end of the text, so that each character is looked at once.
+# An unclosed comment or string runs to the end of the text, so that each character is read once.
 _TOKEN = r"""
     (?:[A-Za-z_]|[%$][\w$])[\w$]*(?:(?:\.|::)[\w$]+)*     # names, and opcodes with their modifiers
   | 0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16}            # the bits of a float
@@ -32,7 +32,7 @@ _TOKEN = r"""
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
 _BLANK = re.compile(_TRIVIA, re.ASCII | re.DOTALL)
 _ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
-# Alternatives that all begin with a letter of their own are what the search is quick for.
+# The search is fast if each alternative begins with a different letter.
 _BRACE = re.compile(rf"{{|}}|{_ASIDE}", re.DOTALL)
 _STOP = re.compile(rf";|{{|=|{_ASIDE}", re.DOTALL)
 _DELIMITER = re.compile(rf";|,|{{|{_ASIDE}", re.DOTALL)
@@ -68,18 +68,18 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after it."""
+        """The offset after the token."""
         return self.start + len(self.text)
 
     @property
     def kind(self) -> Kind:
-        """What it is; "line" is a line for a preprocessor or of DWARF, "end" the end of the text."""
+        """The kind; "line" is a line of a preprocessor or of DWARF, "end" the end of the text."""
         return kind(self.text)
 
 
 @functools.lru_cache(maxsize=4096)
 def kind(token: str) -> Kind:
-    """Return what the text of a token is."""
+    """Return the kind of a token by its text."""
     first = token[:1]
     if not first:
         return "end"
@@ -99,50 +99,50 @@ def kind(token: str) -> Kind:
 
 
 def is_number(token: str) -> bool:
-    """Return whether a token that begins with a digit, or a dot and a digit, is a number: `.2d` is none."""
+    """Return whether a token that begins with a digit, or a dot and a digit, is a number; `.2d` is not."""
     return token[0] != "." or all(letter in "0123456789eE+-" for letter in token[1:])
 
 
 def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
-    """Yield the tokens of *text* from *start* to *end*, the one for the end last."""
+    """Yield the tokens of *text* from *start* to *end*, the end token last."""
     texts, starts = split(text, start, len(text) if end is None else end)
     yield from map(Token, texts, starts)
 
 
 def split(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
-    """Return the same as a list of texts and one of offsets, which is faster."""
+    """Return the same tokens as a list of texts and a list of offsets, which is faster."""
     pieces = _PIECE.findall(text, start, end)
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
     return [token for _, token in pieces], list(itertools.islice(places, 1, None, 2))
 
 
 def token_at(text: str, start: int) -> Token:
-    """Return the first token of *text* from *start* on."""
+    """Return the first token of *text* at or after *start*."""
     match = _PIECE.match(text, start)
     assert match  # noqa: S101 - the end of the text matches at the latest
     return Token(match[2], match.start(2))
 
 
 def trivia_end(text: str, start: int) -> int:
-    """Return where the white space and the comments end that begin at *start*."""
+    """Return the end of the white space and comments at *start*."""
     match = _BLANK.match(text, start)
     return match.end() if match else start
 
 
 def block_end(text: str, start: int) -> int | None:
-    """Return the offset after the block whose opening brace is at *start*, None where it is not closed."""
+    """Return the offset after the block whose opening brace is at *start*, None if it is not closed."""
     end = text.find("}", start)
     if end < 0:
         return None
-    # Tables and short bodies hold nothing that a brace could hide in.
+    # Tables and short bodies hold no comments or strings, in which a brace could hide.
     if all(text.find(letter, start + 1, end) < 0 for letter in '{"/#@'):
         return end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
-        found = match[0]
-        if found == "{":
+        brace = match[0]
+        if brace == "{":
             depth += 1
-        elif found == "}":
+        elif brace == "}":
             depth -= 1
             if not depth:
                 return match.end()
@@ -150,12 +150,12 @@ def block_end(text: str, start: int) -> int | None:
 
 
 def contains(text: str, directive: re.Pattern[str], start: int, end: int) -> bool:
-    """Return whether what *directive* matches is from *start* to *end*, not in a comment or a string."""
+    """Return whether *directive* matches between *start* and *end*, outside comments and strings."""
     match = directive.search(text, start, end)
     if match is None:
         return False
     either = re.compile(rf"{_ASIDE}|{directive.pattern}", re.DOTALL)
-    return any(found[0][0] not in '"/#@' for found in either.finditer(text, start, end))
+    return any(hit[0][0] not in '"/#@' for hit in either.finditer(text, start, end))
 
 
 def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:
@@ -169,45 +169,45 @@ def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:
     texts: list[str] = []
     starts: list[int] = []
     while True:
-        stop, found = _stop(_STOP, text, start)
+        stop, delimiter = _stop(_STOP, text, start)
         more, places = split(text, start, stop)
         texts += more
         starts += places
         while texts and not texts[-1]:
             texts.pop()
             starts.pop()
-        if found == "=":
-            texts.append(found)
+        if delimiter == "=":
+            texts.append(delimiter)
             starts.append(stop)
             begin = trivia_end(text, stop + 1)
             end, start = _initializer_end(text, begin)
             if end > begin:
                 texts.append(text[begin:end])
                 starts.append(begin)
-        elif found == ";" and _ends_in_pragma(texts):
-            texts.append(found)
+        elif delimiter == ";" and _ends_in_pragma(texts):
+            texts.append(delimiter)
             starts.append(stop)
             start = stop + 1
         else:
             texts.append("")
             starts.append(stop)
-            return texts, starts, stop, found
+            return texts, starts, stop, delimiter
 
 
 def _ends_in_pragma(texts: list[str]) -> bool:
-    """Return whether the last of a function's directives is a pragma, which has a semicolon of its own."""
+    """Return whether a function's last directive is a pragma, which has its own semicolon."""
     at = len(texts) - 1
     while at > 0 and (texts[at][0] == '"' or texts[at] == ","):
         at -= 1
-    return at > 0 and texts[at] == ".pragma" and any(each in (".func", ".entry") for each in texts[:2])
+    return at > 0 and texts[at] == ".pragma" and any(text in (".func", ".entry") for text in texts[:2])
 
 
 def _initializer_end(text: str, start: int) -> tuple[int, int]:
-    """Return where the initializer at *start* ends, and where the comma or semicolon after it is."""
+    """Return the offsets of the end of the initializer at *start* and of the comma or semicolon after it."""
     begin = start
     while True:
-        stop, found = _stop(_DELIMITER, text, start)
-        if found == "{":
+        stop, delimiter = _stop(_DELIMITER, text, start)
+        if delimiter == "{":
             end = start = block_end(text, stop) or len(text)
             after = trivia_end(text, end)
             if text[after : after + 1] in (",", ";"):
@@ -216,15 +216,15 @@ def _initializer_end(text: str, start: int) -> tuple[int, int]:
             return begin + len(text[begin:stop].rstrip()), stop
         else:
             texts, starts = split(text, begin, stop)
-            ends = [place + len(each) for each, place in zip(texts, starts, strict=True) if each]
+            ends = [place + len(token) for token, place in zip(texts, starts, strict=True) if token]
             return max(ends, default=begin), stop
 
 
 def _stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
-    """Return where the first character is that *pattern* looks for, and it; "" at the end of the text."""
+    """Return the offset of the first delimiter that *pattern* matches, and the delimiter, "" at the end."""
     match = pattern.search(text, start)
     while match:
-        if (found := match[0]) in ";,{=":
-            return match.start(), found
+        if (character := match[0]) in ";,{=":
+            return match.start(), character
         match = pattern.search(text, match.end())
     return len(text), ""

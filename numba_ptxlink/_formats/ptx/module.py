@@ -1,4 +1,4 @@
-"""PTX modules as values. The bodies of their functions are read when they are asked for."""
+"""PTX modules as values. The body of a function is parsed at its first use."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Alias(Node):
 @dataclass(frozen=True, slots=True)
 class Unknown(Node):
     """
-    Text that is no PTX this package knows. A tool that reads it says what is wrong with it.
+    Text that this package does not understand. The tool that compiles it reports the error.
 
     Args:
         text: All of it.
@@ -123,7 +123,7 @@ class Section(Node):
             raise _refused(self.text, f"section {self.section}", error) from None
 
     def __str__(self) -> str:
-        lines = "".join(f"{each}\n" for each in self.content)
+        lines = "".join(f"{line}\n" for line in self.content)
         return f".section {self.section}\n{{\n{lines}}}"
 
 
@@ -165,16 +165,16 @@ class Function(Node):
 
     @property
     def defined(self) -> bool:
-        """Whether a body follows."""
+        """Whether it has a body."""
         return self.body_span.start >= 0
 
     @property
     def prototype(self) -> Prototype:
-        """What callers must agree on."""
+        """The part on which callers must agree."""
         return Prototype(
             name=self.name,
             result=self.results[0].param if self.results else None,
-            params=tuple(each.param for each in self.params),
+            params=tuple(parameter.param for parameter in self.params),
             entry=self.kind == "entry",
         )
 
@@ -192,11 +192,11 @@ class Function(Node):
 
     @property
     def has_line_numbers(self) -> bool:
-        """Whether a `.loc` is in the body."""
+        """Whether the body has a `.loc`."""
         return self.defined and lexer.contains(self.text, _LOCATION, *self.body_span)
 
     def spans(self) -> Iterator[Span]:
-        """Yield where its heading, statements and braces are; all as one where the body is malformed."""
+        """Yield the spans of its heading, statements and braces; one span if the body is malformed."""
         try:
             body = self.body
         except LinkError:
@@ -210,11 +210,11 @@ class Function(Node):
 
     @property
     def heading(self) -> str:
-        """Its declaration as it is spelled, without what ends it."""
+        """Its declaration as spelled, without the semicolon or body."""
         linked = f".{self.linkage} " if self.linkage else ""
         results = f"({', '.join(map(str, self.results))}) " if self.results else ""
         params = ", ".join(map(str, self.params))
-        directives = "".join(f"\n{each}" for each in self.directives)
+        directives = "".join(f"\n{directive}" for directive in self.directives)
         return f"{linked}.{self.kind} {attributed(self.attributes)}{results}{self.name}({params}){directives}"
 
     def __str__(self) -> str:
@@ -256,17 +256,17 @@ class Module:
 
     @property
     def version(self) -> PtxVersion | None:
-        """The PTX ISA version that it declares, None where it declares none."""
+        """The PTX ISA version that it declares, None without `.version`."""
         return self.header.version
 
     @property
     def target(self) -> tuple[str, ...]:
-        """What its `.target` lists, such as ("sm_90", "debug")."""
+        """The values of `.target`, such as ("sm_90", "debug")."""
         return self.header.target
 
     @property
     def address_size(self) -> int:
-        """Bits of an address, 0 where it is not declared."""
+        """The size of an address in bits, 0 if not declared."""
         return self.header.address_size
 
     @property
@@ -275,15 +275,17 @@ class Module:
         return ".loc" in self.text and any(function.has_line_numbers for function in self.functions)
 
     def definition(self, name: str) -> Function | None:
-        """Return the function *name* where it is defined, None where it is not."""
-        return next((each for each in self.functions if each.name == name and each.defined), None)
+        """Return the definition of the function *name*, None if there is none."""
+        return next(
+            (function for function in self.functions if function.name == name and function.defined), None
+        )
 
     def line(self, start: int) -> int:
         """Return the 1-based line of the offset *start*."""
         return self.text.count("\n", 0, start) + 1
 
     def source(self, node: Node) -> str:
-        """Return the text that *node* was read from."""
+        """Return the text of *node*."""
         return self.text[node.start : node.end]
 
     def replace(self, edits: Mapping[Span, str]) -> str:
@@ -311,7 +313,7 @@ class Module:
             if isinstance(item, Function):
                 named = [item.name] if item.name in names else []
             elif isinstance(item, Declaration):
-                named = [each.name for each in item.variables if each.name in names]
+                named = [variable.name for variable in item.variables if variable.name in names]
             else:
                 continue
             if named:
@@ -322,7 +324,7 @@ class Module:
         return self.replace(edits)
 
     def without(self, items: Iterable[Item]) -> str:
-        """Return the text without some of its *items*, and without a compiler's `.globl` comment on them."""
+        """Return the text without *items* and the `.globl` comments that a compiler wrote for them."""
         dropped = {item.span for item in items}
         edits = {}
         for before, item in zip((None, *self.items), self.items, strict=False):
@@ -334,7 +336,7 @@ class Module:
         return self.replace(edits)
 
     def _comment_start(self, start: int, item: Item) -> int:
-        """Return where a comment begins that names *item* right before it, else where *item* begins."""
+        """Return the start of the comment right before *item* that names it, else the start of *item*."""
         *lines, last = self.text[start : item.start].split("\n")
         if not lines or last.strip():
             return item.start
@@ -357,7 +359,7 @@ class Module:
 
 def render(module: Module) -> str:
     """
-    Return *module* as it is spelled from its values: a line for each statement, no comments.
+    Return *module* spelled from its values: a line for each statement, no comments.
 
     Raises:
         LinkError: A function, a section or an initializer is malformed.

@@ -1,4 +1,4 @@
-"""How PTX modules are read from text."""
+"""Parse the text of a PTX module into items."""
 
 from __future__ import annotations
 
@@ -30,54 +30,54 @@ if TYPE_CHECKING:
 _HEADER = (".version", ".target", ".address_size")
 _KINDS = (".func", ".entry")
 _DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
-# Where reading goes on after a directive that is not known.
+# Directives at which parsing resumes after an unknown one.
 _STARTS = frozenset((*_DECLARATIONS, *_HEADER, ".file", ".section", ".pragma", ".alias"))
 
 
 def parse(text: str) -> Module:
     """
-    Return the PTX module *text*. Its functions' bodies are looked at when they are asked for.
+    Return the PTX module *text*. The body of a function is parsed at its first use.
 
-    Never raises: what is not understood is among the module's items as `Unknown`.
+    Never raises: text that is not understood becomes an `Unknown` item.
     """
     items = _Reader(text).items()
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for item in items:
         if isinstance(item, Directive):
-            found.setdefault(item.keyword, [str(operand) for operand in item.operands])
+            values.setdefault(item.keyword, [str(operand) for operand in item.operands])
         elif not isinstance(item, Line):
             break
-    return Module(text, items, _header(found))
+    return Module(text, items, _header(values))
 
 
 def read_header(text: str) -> Header:
-    """Return what the PTX *text* declares of itself, without reading what comes after that. Never raises."""
-    found: dict[str, list[str]] = {}
+    """Return the directives at the head of the PTX *text*, without parsing the rest. Never raises."""
+    values: dict[str, list[str]] = {}
     token = token_at(text, 0)
     while token.kind == "line" or token.text in _HEADER:
         end = token.end
         if token.text in _HEADER:
             cursor, end = _listed(text, end)
-            found.setdefault(token.text[1:], [str(operand) for operand in cursor.leaves()])
+            values.setdefault(token.text[1:], [str(operand) for operand in cursor.leaves()])
         token = token_at(text, end)
-    return _header(found)
+    return _header(values)
 
 
 def begins_module(text: str) -> bool:
-    """Return whether *text* begins as a PTX module does: with `.version` and a number, comments aside."""
+    """Return whether *text* begins like a PTX module: comments, `.version` and a number."""
     token = token_at(text, 0)
     while token.kind == "line":
         token = token_at(text, token.end)
     return token.text == ".version" and token_at(text, token.end).kind == "number"
 
 
-def _header(found: dict[str, list[str]]) -> Header:
-    version = "".join(found.get("version", ())[:1])
-    address_size = "".join(found.get("address_size", ())[:1])
+def _header(values: dict[str, list[str]]) -> Header:
+    version = "".join(values.get("version", ())[:1])
+    address_size = "".join(values.get("address_size", ())[:1])
     major, _, minor = version.partition(".")
     return Header(
         version=PtxVersion(int(major), int(minor)) if _decimal(major) and _decimal(minor) else None,
-        target=tuple(found.get("target", ())),
+        target=tuple(values.get("target", ())),
         address_size=int(address_size) if _decimal(address_size) else 0,
     )
 
@@ -87,7 +87,7 @@ def _decimal(text: str) -> bool:
 
 
 def _listed(text: str, start: int) -> tuple[Cursor, int]:
-    """Return the values with commas between them that begin at *start*, and where they end."""
+    """Return the values separated by commas at *start*, and their end."""
     texts: list[str] = []
     starts: list[int] = []
     token = token_at(text, start)
@@ -105,7 +105,7 @@ def _listed(text: str, start: int) -> tuple[Cursor, int]:
 
 
 class _Reader:
-    """What reads the items of *text*; it jumps over the bodies of functions."""
+    """Parse the items of *text*, skipping the bodies of functions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -113,20 +113,20 @@ class _Reader:
         self._counted = 0
 
     def items(self) -> list[Item]:
-        """Return all of them."""
-        found: list[Item] = []
+        """Return all items."""
+        items: list[Item] = []
         start = 0
         while True:
             token = token_at(self._text, start)
             if not token.text:
-                return found
+                return items
             try:
                 item = self._item(token)
             except MalformedError as error:
                 end = self._unknown_end(token)
                 text = self._text[token.start : end]
                 item = Unknown(text, error.cause, start=token.start, end=end)
-            found.append(item)
+            items.append(item)
             start = item.end
 
     def _item(self, token: Token) -> Item:
@@ -149,13 +149,13 @@ class _Reader:
             return pragma(self._statement(start))
         if word == ".alias":
             return self._alias(start)
-        raise MalformedError(f"{word[:40]!r} begins nothing that is known", start)
+        raise MalformedError(f"{word[:40]!r} begins no known directive", start)
 
     def _statement(self, start: int) -> Cursor:
-        """Return the tokens of the declaration at *start*, with what ends it."""
-        texts, starts, stop, found = lexer.declaration(self._text, start)
-        if found:
-            texts.insert(-1, found)
+        """Return the tokens of the declaration at *start*, with its delimiter."""
+        texts, starts, stop, delimiter = lexer.declaration(self._text, start)
+        if delimiter:
+            texts.insert(-1, delimiter)
             starts.insert(-1, stop)
         return Cursor(self._text, texts, starts)
 
@@ -232,13 +232,13 @@ class _Reader:
         return Alias(name, target, start=start, end=cursor.end)
 
     def _unknown_end(self, token: Token) -> int:
-        """Return where what begins with *token* ends, which is not understood."""
+        """Return the end of the unknown text that begins with *token*."""
         if token.text in _DECLARATIONS or token.text in (".pragma", ".alias", ".section"):
-            # All that was looked at goes, lest it be looked at again from each of its words on.
-            _, _, stop, found = lexer.declaration(self._text, token.start)
-            if found == "{":
+            # Skip the whole statement: reading again from each of its words would take quadratic time.
+            _, _, stop, delimiter = lexer.declaration(self._text, token.start)
+            if delimiter == "{":
                 return lexer.block_end(self._text, stop) or len(self._text)
-            return stop + len(found)
+            return stop + len(delimiter)
         end = token.end
         while token.text != ";":
             if token.text == "{":
@@ -250,7 +250,7 @@ class _Reader:
         return end
 
     def _line_of(self, start: int) -> int:
-        """Return the line of *start*, which is not before what was asked for last."""
+        """Return the line of *start*, which must not precede that of the last call."""
         self._line += self._text.count("\n", self._counted, start)
         self._counted = start
         return self._line

@@ -1,4 +1,4 @@
-"""The symbols in PTX statements: which there are, and others in their place."""
+"""Find and replace the symbols in PTX statements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PLACES = frozenset(("start", "end", "linkage_span"))
 
 
 def names(node: Node) -> Iterator[str]:
-    """Yield every symbol in *node*, those that it declares included, as often as it is there."""
+    """Yield every occurrence of a symbol in *node*, including declarations."""
     for field in _fields(node):
         value = getattr(node, field)
         if field == "name":
             if value:
                 yield value
         elif field == "initial":
-            yield from node.symbols  # type: ignore[attr-defined] # what has an initializer has them
+            yield from node.symbols  # type: ignore[attr-defined] # every node with an initializer has them
         else:
             yield from _names_of(node, value)
 
@@ -32,7 +32,7 @@ def renamed(node: AnyNode, rename: Callable[[str], str]) -> AnyNode:
     Return *node* with other symbols, those that it declares included. What it returns lies in no text.
 
     Args:
-        node: A statement, an operand, or what is inside of one; not a function, which lies in its text.
+        node: A statement, an operand, or a part of one; not a function, whose body is text.
         rename: What gives the new name for an old one. It is asked about the sink `_` as well.
     """
     changed: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def renamed(node: AnyNode, rename: Callable[[str], str]) -> AnyNode:
         if field == "name":
             changed[field] = rename(value) if value else value
         elif field == "initial":
-            named = node.symbols  # type: ignore[attr-defined] # what has an initializer has them
+            named = node.symbols  # type: ignore[attr-defined] # every node with an initializer has them
             changed[field] = str(renamed(node.initializer, rename)) if named else value  # type: ignore[attr-defined]
         else:
             changed[field] = _renamed_of(node, value, rename)

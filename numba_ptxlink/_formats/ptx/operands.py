@@ -20,7 +20,7 @@ class Node:
     A value that was read from text. Two are equal where their values are, wherever they stand.
 
     Args:
-        start: Where it begins in the text of its module, -1 for one that was made.
+        start: Its offset in the text of its module, -1 if it was not parsed.
         end: Where it ends.
     """
 
@@ -29,7 +29,7 @@ class Node:
 
     @property
     def span(self) -> Span:
-        """The range of the text that it was read from."""
+        """The range of the text of the node."""
         return Span(self.start, self.end)
 
 
@@ -66,7 +66,7 @@ class Immediate(Node):
 
     @property
     def value(self) -> int | float:
-        """What it stands for."""
+        """Its value."""
         text = self.text.rstrip("U")
         prefix = text[:2].lower()
         if prefix in ("0f", "0d"):
@@ -146,7 +146,7 @@ class Address(Node):
 
     @property
     def base(self) -> Name | None:
-        """The register or variable that it starts from, None for a constant address."""
+        """The base register or variable, None for a constant address."""
         if self.name:
             return Name(self.name)
         first: object = self.elements[0] if self.elements else None
@@ -156,15 +156,15 @@ class Address(Node):
 
     @property
     def offset(self) -> int | None:
-        """The bytes that are added to a base, None for what is more than a base and a number."""
+        """The offset in bytes, None if the address is more than a base and a number."""
         if len(self.elements) != 1 or self.name:
             return None
         (only,) = self.elements
         if isinstance(only, Name):
             return 0
         parts = only.parts if isinstance(only, Expression) else ()
-        signs = "".join(each for each in parts if isinstance(each, str))
-        numbers = [each.value for each in parts if isinstance(each, Immediate)]
+        signs = "".join(part for part in parts if isinstance(part, str))
+        numbers = [part.value for part in parts if isinstance(part, Immediate)]
         if len(parts) != len(signs) + 2 or len(numbers) != 1 or signs not in ("+", "-", "+-"):
             return None
         return int(numbers[0]) * (1 if signs == "+" else -1)
@@ -217,7 +217,7 @@ class Expression(Node):
 
     def __str__(self) -> str:
         return "".join(
-            f" {each} " if isinstance(each, str) and each in "=?:%" else str(each) for each in self.parts
+            f" {part} " if isinstance(part, str) and part in "=?:%" else str(part) for part in self.parts
         )
 
 

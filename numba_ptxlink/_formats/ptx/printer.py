@@ -1,4 +1,4 @@
-"""PTX text out of what was read from it: as it was, with edits, or as it is spelled from values."""
+"""Print PTX: the text as read, with edits, or spelled from values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def replaced(text: str, edits: Mapping[Span, str]) -> str:
 
 
 def statement_spans(statements: Iterable[Statement]) -> Iterator[Span]:
-    """Yield where each of *statements* is; for a block, where its braces and its statements are."""
+    """Yield the spans of *statements*; for a block, of its braces and its statements."""
     for statement in statements:
         if isinstance(statement, Block):
             yield Span(statement.start, statement.start + 1)

@@ -1,4 +1,4 @@
-"""What callers and callees of PTX functions must agree on."""
+"""Prototypes of PTX functions, on which callers and callees must agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Param:
 
     @property
     def floating(self) -> bool:
-        """Whether a scalar is spelled as a floating-point one, which a linker tells from the others."""
+        """Whether it is a floating-point scalar, which a linker distinguishes from integers."""
         return self.type in ("f32", "f64")
 
 

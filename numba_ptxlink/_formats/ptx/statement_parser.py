@@ -1,4 +1,4 @@
-"""How statements of PTX functions and sections are read from tokens."""
+"""Parse the statements of functions and sections from tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .statements import Statement
 
-# Printing and comparing go down one level of Python for each level of PTX.
+# Printing and comparing recurse once per nested block.
 _DEEPEST = 100
 _LABELLED = (".branchtargets", ".calltargets", ".callprototype")
 
@@ -38,37 +38,37 @@ def read_statements(text: str, start: int, end: int, *, closed: bool = True) -> 
     """
     cursor = Cursor(text, *split(text, start, end))
     outer: list[tuple[int, list[Statement]]] = []
-    found: list[Statement] = []
+    statements: list[Statement] = []
     while token := cursor.texts[cursor.at]:
         if token == "{":
             if len(outer) >= _DEEPEST:
                 cursor.fail("blocks are nested too deeply")
-            outer.append((cursor.start, found))
-            found = []
+            outer.append((cursor.start, statements))
+            statements = []
             cursor.at += 1
         elif token == "}":
             if not outer:
                 cursor.fail("a statement is expected")
             cursor.at += 1
             begin, enclosing = outer.pop()
-            enclosing.append(Block(tuple(found), start=begin, end=cursor.end))
-            found = enclosing
+            enclosing.append(Block(tuple(statements), start=begin, end=cursor.end))
+            statements = enclosing
         else:
-            found.append(_statement(cursor, token))
+            statements.append(_statement(cursor, token))
     if outer or not closed:
         cursor.fail("'}' is expected")
-    return tuple(found)
+    return tuple(statements)
 
 
 def read_section(text: str, start: int, end: int) -> tuple[Label | Values, ...]:
     """
-    Return what a section holds that lies in *text* from *start* to *end*.
+    Return the labels and values of the section in *text* from *start* to *end*.
 
     Raises:
-        MalformedError: It is not what sections hold.
+        MalformedError: The text is not a section's content.
     """
     cursor = Cursor(text, *split(text, start, end))
-    found: list[Label | Values] = []
+    statements: list[Label | Values] = []
     while cursor.token:
         begin = cursor.start
         if kind(cursor.token) == "directive":
@@ -76,12 +76,12 @@ def read_section(text: str, start: int, end: int) -> tuple[Label | Values, ...]:
             values = [_value(cursor)]
             while cursor.accept(","):
                 values.append(_value(cursor))
-            found.append(Values(keyword, tuple(values), start=begin, end=cursor.end))
+            statements.append(Values(keyword, tuple(values), start=begin, end=cursor.end))
         else:
             name = cursor.word()
             cursor.expect(":")
-            found.append(Label(name, start=begin, end=cursor.end))
-    return tuple(found)
+            statements.append(Label(name, start=begin, end=cursor.end))
+    return tuple(statements)
 
 
 def _value(cursor: Cursor) -> tuple[Operand | str, ...]:
@@ -170,7 +170,7 @@ def _location(cursor: Cursor) -> Location:
 
 
 def _declared(cursor: Cursor, name: str, start: int) -> Targets | CallPrototype:
-    """Take what belongs to the label *name*, which was taken."""
+    """Take the rest of the label *name*."""
     keyword = cursor.take()[1:]
     if keyword != "callprototype":
         targets = []
@@ -190,7 +190,7 @@ def _declared(cursor: Cursor, name: str, start: int) -> Targets | CallPrototype:
 
 
 def _unknown(cursor: Cursor) -> Directive:
-    """Take a directive of a later PTX."""
+    """Take a directive of a later PTX version."""
     start, keyword = cursor.start, cursor.take()[1:]
     return Directive(keyword, cursor.operands(";"), start=start, end=cursor.end)
 

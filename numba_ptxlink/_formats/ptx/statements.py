@@ -145,15 +145,15 @@ class CallPrototype(Node):
 
     def __str__(self) -> str:
         results = f"({', '.join(map(str, self.results))}) " if self.results else ""
-        directives = "".join(f" {each}" for each in self.directives)
+        directives = "".join(f" {directive}" for directive in self.directives)
         params = ", ".join(map(str, self.params))
         return f"{_labelled(self.name)}.callprototype {results}_ ({params}){directives};"
 
     @property
     def prototype(self) -> Prototype:
-        """What a caller and a callee must agree on."""
+        """The part on which caller and callee must agree."""
         result = self.results[0].param if self.results else None
-        return Prototype(self.name, result, tuple(each.param for each in self.params))
+        return Prototype(self.name, result, tuple(parameter.param for parameter in self.params))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +220,12 @@ class Values(Node):
 
 
 def block(statements: Iterable[Statement]) -> str:
-    """Return *statements* in braces as they are spelled, a line for each."""
-    return "".join(("{\n", *(f"{_terminated(each)}\n" for each in statements), "}"))
+    """Return *statements* in braces, a line for each."""
+    return "".join(("{\n", *(f"{_terminated(statement)}\n" for statement in statements), "}"))
 
 
 def flattened(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Yield *statements* and, after each block, those in it."""
+    """Yield *statements* and, after each block, its statements."""
     for statement in statements:
         yield statement
         if isinstance(statement, Block):
