@@ -1,4 +1,4 @@
-"""A kernel's code: its names, its link options, and what a new kernel is searched for."""
+"""Give a kernel's code stable names and link options, and save compiling it to PTX to search it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .substitution import Substitution
 
 def _wrap_kernel_init(original: Any) -> Any:
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands for one
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - replaces __init__
         from numba.cuda.dispatcher import reshape_funcs
 
         with entered(sought=(*reshape_funcs, *self.NRT_functions)):
             original(self, *args, **kwargs)
-        # It took the name out of the module, before the program was renamed.
+        # The original read the name before the program was renamed.
         self.entry_name = self._codelibrary._entry_name
 
     return __init__
@@ -29,13 +29,13 @@ def _wrap_get_asm_str(original: Any) -> Any:
     def get_asm_str(self: Any, cc: Any = None) -> Any:
         from numba.cuda.core import config
 
-        # A new kernel is asked for its PTX, which with LTO nobody needs, to look for a few names in it. It
-        # has none that its LLVM IR has not.
+        # The original searches the PTX of a new kernel, which LTO does not need, for a few names. The PTX has
+        # only names that the LLVM IR has.
         names = current().sought
         if (
             names
             and not config.DUMP_ASSEMBLY
-            and not any(n in text for text in self.llvm_strs for n in names)
+            and not any(name in text for text in self.llvm_strs for name in names)
         ):
             return ""
         return original(self, cc)
@@ -52,8 +52,8 @@ def _wrap_link_all(original: Any) -> Any:
             choose(
                 has_link_files=bool(self._linking_files or self.needs_cudadevrt),
                 debug="g" in options,
-                # The linker does not flush denormals where it converts between float types, and optimises
-                # what NVVM was told not to.
+                # The linker keeps denormals in conversions between float types, and optimises code that NVVM
+                # was told not to.
                 by_linker=bool(options.get("fastmath")) or not options.get("opt", 3),
             )
             linker.describe(notes(self, LibraryNotes).origin or self.name, self.llvm_strs)
@@ -69,13 +69,13 @@ def _wrap_llvm_strs(original: Any) -> Any:
     @functools.wraps(original.fget)
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None:
-            # A kernel is looked up by the name kept here; a device function's caller knows it by its own.
-            # Who made the kernel without this package's wrappers around keeps the name it has read.
+            # The driver finds a kernel by this name; callers of a device function use the function's own.
+            # A kernel created outside the wrappers of this package has read its name already: keep it.
             context = current()
             wrapped = bool(context.sought) or context.result is not None
-            made = renamed([self], keep_visible=self._entry_name is None or not wrapped)
-            self._llvm_strs = list(made.texts)
-            self._entry_name = made.names.get(self._entry_name, self._entry_name)
+            program = renamed([self], keep_visible=self._entry_name is None or not wrapped)
+            self._llvm_strs = list(program.texts)
+            self._entry_name = program.names.get(self._entry_name, self._entry_name)
         return self._llvm_strs
 
     return property(llvm_strs)
@@ -86,26 +86,26 @@ SUBSTITUTIONS = (
         "numba.cuda.dispatcher",
         "_Kernel.__init__",
         _wrap_kernel_init,
-        "The kernel's `entry_name` is the one that its cubin and its LLVM IR have.",
+        "The kernel's `entry_name` is its name in the cubin and in the LLVM IR.",
     ),
     Substitution(
         "numba.cuda.codegen",
         "CUDACodeLibrary.get_asm_str",
         _wrap_get_asm_str,
-        "With link-time optimisation, a new kernel is searched for a few names in its LLVM IR, without "
-        "compiling it to PTX that nothing else needs, which takes a fifth of the time of such a kernel.",
+        "With link-time optimisation, numba-cuda compiles a new kernel to PTX only to search it for a few "
+        "names; its LLVM IR is searched instead, which saves a fifth of the time of such a kernel.",
     ),
     Substitution(
         "numba.cuda.codegen",
         "CUDACodeLibrary._link_all",
         _wrap_link_all,
-        "The linker is told which function it links; files are linked in an order of their own.",
+        "The linker gets the function's name for its errors; link files get an order that does not vary.",
     ),
     Substitution(
         "numba.cuda.codegen",
         "CUDACodeLibrary.llvm_strs",
         _wrap_llvm_strs,
-        "Names and order of a program's functions depend on the program, not on what the process compiled "
-        "before, so that another process finds the code in the cache.",
+        "Names and order of a program's functions depend on the program alone, so that another process finds "
+        "the code in the cache.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Device code is compiled without a driver, and for the architecture that was asked for."""
+"""Compile device code without a driver, and for the requested architecture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _wrap_compile_device(original: Any) -> Any:
 
         flags = ConfigStack.top_or_none()
         cc = tuple(getattr(flags, "compute_capability", None) or current_cc()[:2])
-        # numba-cuda keeps one result for all architectures, and code for one is wrong for another.
+        # numba-cuda keeps one result for all architectures, but code is right for one only.
         by_cc = notes(self, DispatcherNotes).by_cc
         compiled = by_cc.get((args, cc))
         if compiled is not None:
@@ -68,23 +68,22 @@ DRIVERLESS = (
         "numba.cuda.dispatcher",
         "get_current_device",
         _wrap_get_current_device,
-        "A device function that calls another is compiled for the architecture that was asked for, "
-        "without asking a device for its own.",
+        "A device function that calls another is compiled for the requested architecture, without a device.",
     ),
     Substitution(
         "numba.cuda.dispatcher",
         "CUDADispatcher.compile_device",
         _wrap_compile_device,
-        "A device function is compiled once for each architecture; numba-cuda takes what it has for another.",
+        "A device function is compiled once for each architecture; stock reuses the first for all.",
     ),
 )
-"""What lets device functions call device functions without a driver; an export needs them, too."""
+"""The rows that let device functions call each other without a driver; an export applies them too."""
 
 SUBSTITUTIONS = (
     Substitution(
         "numba.cuda.codegen",
         "CUDACodeLibrary._ensure_cc",
         _wrap_ensure_cc,
-        "Code that was compiled for an architecture is linked for it, not for the device's.",
+        "Code is linked for the architecture it was compiled for, not for the device's.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The linker class."""
+"""Replace the linker class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUBSTITUTIONS = (
         DRIVER,
         "_Linker",
         _wrap_linker,
-        "Kernels are assembled and linked in this process, checked, cached, with errors that tell the cure.",
+        "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
         bound=True,
     ),
 )

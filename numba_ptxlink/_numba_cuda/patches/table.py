@@ -1,8 +1,8 @@
 """
-Everything that is replaced in numba-cuda: the one table, of the rows at the foot of each module of wrappers.
+The table of everything that is replaced in numba-cuda; each module of wrappers ends with its rows.
 
-The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test holds the
-source of each replaced function against the one that this package was written for.
+The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
+the source of each replaced function with the one that its wrapper was written for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLE = (
     *corrections.SUBSTITUTIONS,
     *compile_c.SUBSTITUTIONS,
 )
-"""The rows, by what they are for."""
+"""The rows, by purpose."""
 
 HOOKED = frozenset(row.module for row in TABLE)
 """The modules of numba-cuda whose import the plugin waits for."""
