@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
 from pathlib import Path
@@ -128,6 +127,7 @@ def udf(
     *,
     name: str | None = None,
     on_error: str = "zero",
+    checked: bool = False,
     aggregates: str = "value",
 ) -> Callable[[Any], Udf]:
     """
@@ -139,8 +139,9 @@ def udf(
         signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types,
             for which Numba infers the return type.
         name: The C symbol; the function's `__name__` by default.
-        on_error: What it does where Python would raise: "zero" returns a zero-initialised value, "trap"
-            stops the kernel.
+        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
+        checked: Whether a division by zero and an index out of range are errors, in the function and in all
+            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
             as a parameter.
 
@@ -148,7 +149,7 @@ def udf(
         AbiError: The name is not a legal C name, or an option is unknown.
         ExportError: The decorated object is not a Python function.
     """
-    options = _options("udf", signature, name=name, on_error=on_error, aggregates=aggregates)
+    options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
     return lambda function: Udf(function, signature, options)
 
 
@@ -157,6 +158,7 @@ def kernel(
     *,
     name: str | None = None,
     on_error: str = "zero",
+    checked: bool = False,
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> Callable[[Any], Kernel]:
     """
@@ -165,7 +167,9 @@ def kernel(
     Args:
         signature: Its Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
         name: The C symbol; the function's `__name__` by default.
-        on_error: What a thread does where Python would raise: "zero" returns, "trap" stops the kernel.
+        on_error: What an error does: "zero" ends the thread that meets it, "trap" stops the kernel.
+        checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
+            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
 
@@ -173,11 +177,11 @@ def kernel(
         AbiError: The name is not a legal C name, or an option is unknown.
         ExportError: The decorated object is not a Python function.
     """
-    options = _options("kernel", signature, name=name, on_error=on_error)
+    options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
     return lambda function: Kernel(function, signature, options, launch_bounds)
 
 
-def _options(decorator: str, signature: Any, **abi_info: str | None) -> abi.AbiOptions:
+def _options(decorator: str, signature: Any, **abi_info: Any) -> abi.AbiOptions:
     if callable(signature) and not hasattr(signature, "return_type"):
         example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
@@ -191,17 +195,3 @@ def parameters(function: Udf) -> list[str]:
     for name in inspect.signature(function.function).parameters:
         labels.append(cnames.legal(name, labels))
     return labels
-
-
-def raise_sites(function: Udf) -> list[str]:
-    """Return the positions of `raise` statements in the function itself, as "file.py:line"."""
-    code = function.function.__code__
-    file = Path(code.co_filename).name
-    lines: dict[int, None] = {}
-    line = code.co_firstlineno
-    for instruction in dis.get_instructions(code):
-        # Python 3.13 renamed the attribute and made starts_line a bool.
-        line = getattr(instruction, "line_number", instruction.starts_line) or line
-        if instruction.opname == "RAISE_VARARGS":
-            lines[line] = None
-    return [f"{file}:{number}" for number in sorted(lines)]

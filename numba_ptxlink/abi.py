@@ -63,13 +63,15 @@ class AbiOptions:
     Args:
         abi_name: The symbol, None for the Python function's `__name__`.
         aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
-        on_error: What the function does where Python would raise: "zero" returns a zero-initialised value,
-            "trap" stops the kernel.
+        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
+        checked: Whether a division by zero and an index out of range are errors, in the function and in all
+            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
     """
 
     abi_name: str | None = None
     aggregates: str = "value"
     on_error: str = "zero"
+    checked: bool = False
 
     @classmethod
     def of(cls, abi_info: object) -> AbiOptions:
@@ -96,6 +98,8 @@ class AbiOptions:
                 raise AbiError(
                     f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
                 )
+        if not isinstance(options.checked, bool):
+            raise AbiError(f"abi_info['checked'] is {options.checked!r}; the choices are True, False.")
         if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
             cnames.check(options.abi_name, "the function")
         return options

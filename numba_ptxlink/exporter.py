@@ -101,7 +101,10 @@ def export(
         functions = typed(marked)
         options = CompileOptions(opt, fastmath, lineinfo)
         compiled = [build.lower(functions, arch, options) for arch in parsed]
-        declarations = [_declare(*pair) for pair in zip(functions, compiled[0].signatures, strict=True)]
+        first = compiled[0]
+        declarations = [
+            _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
+        ]
     for signature in compiled[0].signatures:
         _warn(signature)
     files: dict[tuple[str, str], bytes] = {}
@@ -123,7 +126,7 @@ def export(
         "name": stem,
         "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
-        "functions": [_describe(*pair) for pair in zip(declarations, functions, strict=True)],
+        "functions": [_describe(*each) for each in zip(declarations, functions, first.raises, strict=True)],
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
             {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
@@ -213,27 +216,29 @@ def _imported(path: Path) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def _declare(each: Typed, signature: abi.Signature) -> header.Declaration:
+def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:
     doc = inspect.getdoc(each.udf.function) or ""
     return header.Declaration(
         signature=signature,
         python=describe(each),
         summary=doc.splitlines()[0] if doc else "",
         source=each.udf.source,
-        errors=_errors(each),
+        errors=_errors(each.udf, raises),
     )
 
 
-def _errors(each: Typed) -> str:
-    if not each.raises:
+def _errors(function: Udf, raises: tuple[str, ...]) -> str:
+    if not raises:
         return ""
-    does = "stops the kernel" if each.udf.options.on_error == "trap" else "returns zero"
-    if each.udf.is_kernel and each.udf.options.on_error == "zero":
+    options = function.options
+    does = "stops the kernel" if options.on_error == "trap" else "returns zero"
+    if function.is_kernel and options.on_error == "zero":
         does = "returns"
-    return f"Where Python would raise ({', '.join(each.raises)}), it {does}."
+    checks = "are checked" if options.checked else "are not checked"
+    return f"Where it raises ({', '.join(raises)}), it {does}. Division by zero and indices {checks}."
 
 
-def _describe(each: header.Declaration, function: Typed) -> dict[str, Any]:
+def _describe(each: header.Declaration, function: Typed, raises: tuple[str, ...]) -> dict[str, Any]:
     return {
         "symbol": each.signature.name,
         "kind": "kernel" if function.udf.is_kernel else "function",
@@ -244,7 +249,8 @@ def _describe(each: header.Declaration, function: Typed) -> dict[str, Any]:
         "result": each.signature.result.name,
         "parameters": [{"name": name, "type": ctype.name} for name, ctype in each.signature.params],
         "on_error": function.udf.options.on_error,
-        "raises": list(function.raises),
+        "checked": function.udf.options.checked,
+        "raises": list(raises),
     }
 
 

@@ -16,6 +16,7 @@ from numba_ptxlink.errors import AbiError, ExportError
 from .codegen import externs
 from .compile import compile_function, compile_ir
 from .modules import ordered_modules
+from .raises import raise_sites
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,10 +27,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compiled:
-    """All functions of an export for one arch, lowered to LLVM IR."""
+    """
+    All functions of an export for one arch, lowered to LLVM IR.
+
+    Args:
+        arch: The GPU.
+        signatures: The C signature of each function.
+        raises: The source lines where each function or its callees raise, as "file.py:line".
+        libraries: The code library of each function.
+        context: Numba's target context.
+    """
 
     arch: Arch
     signatures: tuple[abi.Signature, ...]
+    raises: tuple[tuple[str, ...], ...]
     libraries: tuple[Any, ...]
     context: Any
 
@@ -57,6 +68,7 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         ExportError: Numba refused a function.
     """
     signatures: list[abi.Signature] = []
+    raises: list[tuple[str, ...]] = []
     libraries: list[Any] = []
     context = None
     for function in functions:
@@ -68,15 +80,21 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         if result is not None and udf.options.aggregates == "value":
             _c_signature(function, result, function.args)
         try:
-            compiled = compile_function(udf.function, function.args, result, arch, options)
+            compiled = compile_function(
+                udf.function, function.args, result, arch, options, checked=udf.options.checked
+            )
         except Exception as error:
+            reason = str(error)
+            if "set_try_status" in reason:
+                reason = "numba-cuda has no `try`; test the condition before it arises"
             raise ExportError(
-                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"
+                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
             ) from error
         context = compiled.target_context
+        raises.append(raise_sites(compiled))
         signatures.append(wrap(compiled, function, inline=options.opt))
         libraries.append(compiled.library)
-    return Compiled(arch, tuple(signatures), tuple(libraries), context)
+    return Compiled(arch, tuple(signatures), tuple(raises), tuple(libraries), context)
 
 
 def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .context import entered
 from .patches.driverless import DRIVERLESS
+from .patches.error_model import ERROR_MODEL
 from .patches.nvvm_cache import NVVM
 from .patches.substitution import applied
 
@@ -47,12 +49,18 @@ def compile_function(
     result: Any,
     arch: Arch,
     options: CompileOptions = CompileOptions(),
+    *,
+    checked: bool = False,
 ) -> Any:
-    """Compile *function* to LLVM IR with Numba's ABI; return the CUDACompileResult. Needs no driver."""
+    """
+    Compile *function* to LLVM IR with Numba's ABI; return the CUDACompileResult. Needs no driver.
+
+    With *checked*, it and its callees raise for divisions by zero and for indices out of range.
+    """
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
-    with global_compiler_lock, applied(DRIVERLESS):
+    with global_compiler_lock, applied((*DRIVERLESS, *ERROR_MODEL)), entered(checked=checked):
         return compile_cuda(
             function,
             result,

@@ -43,6 +43,7 @@ class CompileContext:
         places: The place of each inlined function in the compilation, by its counter.
         remarks: NVVM's logs.
         result: The results of the compilation.
+        checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -50,6 +51,7 @@ class CompileContext:
     places: dict[str, int] | None = None
     remarks: list[str] | None = None
     result: Result | None = None
+    checked: bool | None = None
 
 
 _current: ContextVar[CompileContext] = ContextVar("numba_ptxlink_compile")
@@ -81,12 +83,14 @@ class LibraryNotes:
         origin: The Python function it was compiled from, with file and line.
         given: The decorator's link files that are not paths.
         stamps: Digests, at link time, of the link files that are paths.
+        sites: The file and line of each raise, by the function's symbol and the status that it returns.
     """
 
     cc: tuple[Any, ...] | None = None
     origin: str = ""
     given: tuple[Any, ...] = ()
     stamps: dict[str, str] = field(default_factory=dict)
+    sites: dict[str, dict[int, tuple[str, int]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -95,7 +99,8 @@ class DispatcherNotes:
     Notes on a dispatcher.
 
     Args:
-        by_cc: The compile results of a device function by argument types and compute capability.
+        by_cc: The compile results of a device function by argument types, and by compute capability and
+            whether it is checked.
     """
 
     by_cc: dict[tuple[Any, tuple[Any, ...]], Any] = field(default_factory=dict)

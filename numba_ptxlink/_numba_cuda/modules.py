@@ -16,8 +16,8 @@ def ordered_modules(libraries: Sequence[Any]) -> list[str]:
 
     Names and order are those of `stable_names`: deterministic across processes.
     """
-    for library in _all_libraries(libraries):
-        for name, variable in _module(library).globals.items() if _module(library) else ():
+    for library in all_libraries(libraries):
+        for name, variable in module_of(library).globals.items() if module_of(library) else ():
             # Only CPU code looks the environment up by this symbol; device code does not use it.
             if name.startswith("_ZN08NumbaEnv"):
                 variable.linkage = "internal"
@@ -32,18 +32,19 @@ def renamed(libraries: Sequence[Any], *, keep_visible: bool = False) -> stable_n
         libraries: Numba's code libraries.
         keep_visible: Whether the visible symbols of the roots keep their names.
     """
-    reached = dict.fromkeys((*libraries, *_all_libraries(libraries)))
+    reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
     modules = {
-        library: stable_names.Module(str(_module(library)))
+        library: stable_names.Module(str(module_of(library)))
         for library in reached
-        if _module(library) is not None
+        if module_of(library) is not None
     }
     roots = [modules[library] for library in libraries if library in modules]
     kept = [name for root in roots for name in root.visible] if keep_visible else ()
     return stable_names.rename(stable_names.in_order(list(modules.values()), len(roots)), kept)
 
 
-def _all_libraries(libraries: Sequence[Any]) -> list[Any]:
+def all_libraries(libraries: Sequence[Any]) -> list[Any]:
+    """Return *libraries* and their transitive callees, each once."""
     reached: dict[int, Any] = {}
     pending = list(libraries)
     while pending:
@@ -59,5 +60,6 @@ def _linked(library: Any) -> Sequence[Any]:
     return tuple(getattr(library, "_linking_libraries", ()))
 
 
-def _module(library: Any) -> Any:
+def module_of(library: Any) -> Any:
+    """Return the LLVM module of *library*, None if it has none."""
     return next(iter(library.modules), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink._udf import Udf, parameters, raise_sites
+from numba_ptxlink._udf import Udf, parameters
 from numba_ptxlink.errors import AbiError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ class Typed:
         result: The Numba type of its result, None if Numba infers it.
         labels: The C names of its parameters.
         records: The names of record types in its module.
-        raises: The source lines that raise, as "file.py:line".
     """
 
     udf: Udf
@@ -36,7 +35,6 @@ class Typed:
     result: Any
     labels: tuple[str, ...]
     records: Mapping[Any, str]
-    raises: tuple[str, ...]
 
 
 def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
@@ -52,7 +50,6 @@ def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
             *arguments(function),
             tuple(parameters(function)),
             record_names(function.function),
-            tuple(raise_sites(function)),
         )
         for function in expand(marked)
     )

@@ -39,11 +39,17 @@ def add_caller(function: ir.Function) -> None:
     builder.ret_void()
 
 
-def load(module: ir.Module) -> Callable[..., bytes]:
-    """Compile *module*; return what calls a function by its name, with arguments and the result as bytes."""
+def load(module: ir.Module, *others: ir.Module) -> Callable[..., bytes]:
+    """
+    Compile *module*, and *others* that it calls.
+
+    Return what calls a function by its name, with arguments and the result as bytes.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     parsed = llvm.parse_assembly(_TARGET.sub("", str(module)))
+    for other in others:
+        parsed.link_in(llvm.parse_assembly(_TARGET.sub("", str(other))))
     parsed.verify()
     engine = llvm.create_mcjit_compiler(parsed, llvm.Target.from_default_triple().create_target_machine())
     engine.finalize_object()

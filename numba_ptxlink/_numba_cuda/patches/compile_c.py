@@ -57,7 +57,7 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
     if kernel and given["forceinline"]:
         raise ValueError("Cannot force-inline kernels")
     inner = Result()
-    with entered(result=inner):
+    with entered(result=inner, checked=options.checked):
         library, result = original(
             **{**given, "abi": "numba", "abi_info": None, "device": True, "launch_bounds": None}
         )

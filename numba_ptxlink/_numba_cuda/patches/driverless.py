@@ -41,7 +41,8 @@ def _wrap_compile_device(original: Any) -> Any:
         cc = tuple(getattr(flags, "compute_capability", None) or current_cc()[:2])
         # numba-cuda keeps one result for all architectures, but code is right for one only.
         by_cc = notes(self, DispatcherNotes).by_cc
-        compiled = by_cc.get((args, cc))
+        variant = (cc, current().checked)
+        compiled = by_cc.get((args, variant))
         if compiled is not None:
             self.overloads[args] = compiled
             return compiled
@@ -49,7 +50,7 @@ def _wrap_compile_device(original: Any) -> Any:
             self.overloads.pop(args, None)
         with entered(cc=cc):
             compiled = original(self, args, return_type)
-        by_cc[args, cc] = compiled
+        by_cc[args, variant] = compiled
         return compiled
 
     return compile_device

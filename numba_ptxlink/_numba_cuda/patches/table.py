@@ -7,12 +7,22 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import code_library, compile_c, corrections, disk_cache, driverless, linker_class, nvvm_cache
+from . import (
+    code_library,
+    compile_c,
+    corrections,
+    disk_cache,
+    driverless,
+    error_model,
+    linker_class,
+    nvvm_cache,
+)
 
 TABLE = (
     *linker_class.SUBSTITUTIONS,
     *driverless.DRIVERLESS,
     *driverless.SUBSTITUTIONS,
+    *error_model.ERROR_MODEL,
     *code_library.SUBSTITUTIONS,
     *nvvm_cache.NVVM,
     *disk_cache.SUBSTITUTIONS,

@@ -1,0 +1,131 @@
+"""Functions that divide, index and raise; a module of its own, because pytest rewrites `assert` in tests."""
+
+from __future__ import annotations
+
+from numba import cuda, njit
+
+import numba_ptxlink as pl
+
+
+def quotient(x, y):
+    """Divide, rounding down."""
+    return 1 + x // y
+
+
+def remainder(x, y):
+    """Take the remainder."""
+    return 1 + x % y
+
+
+def both(x, y):
+    """Take both at once."""
+    q, r = divmod(x, y)
+    return 1 + q + r
+
+
+def ratio(x, y):
+    """Divide."""
+    return x / y
+
+
+def inverse(x, _y):
+    """Invert by a power."""
+    return x**-1
+
+
+def item(array, index):
+    """Read an element."""
+    return array[index]
+
+
+def last_but(array, index):
+    """Write an element and read the last one."""
+    array[index] = 9
+    return array[-1]
+
+
+@cuda.jit(device=True)
+def device_quotient(x, y):
+    """Divide, for other functions."""
+    return x // y
+
+
+@njit
+def cpu_quotient(x, y):
+    """Divide, for a CPU too."""
+    return x // y
+
+
+@pl.udf("int32(int32, int32)", on_error="trap", checked=True)
+def udf_quotient(x, y):
+    """Divide, for C++ too."""
+    return x // y
+
+
+def calls_device(x, y):
+    """Call a device function."""
+    return 1 + device_quotient(x, y)
+
+
+def calls_cpu(x, y):
+    """Call a function that is compiled for a CPU too."""
+    return 1 + cpu_quotient(x, y)
+
+
+def calls_udf(x, y):
+    """Call an exported function, whose own options do not count here."""
+    return 1 + udf_quotient(x, y)
+
+
+def calls_closure(x, y):
+    """Call an inner function, which Numba inlines."""
+
+    def inner(a):
+        return a // y
+
+    return 1 + inner(x)
+
+
+def element(x, y):
+    """Read one of a tuple."""
+    return (x, y)[y]
+
+
+def asserted(x, y):
+    """Refuse zero by `assert`."""
+    assert y
+    return x
+
+
+def told(x, y):
+    """Refuse zero, with arguments."""
+    if not y:
+        raise ValueError("no y with", x)
+    return x
+
+
+@cuda.jit(device=True)
+def positive(x):
+    """Refuse negative numbers."""
+    if x < 0:
+        raise ValueError
+    return x
+
+
+@cuda.jit(device=True)
+def never(x):
+    """Refuse everything but zero."""
+    if x:
+        raise KeyError
+    return x
+
+
+def summed(array, x):
+    """Raise in several places, in a loop that cannot, and in code that is never reached."""
+    total = 0
+    for i in range(x):
+        total += array[i] // 2
+    assert total
+    if x is None:
+        return never(x)
+    return total // positive(x)

@@ -1,0 +1,228 @@
+"""What is an error in an exported function, what an error does, and what the header says about it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import struct
+from pathlib import Path
+
+import errors_module as errors
+import host_jit
+import numpy as np
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink import abi
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._numba_cuda.codegen import wrapper
+from numba_ptxlink._numba_cuda.compile import compile_function
+from numba_ptxlink._numba_cuda.modules import all_libraries, module_of
+
+ARCH = Arch.of("sm_90")
+INTS = (types.int32, types.int32)
+FLOATS = (types.float32, types.float32)
+VIEW = (types.int32[::1], types.int32)
+
+
+def host(function, args, *, checked=False, result=None):
+    """Return what calls *function* on this machine with Python numbers."""
+    compiled = compile_function(function, args, result, ARCH, checked=checked)
+    signature = abi.c_signature("f", compiled.signature.return_type, zip("ab", args, strict=True))
+    outer = wrapper.emit(compiled, signature, abi.AbiOptions(), inline=True)
+    host_jit.add_caller(outer)
+    others = [module_of(each) for each in all_libraries([compiled.library]) if each is not compiled.library]
+    call = host_jit.load(outer.module, *others)
+    formats = {"int32_t": "<i", "float": "<f", "int64_t": "<q"}
+
+    def run(*values):
+        packed = [
+            struct.pack("<qqq", value.ctypes.data, 4, value.itemsize)
+            if isinstance(value, np.ndarray)
+            else struct.pack(formats[ctype.name], value)
+            for value, (_, ctype) in zip(values, signature.params, strict=True)
+        ]
+        code = formats[signature.result.name]
+        return struct.unpack(code, call("f", struct.calcsize(code), *packed))[0]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "values", "unchecked", "good"),
+    [
+        (errors.quotient, INTS, (7, 0), 1, ((7, 2), 4)),
+        (errors.remainder, INTS, (7, 0), 1, ((7, 4), 4)),
+        (errors.both, INTS, (7, 0), 1, ((7, 2), 5)),
+        (errors.ratio, FLOATS, (7, 0), float("inf"), ((7, 2), 3.5)),
+        (errors.inverse, FLOATS, (0, 0), float("inf"), ((4, 0), 0.25)),
+        (errors.calls_device, INTS, (7, 0), 1, ((7, 2), 4)),
+        (errors.calls_cpu, INTS, (7, 0), 1, ((7, 2), 4)),
+        (errors.calls_udf, INTS, (7, 0), 1, ((7, 2), 4)),
+        (errors.calls_closure, INTS, (7, 0), 1, ((7, 2), 4)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_division_by_zero_is_an_error_where_it_is_checked(function, args, values, unchecked, good):
+    """Checked, it returns zero; unchecked, what NumPy returns: 0 for integers, an infinity for floats."""
+    lax, strict = (host(function, args, checked=checked) for checked in (False, True))
+    assert (unchecked, 0) == (lax(*values), strict(*values))
+    assert (good[1], good[1]) == (lax(*good[0]), strict(*good[0]))
+
+
+@pytest.mark.parametrize(
+    ("index", "unchecked", "checked"), [(3, 13, 13), (-1, 13, 13), (-4, 10, 10), (4, 14, 0), (-5, 9, 0)]
+)
+def test_an_index_out_of_range_is_an_error_where_it_is_checked(index, unchecked, checked):
+    """Checked, it returns zero and touches nothing; unchecked, it reads and writes what is there."""
+    memory = np.array([9, 10, 11, 12, 13, 14], np.int32)
+    assert unchecked == host(errors.item, VIEW)(memory[1:], index)
+    assert checked == host(errors.item, VIEW, checked=True)(memory[1:], index)
+    before = memory.copy()
+    host(errors.last_but, VIEW, checked=True)(memory[1:], index)
+    assert (before == memory).all() == (not -4 <= index < 4)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize(
+    ("function", "bad", "good"),
+    [
+        (errors.element, (5, 2), ((5, 1), 1)),
+        (errors.asserted, (5, 0), ((5, 1), 5)),
+        (errors.told, (5, 0), ((5, 1), 5)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_some_errors_need_no_check(function, bad, good, checked):
+    """`raise`, with computed arguments too, `assert`, and an index out of a tuple are always errors."""
+    call = host(function, INTS, checked=checked)
+    assert (0, good[1]) == (call(*bad), call(*good[0]))
+
+
+@pytest.mark.parametrize("fastmath", [False, True])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item])
+def test_an_error_traps_where_it_is_to(function, arch, fastmath, tmp_path):
+    """The PTX traps with on_error="trap" and checks, and not without either of them."""
+    signature = {errors.quotient: "int32(int32, int32)", errors.ratio: "float32(float32, float32)"}.get(
+        function, "int32(int32[::1], int32)"
+    )
+    traps = {}
+    for on_error in ("zero", "trap"):
+        for checked in (False, True):
+            udf = pl.udf(signature, on_error=on_error, checked=checked)(function)
+            exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], fastmath=fastmath)
+            traps[on_error, checked] = "trap;" in exported.artifacts["ptx", arch].read_text()
+    assert traps == {
+        ("zero", False): False,
+        ("zero", True): False,
+        ("trap", False): False,
+        ("trap", True): True,
+    }
+
+
+def test_one_export_holds_both_modes(tmp_path):
+    """A helper of a checked and of an unchecked function has a variant for each."""
+    udfs = [
+        pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(errors.calls_device)
+        for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
+    ]
+    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="modes")
+    bodies = exported.artifacts["ptx", "sm_90"].read_text().split(".visible .func")[1:]
+    assert [False, True, False] == ["trap;" in body for body in bodies]
+
+
+def line_of(function, text) -> str:
+    """Return the place of the line that holds *text* in *function*, as headers spell it."""
+    function = getattr(function, "py_func", getattr(function, "function", function))
+    lines, first = inspect.getsourcelines(function)
+    (number,) = (first + number for number, line in enumerate(lines) if text in line)
+    return f"{Path(function.__code__.co_filename).name}:{number}"
+
+
+def sites(udf, folder) -> tuple[list[str], str]:
+    """Return what manifest and header of an export say about errors."""
+    exported = pl.export([udf], folder, archs=["sm_90"], emit=["ptx"])
+    (function,) = json.loads(exported.manifest.read_text())["functions"]
+    assert udf.options.checked is function["checked"]
+    lines = exported.header.read_text().splitlines()
+    return function["raises"], next((line for line in lines if "it raises (" in line), "")
+
+
+def test_the_lines_that_raise_are_listed(tmp_path):
+    """Header and manifest list the lines left in the code, of the function and of what it really calls."""
+    signature = "int64(int32[::1], int32)"
+    own, callee = line_of(errors.summed, "assert"), line_of(errors.positive, "raise")
+    lines, said = sites(pl.udf(signature)(errors.summed), tmp_path)
+    assert [own, callee] == lines
+    assert said == (
+        f" * Where it raises ({own}, {callee}), it returns zero. "
+        "Division by zero and indices are not checked."
+    )
+    lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(errors.summed), tmp_path)
+    checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
+    assert checks == lines
+    assert said == (
+        f" * Where it raises ({', '.join(checks)}), it stops the kernel. "
+        "Division by zero and indices are checked."
+    )
+
+
+def test_a_kernel_returns_where_it_raises(tmp_path):
+    """The comment of a kernel says that the thread ends."""
+
+    def store(array, index):
+        array[index] = 1
+
+    lines, said = sites(pl.kernel("void(int32[::1], int32)", checked=True)(store), tmp_path)
+    assert [line_of(store, "= 1")] == lines
+    assert f"Where it raises ({lines[0]}), it returns." in said
+
+
+def test_a_function_without_errors_makes_no_promise(tmp_path):
+    """A function that only divides says nothing unchecked, and a constant divisor is no error."""
+    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path) == ([], "")
+    halved = pl.udf("int32(int32)", name="halved", checked=True)(lambda x: x // 2)
+    assert sites(halved, tmp_path) == ([], "")
+
+
+def test_numbas_own_lines_are_named_as_such(tmp_path):
+    """An error in a function of numba-cuda is listed by the file's place in it."""
+    lines, _ = sites(pl.udf("float32(float32, float32)", checked=True)(errors.inverse), tmp_path)
+    assert lines
+    assert {"numba/cuda/cpython/numbers.py"} == {line.rpartition(":")[0] for line in lines}
+
+
+def test_compile_takes_the_option():
+    """`numba.cuda.compile` checks with `abi_info`, and not without."""
+    pl.enable()
+    for aggregates in ("flat", "value"):
+        for checked in (False, True):
+            info = {"abi_name": "f", "on_error": "trap", "checked": checked, "aggregates": aggregates}
+            ptx, _ = cuda.compile(errors.item, types.int32(*VIEW), cc=(9, 0), abi_info=info)
+            assert checked is ("trap;" in ptx)
+    with pytest.raises(pl.AbiError, match=r"abi_info\['checked'\] is 1; the choices are True, False"):
+        cuda.compile(errors.item, types.int32(*VIEW), cc=(9, 0), abi_info={"checked": 1})
+
+
+def test_numbas_own_kernels_keep_their_errors():
+    """A device function of an export is compiled anew for numba-cuda's own ways."""
+    compile_function(errors.calls_device, INTS, None, ARCH, checked=True)
+    pl.enable()
+    ptx, _ = cuda.compile(errors.calls_device, types.int32(*INTS), cc=(9, 0), abi_info={"on_error": "trap"})
+    assert "trap;" not in ptx
+
+
+def test_try_is_refused_with_a_cure(tmp_path):
+    """numba-cuda has no `try`, which the error says instead of the name of an attribute."""
+
+    def caught(x):
+        try:
+            return 1 // x
+        except Exception:  # noqa: BLE001 - the only kind that Numba knows
+            return 0
+
+    with pytest.raises(pl.ExportError, match="has no `try`; test the condition before it arises"):
+        pl.export([pl.udf("int32(int32)")(caught)], tmp_path, archs=["sm_90"], emit=["ptx"])
