@@ -211,9 +211,14 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     linked = externs.linkable([library], externs.undefined(ptx), arch, tag)
     if not linked:
         return code
+    # Up to sm_90 nvJitLink cannot read the LTO-IR that NVVM writes with this option.
+    options.pop("g", None)
     ltoir = nvvm_compile(modules, {**options, "gen-lto": None})
     if isinstance(code, str):
-        return externs.merge_ptx(ltoir, linked, arch, symbols, lineinfo=False, opt=options.get("opt") != 0)
+        lineinfo = any(map(llvm_ir.has_line_numbers, modules)) and not any(
+            map(llvm_ir.is_for_debugging, modules)
+        )
+        return externs.merge_ptx(ltoir, linked, arch, symbols, lineinfo=lineinfo, opt=options.get("opt") != 0)
     return externs.merge_ltoir(ltoir, linked, arch)
 
 

@@ -226,3 +226,11 @@ def test_try_is_refused_with_a_cure(tmp_path):
 
     with pytest.raises(pl.ExportError, match="has no `try`; test the condition before it arises"):
         pl.export([pl.udf("int32(int32)")(caught)], tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_numbas_convention_for_c_is_left_alone():
+    """What is compiled with numba-cuda's own convention for C, which has no exceptions, still compiles."""
+    from numba.cuda.compiler import compile_cuda
+
+    pl.enable()
+    assert compile_cuda(errors.item, None, VIEW, cc=(9, 0), abi="c", abi_info={"abi_name": "f"}).library

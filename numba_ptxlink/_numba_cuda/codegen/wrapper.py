@@ -69,7 +69,7 @@ def emit(
         if not signature.kernel:
             _extend(argument, ctype)
 
-    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    builder = _entry(outer, inner)
     values = []
     for (_, ctype), value, by_address in zip(signature.params, outer.args, large, strict=True):
         if by_address:
@@ -115,7 +115,7 @@ def emit_flat(
     inner = _inner(compiled, inline=inline)
     outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
     _extend(outer.return_value, signature.result)
-    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    builder = _entry(outer, inner)
     arguments = packer.from_arguments(builder, outer.args)
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
     if isinstance(result, ir.VoidType):
@@ -141,6 +141,21 @@ def _inner(compiled: Any, *, inline: bool) -> ir.Function:
         inner.attributes.discard("noinline")
         inner.attributes.add("alwaysinline")
     return inner
+
+
+def _entry(outer: ir.Function, inner: ir.Function) -> ir.IRBuilder:
+    """Return a builder at the start of *outer*, which gets the debug location of *inner* if that has one."""
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    subprogram = inner.metadata.get("dbg")
+    if subprogram is not None:
+        # LLVM drops the lines of a function that it inlines where the call has no line.
+        fields = {**dict(subprogram.operands), "name": outer.name, "linkageName": outer.name}
+        scope = outer.module.add_debug_info("DISubprogram", fields, is_distinct=True)
+        outer.set_metadata("dbg", scope)
+        builder.debug_metadata = outer.module.add_debug_info(
+            "DILocation", {"line": fields["line"], "column": 1, "scope": scope}
+        )
+    return builder
 
 
 def _call(

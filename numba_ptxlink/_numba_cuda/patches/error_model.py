@@ -53,7 +53,8 @@ def _wrap_return_dynamic_exception(_original: Any) -> Any:
 def _wrap_lower_inst(original: Any) -> Any:
     @functools.wraps(original)
     def lower_inst(self: Any, inst: Any) -> None:
-        exceptions = self.call_helper.exceptions
+        # numba-cuda's own convention for C has no exceptions.
+        exceptions = getattr(self.call_helper, "exceptions", {})
         before = len(exceptions)
         original(self, inst)
         # An exception's number is the status that the function returns.

@@ -1,0 +1,156 @@
+"""Python lines and variables in the code of functions with the C ABI, held against numba-cuda's own."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import elf
+from numba_ptxlink._formats.ptx import parse
+
+ARCHS = pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+SIGNATURE = types.float32(types.float32[::1], types.int32, types.float32)
+SOURCE = 'extern "C" __device__ float thrice(float x)\n{\n    return x * 3.0f;\n}\n'
+
+
+@pytest.fixture(autouse=True)
+def _active():
+    pl.enable()
+
+
+def collected(array, count, start):
+    """Loop and branch."""
+    total = start
+    for number in range(count):
+        total += array[number]
+        if total > 100:
+            total -= 7
+    return total * (start + 2)
+
+
+LINES, FIRST = inspect.getsourcelines(collected)
+BODY = {FIRST + number for number, line in enumerate(LINES) if number > 1 and "for" not in line}
+
+
+def lines_of(ptx: str) -> Counter[int]:
+    """Return how often `.loc` names each line of this file."""
+    files = dict(re.findall(r'^\s*\.file\s+(\d+) "([^"]*)"', ptx, re.MULTILINE))
+    found = re.findall(r"^\s*\.loc\s+(\d+) (\d+)", ptx, re.MULTILINE)
+    return Counter(int(line) for file, line in found if Path(files[file]).name == Path(__file__).name)
+
+
+def strings_of(ptx: str) -> set[str]:
+    """Return the names in the debug information, which PTX spells as bytes."""
+    data = bytes(int(number) for number in re.findall(r"^\s*\.b8 (\d+)", ptx, re.MULTILINE))
+    return {word.decode() for word in re.findall(rb"[A-Za-z_]\w+", data)}
+
+
+def compiled(arch, **options) -> str:
+    """Return the PTX of `collected` with the C ABI."""
+    return cuda.compile(collected, SIGNATURE, cc=pl.Arch.of(arch).cc, abi="c", **options)[0]
+
+
+def stock(arch, **options) -> str:
+    """Return numba-cuda's own PTX."""
+    pl.disable()
+    try:
+        return compiled(arch, **options)
+    finally:
+        pl.enable()
+
+
+@ARCHS
+@pytest.mark.parametrize("abi_info", [None, {"aggregates": "value"}], ids=["flat", "value"])
+@pytest.mark.parametrize(
+    "options",
+    [{"lineinfo": True}, {"debug": True, "opt": False}, {"debug": True, "lineinfo": True, "opt": False}],
+    ids=" ".join,
+)
+def test_compiled_code_has_the_lines_that_stock_has(arch, options, abi_info):
+    """Every line has at least as many locations as in numba-cuda's PTX, and the prototype stays."""
+    wanted, ptx = lines_of(stock(arch, **options)), compiled(arch, abi_info=abi_info, **options)
+    lines = lines_of(ptx)
+    assert set(wanted) <= set(lines)
+    assert wanted.total() <= lines.total()
+    assert lines.total() >= 10
+    prototypes = {each.prototype for each in parse(ptx).functions if each.linkage == "visible"}
+    bare = compiled(arch, abi_info=abi_info)
+    assert prototypes == {each.prototype for each in parse(bare).functions if each.linkage == "visible"}
+    assert not lines_of(bare)
+
+
+@ARCHS
+def test_a_debugger_sees_the_variables_that_it_sees_in_stocks_code(arch):
+    """Full debug information names variables, parameters and the symbol, and can be assembled."""
+    options = {"debug": True, "opt": False}
+    variables = {"total", "number", "array", "count", "start"}
+    assert variables <= strings_of(stock(arch, **options))
+    names = strings_of(compiled(arch, abi_info={"abi_name": "symbol", "aggregates": "value"}, **options))
+    assert variables | {"symbol"} <= names
+    cubin = compiled(arch, output="cubin", **options)
+    assert {".debug_info", ".debug_line"} <= {section.name for section in elf.read(cubin).sections}
+
+
+@ARCHS
+@pytest.mark.parametrize("opt", [True, False])
+def test_an_export_has_lines(arch, opt, tmp_path):
+    """Functions, flat ones, kernels and those with structs map their code to the lines of their body."""
+
+    def store(array, index):
+        array[index] = index + 5  # the line that the kernel maps to
+
+    udfs = [
+        pl.udf(SIGNATURE, name="plain")(collected),
+        pl.udf(SIGNATURE, name="flat", aggregates="flat", on_error="trap", checked=True)(collected),
+        pl.kernel("void(float32[::1], int32)", name="kernel")(store),
+    ]
+    for udf in udfs:
+        exported = pl.export([udf], tmp_path, archs=[arch], lineinfo=True, opt=opt)
+        ptx = exported.artifacts["ptx", arch].read_text()
+        code = udf.function.__code__
+        body = {line for _, _, line in code.co_lines() if line and line > code.co_firstlineno}
+        assert len(body & set(lines_of(ptx))) >= min(3, len(body))
+        sections = {
+            section.name for section in elf.read(exported.artifacts["cubin", arch].read_bytes()).sections
+        }
+        assert {".debug_line", ".nv_debug_line_sass"} <= sections
+        without = pl.export([udf], tmp_path / "bare", archs=[arch], emit=["ptx"], opt=opt)
+        bare = without.artifacts["ptx", arch].read_text()
+        assert not lines_of(bare)
+        assert exported.signatures == without.signatures
+        assert parse(ptx).version == parse(bare).version
+
+
+@ARCHS
+def test_lines_reach_the_linked_kernel(arch, tmp_path):
+    """LTO-IR with lines, linked into C++, maps the machine code to the Python file."""
+    udf = pl.udf(SIGNATURE)(collected)
+    exported = pl.export([udf], tmp_path, archs=[arch], lineinfo=True, emit=["ltoir"], name="lines")
+    source = '#include "lines.h"\nextern "C" __global__ void k(float* p) { *p = collected({p, 4}, 3, *p); }\n'
+    linked = pl.link(
+        source, exported.artifacts["ltoir", arch], arch=arch, include_dirs=[tmp_path], lineinfo=True
+    )
+    assert Path(__file__).name.encode() in linked.cubin
+
+
+@ARCHS
+@pytest.mark.parametrize("options", [{"lineinfo": True}, {"debug": True, "opt": False}], ids=" ".join)
+def test_lines_stay_beside_linked_cuda_source(arch, options):
+    """Code that CUDA C++ is merged into keeps the lines of the Python file."""
+    source = cuda.CUSource(SOURCE, name="thrice.cu")
+    thrice = cuda.declare_device("thrice", "float32(float32)", abi="c", link=source)
+
+    def calling(x):
+        return thrice(x) + 1
+
+    ptx, _ = cuda.compile(
+        calling, types.float32(types.float32), cc=pl.Arch.of(arch).cc, abi="c", abi_info={}, **options
+    )
+    assert lines_of(ptx)[calling.__code__.co_firstlineno + 1]
