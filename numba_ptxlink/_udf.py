@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi
 from ._cabi import names as cnames
-from .errors import ExportError
+from .errors import AbiError, ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +41,10 @@ class Udf:
         if not inspect.isfunction(function):
             raise ExportError(
                 f"{self._decorator}() decorates Python functions, not {type(function).__name__}: "
-                f"{function!r}; decorate a function."
+                f"{function!r}; decorate a function, which may call it."
             )
         self.function = function
+        _check_callable_from_c(function, self.source)
         self.signature = signature
         self.options = options
         self.name = cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
@@ -146,7 +147,8 @@ def udf(
             as a parameter.
 
     Raises:
-        AbiError: The name is not a legal C name, or an option is unknown.
+        AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
+            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
         ExportError: The decorated object is not a Python function.
     """
     options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
@@ -174,7 +176,8 @@ def kernel(
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
 
     Raises:
-        AbiError: The name is not a legal C name, or an option is unknown.
+        AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
+            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
         ExportError: The decorated object is not a Python function.
     """
     options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
@@ -189,9 +192,31 @@ def _options(decorator: str, signature: Any, **abi_info: Any) -> abi.AbiOptions:
     return abi.AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
 
 
+def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
+    """Refuse a function that C has no prototype for, whatever its signature."""
+    where = f"Function {function.__qualname__} ({source})"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise AbiError(
+            f"{where} is asynchronous, and C calls wait for a value; write `def`, without `async`."
+        )
+    if inspect.isgeneratorfunction(function):
+        raise AbiError(f"{where} is a generator, and C has none; return a value instead of yielding.")
+    for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise AbiError(
+                f"{where}: parameter '{parameter}' takes any number of arguments, and a C function has a "
+                "fixed number; name the parameters one by one."
+            )
+        if parameter.kind == parameter.KEYWORD_ONLY:
+            raise AbiError(
+                f"{where}: parameter {parameter.name!r} is passed by keyword, and C passes arguments by "
+                "position; remove the `*` before it."
+            )
+
+
 def parameters(function: Udf) -> list[str]:
     """Return the names of the parameters in C."""
     labels: list[str] = []
-    for name in inspect.signature(function.function).parameters:
+    for name in inspect.signature(function.function, follow_wrapped=False).parameters:
         labels.append(cnames.legal(name, labels))
     return labels

@@ -153,6 +153,7 @@ def c_signature(
     Raises:
         AbiError: A type has no counterpart in C. Its message names the function, the parameter and the type.
     """
+    from numba.cuda import types
 
     def translate(ty: Any, where: str) -> CType:
         try:
@@ -165,7 +166,8 @@ def c_signature(
 
     signature = Signature(
         name=name,
-        result=translate(result, f"the return value, of Numba type {result},"),
+        # An inferred result may be a constant's type, which C does not tell from the type of its value.
+        result=translate(types.unliteral(result), f"the return value, of Numba type {result},"),
         params=tuple(
             (param, translate(ty, f"parameter {param!r}, of Numba type {ty},")) for param, ty in params
         ),
@@ -187,6 +189,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     Raises:
         AbiError: The type has no counterpart in C.
     """
+    _check_open(ty)
     ctype = _scalar(ty)
     if ctype is None:
         ctype = _composite(ty, names or {})
@@ -197,6 +200,13 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
             "IntEnum, datetime64 and timedelta64."
         )
     return ctype
+
+
+def _check_open(ty: Any) -> None:
+    from numba.cuda import types
+
+    if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
+        raise AbiError(f"It fixes the value, whatever the caller passes; use {types.unliteral(ty)}.")
 
 
 def _scalar(ty: Any) -> CType | None:

@@ -67,6 +67,8 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         AbiError: A function's name or types have no counterpart in C.
         ExportError: Numba refused a function.
     """
+    from numba.cuda import types
+
     signatures: list[abi.Signature] = []
     raises: list[tuple[str, ...]] = []
     libraries: list[Any] = []
@@ -74,11 +76,10 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
     for function in functions:
         udf, result = function.udf, function.result
         if udf.is_kernel and result is None:
-            from numba.cuda import types
-
             result = types.void
-        if result is not None and udf.options.aggregates == "value":
-            _c_signature(function, result, function.args)
+        if udf.options.aggregates == "value":
+            returns = types.void if result is None else result
+            _c_signature(function, returns, function.labels, function.args)
         try:
             compiled = compile_function(
                 udf.function, function.args, result, arch, options, checked=udf.options.checked
@@ -103,18 +104,20 @@ def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
 
     udf = each.udf
     if udf.options.aggregates == "flat":
+        # Numba has parts for any type, also for a string or a range, which mean nothing to C.
+        _c_signature(each, compiled.signature.return_type, (), ())
         return wrapper.emit_flat(compiled, udf.name, each.labels, udf.options, inline=inline)
-    signature = _c_signature(each, compiled.signature.return_type, compiled.signature.args)
+    signature = _c_signature(each, compiled.signature.return_type, each.labels, compiled.signature.args)
     wrapper.emit(compiled, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature
 
 
-def _c_signature(each: Typed, result: Any, args: Sequence[Any]) -> abi.Signature:
+def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence[Any]) -> abi.Signature:
     try:
         return abi.c_signature(
             each.udf.name,
             result,
-            zip(each.labels, args, strict=True),
+            zip(labels, args, strict=True),
             kernel=each.udf.is_kernel,
             names=each.records,
         )

@@ -95,24 +95,47 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
     Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
     Raises:
-        AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
+        AbiError: The signature is not a Numba signature, its parameter count differs from the function's, or
+            it has a type that stands for a value of its own.
     """
     from numba.cuda.core import sigutils
+
+    where = f"Function {each.name} ({each.source})"
 
     try:
         args, result = sigutils.normalize_signature(each.signature)
     except Exception as error:
         raise AbiError(
-            f"Function {each.name} ({each.source}): {each.signature!r} is no Numba signature ({error}); "
+            f"{where}: {each.signature!r} is no Numba signature ({error}); "
             'write it like "float32(float32, int64)".'
         ) from error
     names = parameters(each)
     if len(names) != len(args):
         raise AbiError(
-            f"Function {each.name} ({each.source}) has {len(names)} parameters and its signature "
-            f"{each.signature} has {len(args)}; make them agree."
+            f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; "
+            f"{_missing(names[len(args) :]) or f'leave out {len(args) - len(names)} of its types'}."
         )
+    for name, ty in zip(names, args, strict=True):
+        _check_open(ty, f"{where}: parameter {name!r}")
+    if result is not None:
+        _check_open(result, f"{where}: the return value")
     return tuple(args), result
+
+
+def _missing(names: Sequence[str]) -> str:
+    spelled = ", ".join(repr(name) for name in names)
+    return f"give a type to {spelled} too, since C has no default values" if names else ""
+
+
+def _check_open(ty: Any, what: str) -> None:
+    """Refuse a type that stands for one value, in place of which the caller's would be ignored."""
+    from numba.cuda import types
+
+    if isinstance(ty, types.Omitted):
+        raise AbiError(f"{what} has the type {ty}, and C has no default values; give it the value's type.")
+    plain = types.unliteral(ty)
+    if plain != ty:
+        raise AbiError(f"{what} has the type {ty}, which fixes the value for any caller; use {plain}.")
 
 
 def describe(each: Typed) -> str:

@@ -37,6 +37,7 @@ def signature(
             spread.append((label, _plain(ty) or _leaf(leaves[0], name)))
         else:
             spread += [(f"{label}_{number}", _leaf(leaf, name)) for number, leaf in enumerate(leaves)]
+    result = types.unliteral(result)
     value = result.type if isinstance(result, types.Optional) else result
     returned: c.CType = c.Void()
     if not isinstance(value, types.NoneType):

@@ -1,0 +1,181 @@
+"""Functions and signatures that C cannot call: refused with the function, the parameter and the cure."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+
+AGGREGATES = pytest.mark.parametrize("aggregates", ["value", "flat"])
+
+
+def added(x, y=2):
+    """Add, with a default value."""
+    return x + y
+
+
+def many(x, *rest):
+    """Take any number of arguments."""
+    return x + len(rest)
+
+
+def named(x, **options):
+    """Take arguments by any name."""
+    return x + len(options)
+
+
+def keyword(x, *, y=3):
+    """Take an argument by keyword."""
+    return x + y
+
+
+def generated(x):
+    """Yield."""
+    yield x
+
+
+async def awaited(x):
+    """Run asynchronously."""
+    return x
+
+
+async def streamed(x):
+    """Yield asynchronously."""
+    yield x
+
+
+@functools.wraps(added)
+def wrapping(*args):
+    """Have the signature of another function, by inspect's account."""
+    return added(*args)
+
+
+class Cell:
+    """A class with methods of each kind."""
+
+    def method(self, x):
+        """Return what it is given."""
+        return x
+
+    def __call__(self, x):
+        """Return what it is given."""
+        return x
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (many, r"Function many \(test_callable_from_c.py:\d+\): parameter '\*rest' takes any number"),
+        (named, r"Function named \(\S+\): parameter '\*\*options' takes any number .*; name the parameters"),
+        (keyword, r"Function keyword \(\S+\): parameter 'y' is passed by keyword, .*; remove the `\*`"),
+        (wrapping, r"parameter '\*args' takes any number"),
+        (generated, r"Function generated \(\S+\) is a generator, .*; return a value instead"),
+        (awaited, r"Function awaited \(\S+\) is asynchronous, .*; write `def`"),
+        (streamed, r"Function streamed \(\S+\) is asynchronous, .*; write `def`"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@pytest.mark.parametrize("mark", [pl.udf, pl.kernel])
+def test_a_function_that_c_cannot_call(mark, function, message):
+    """C has neither variable arguments of Python's kinds, nor keywords, generators or coroutines."""
+    with pytest.raises(pl.AbiError, match=message):
+        mark("void(int32, int32)")(function)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [Cell, Cell(), Cell().method, functools.partial(added, y=1), math.sqrt, staticmethod(added), None],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_what_is_no_function(thing):
+    """Classes, methods, partial functions and built-in ones are refused by their types."""
+    kind = re.escape(type(thing).__name__)
+    with pytest.raises(pl.ExportError, match=f"decorates Python functions, not {kind}: .*; decorate a func"):
+        pl.udf("int32(int32)", name="f")(thing)
+
+
+def test_a_lambda_needs_a_name():
+    """The name of a lambda is refused with one that C has."""
+    with pytest.raises(pl.AbiError, match=r"'<lambda>', .* is not a C identifier; use 'lambda'"):
+        pl.udf("int32(int32)")(lambda x: x)
+    assert pl.udf("int32(int32)", name="f")(lambda x: x).name == "f"
+
+
+@AGGREGATES
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        ("int32(int32)", r"has 2 parameters .* has 1; give a type to 'y' too, since C has no default values"),
+        ("int32()", r"has 2 parameters .* has 0; give a type to 'x', 'y' too"),
+        ("int32(int32, int32, int32)", r"has 2 parameters .* has 3; leave out 1 of its types"),
+        ((types.int32, types.literal(3)), r"parameter 'y' has the type Literal\[int\]\(3\), .*; use int64"),
+        ((types.int32, types.literal(True)), r"parameter 'y' has the type Literal\[bool\]\(True\), .*; use"),
+        (types.int32(types.int32, types.literal("a")), r"parameter 'y' has the type Literal\[str\]"),
+        (types.int32(types.int32, types.Omitted(3)), r"'y' has the type omitted.*, and C has no default"),
+        (
+            (types.int32, types.Tuple((types.literal(3), types.int8))),
+            r"parameter 'y' has the type Tuple\(Literal.*; use Tuple\(int64, int8\)",
+        ),
+        (types.literal(3)(types.int32, types.int32), r"the return value has the type Literal.*; use int64"),
+    ],
+    ids=str,
+)
+def test_a_signature_that_differs_from_the_function(signature, message, aggregates, tmp_path):
+    """Each parameter has one type, and no type stands for a value in place of the caller's."""
+    udf = pl.udf(signature, aggregates=aggregates)(added)
+    with pytest.raises(pl.AbiError, match=rf"Function added \(test_callable_from_c.py:\d+\).*{message}"):
+        pl.export([udf], tmp_path)
+
+
+@AGGREGATES
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda _: "text", r"the return value, of Numba type Literal\[str\]\(text\), has no C type"),
+        (range, r"the return value, of Numba type range_state_int32, has no C type"),
+        (lambda _: types.int32, r"the return value, of Numba type class\(int32\), has no C type"),
+        (lambda _: (), r"the return value, of Numba type Tuple\(\), has no C type"),
+    ],
+)
+def test_an_inferred_result_without_a_c_type(function, message, aggregates, tmp_path):
+    """A result that the signature leaves open is held to the same types as a declared one."""
+    if function is range:
+
+        def function(x):
+            return range(x)
+
+    udf = pl.udf((types.int32,), name="f", aggregates=aggregates)(function)
+    with pytest.raises(pl.AbiError, match=f"Function f: {message}"):
+        pl.export([udf], tmp_path)
+
+
+@AGGREGATES
+def test_an_inferred_result_that_is_a_constant(aggregates, tmp_path):
+    """A constant result has the type of its value."""
+    udf = pl.udf((types.int32,), name="f", aggregates=aggregates)(lambda _: 3)
+    exported = pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"])
+    assert str(exported.signatures[0].result.name) == "int64_t"
+    pair = pl.udf((types.int32,), name="f")(lambda x: (1, x))
+    exported = pl.export([pair], tmp_path, archs=["sm_90"], emit=["ptx"])
+    assert exported.signatures[0].result.name == "tuple2_i64_i32"
+
+
+def test_a_parameter_is_checked_before_the_result_is_inferred(tmp_path):
+    """A parameter's type is refused by name although Numba could not compile the function."""
+    udf = pl.udf((types.unicode_type,), name="f")(lambda text: text.no_such_method())
+    with pytest.raises(pl.AbiError, match="Function f: parameter 'text', of Numba type unicode_type, has no"):
+        pl.export([udf], tmp_path)
+
+
+def test_compile_refuses_types_of_values():
+    """`numba.cuda.compile` with structs by value does not take the type of a constant either."""
+    pl.enable()
+    signature = types.int32(types.int32, types.literal(3))
+    with pytest.raises(pl.AbiError, match=r"parameter 'y', of Numba type Literal\[int\]\(3\), has no C type"):
+        cuda.compile(added, signature, cc=(9, 0), abi_info={"aggregates": "value"})
