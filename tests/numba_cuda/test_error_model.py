@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -99,6 +100,18 @@ def test_some_errors_need_no_check(function, bad, good, checked):
     """`raise`, with computed arguments too, `assert`, and an index out of a tuple are always errors."""
     call = host(function, INTS, checked=checked)
     assert (0, good[1]) == (call(*bad), call(*good[0]))
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=str)
+def test_a_division_of_halves_is_checked(ty, arch, tmp_path):
+    """Halves, which numba-cuda divides by code of their own, are checked too: both zeros are refused."""
+    for checked in (False, True):
+        udf = pl.udf(ty(ty, ty), on_error="trap", checked=checked)(errors.ratio)
+        exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], name="halves")
+        ptx = exported.artifacts["ptx", arch].read_text()
+        assert checked is ("trap;" in ptx)
+        assert checked is bool(re.search(r"and\.b\d+\s.*, (?:32767|0x7FFF|0x7fff);", ptx))
 
 
 @pytest.mark.parametrize("fastmath", [False, True])

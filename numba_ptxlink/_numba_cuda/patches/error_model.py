@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, notes
 
 from .substitution import Substitution
 
+_DIVISIONS = (operator.truediv, operator.itruediv)
 # Numba keeps one compiled subroutine for all modes; here each mode has its own.
 _subroutines: dict[bool, dict[Any, Any]] = {False: {}, True: {}}
 
@@ -66,6 +68,28 @@ def _wrap_lower_inst(original: Any) -> Any:
     return lower_inst
 
 
+def _wrap_lower_binop(original: Any) -> Any:
+    from numba.cuda import cgutils, types
+
+    halves = (types.float16, types.bfloat16)
+
+    @functools.wraps(original)
+    def lower_binop(self: Any, resty: Any, expr: Any, op: Any) -> Any:
+        signature = self.fndesc.calltypes[expr]
+        if current().checked and op in _DIVISIONS and signature.args[1] in halves:
+            builder, context = self.builder, self.context
+            divisor = context.cast(
+                builder, self.loadvar(expr.rhs.name), self.typeof(expr.rhs.name), signature.args[1]
+            )
+            # Without its sign, since zero has two.
+            magnitude = builder.and_(divisor, divisor.type(0x7FFF))
+            with cgutils.if_zero(builder, magnitude):
+                context.error_model.fp_zero_division(builder, ("division by zero",))
+        return original(self, resty, expr, op)
+
+    return lower_binop
+
+
 ERROR_MODEL = (
     Substitution(
         "numba.cuda.core.compiler",
@@ -84,6 +108,12 @@ ERROR_MODEL = (
         "BaseLower.return_dynamic_exception",
         _wrap_return_dynamic_exception,
         "An exception whose arguments are computed compiles; no caller on a GPU sees them.",
+    ),
+    Substitution(
+        "numba.cuda.lowering",
+        "Lower.lower_binop",
+        _wrap_lower_binop,
+        "Where divisions are checked, those of float16 and bfloat16 are too, which numba-cuda leaves out.",
     ),
     Substitution(
         "numba.cuda.lowering",
