@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numba import cuda
 from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
@@ -21,6 +22,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._numba_cuda.codegen import wrapper
 from numba_ptxlink._numba_cuda.compile import compile_function
 from numba_ptxlink._numba_cuda.modules import all_libraries, module_of
+from numba_ptxlink._numba_cuda.raises import raise_sites
 
 ARCH = Arch.of("sm_90")
 INTS = (types.int32, types.int32)
@@ -134,6 +136,44 @@ def test_an_error_traps_where_it_is_to(function, arch, fastmath, tmp_path):
         ("trap", False): False,
         ("trap", True): True,
     }
+
+
+RECORD = from_dtype(np.dtype([("items", "i4", 4), ("weight", "f4")], align=True))
+TABLE = np.arange(5)
+
+
+def in_shared(_array, index):
+    """Index shared memory."""
+    shared = cuda.shared.array((2, 2), types.int32)
+    shared[index, index] = 1
+    return shared[0, 0]
+
+
+def added_to(array, index):
+    """Write in place."""
+    array[index] += 1
+
+
+@pytest.mark.parametrize(
+    ("function", "first"),
+    [
+        (lambda array, index: array[index, 1], types.int32[:, :]),
+        (lambda array, index: array[index][1], types.int32[:, ::1]),
+        (lambda record, index: record.items[index], RECORD),
+        (lambda records, index: records[index].weight, types.Array(RECORD, 1, "C")),
+        (lambda _, index: TABLE[index], types.int32),
+        (lambda _, index: cuda.const.array_like(TABLE)[index], types.int32),
+        (in_shared, types.int32),
+        (added_to, types.int32[:]),
+    ],
+)
+def test_every_kind_of_array_is_checked(function, first):
+    """Views, arrays in records, constants, shared memory and updates in place are checked alike."""
+    lax, strict = (
+        compile_function(function, (first, types.int32), None, ARCH, checked=checked)
+        for checked in (False, True)
+    )
+    assert (0, 1) == (len(raise_sites(lax)), len(raise_sites(strict)))
 
 
 def test_one_export_holds_both_modes(tmp_path):
