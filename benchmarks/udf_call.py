@@ -75,11 +75,11 @@ CASES = {
     ),
     "array": (
         pick,
-        """float pick(numba_ptxlink::array_view<float, 1> table, int64_t turn) {
+        """float pick(numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> table, int64_t turn) {
             int64_t i = turn & 1023;
             return table.data[i] * 0.25f + table.data[i + 1] * 0.75f;
         }""",
-        "float sum = 0; numba_ptxlink::array_view<float, 1> view(table, 1025);",
+        "float sum = 0; numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> view(table, 1025);",
         "sum += pick(view, turn + (int)seed);",
         "sum",
     ),

@@ -28,6 +28,7 @@ from ._cabi.types import (
     View,
     Void,
     struct,
+    view,
 )
 from .errors import AbiError
 
@@ -116,6 +117,7 @@ _COMPLEX = {
     128: Complex("cuDoubleComplex", 16, 16, _FLOATS[64]),
 }
 _VECTOR_STEMS = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
+_LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 # The abbreviations of C types in generated names of structs.
 _CODES = {
     "bool": "b",
@@ -281,9 +283,9 @@ def _pointer(ty: Any, names: Names) -> CType:
 def _view(ty: Any, names: Names) -> CType:
     element = _member(ty.dtype, "its element", names)
     _check_in_memory(element)
-    const = "" if ty.mutable else "const "
-    members = 8 + 16 * ty.ndim
-    return View(f"numba_ptxlink::array_view<{const}{element.name}, {ty.ndim}>", members, 8, element, ty.ndim)
+    # Numba has three types of them where all arrays, or all contiguous ones, are laid out alike.
+    one_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
+    return view(element, ty.ndim, "c" if one_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
 
 
 def _check_in_memory(ctype: CType) -> None:
@@ -413,8 +415,9 @@ def code(ctype: CType) -> str:
     if isinstance(ctype, Array):
         return f"{ctype.count}x_{code(ctype.element)}"
     if isinstance(ctype, View):
-        const = "c" if "<const " in ctype.name else ""
-        return f"{const}view{ctype.ndim}_{code(ctype.element)}"
+        const = "c" if ctype.readonly else ""
+        # The layout's initial: c, f or a.
+        return f"{const}view{ctype.ndim}{ctype.layout[0]}_{code(ctype.element)}"
     if isinstance(ctype, Scalar) and ctype.kind in ("int", "uint"):
         return f"{ctype.kind[0]}{ctype.size * 8}"
     if isinstance(ctype, Vector):

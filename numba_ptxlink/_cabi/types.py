@@ -200,10 +200,20 @@ class Struct(CType):
 
 @dataclass(frozen=True)
 class View(CType):
-    """`numba_ptxlink::array_view<T, ndim>`: an address, and shape and strides for each dimension."""
+    """
+    `numba_ptxlink::array_view<T, ndim, Layout>`: an address, and shape and strides for each dimension.
+
+    Args:
+        element: The type of its elements.
+        ndim: The number of its dimensions.
+        layout: "c", "f" or "any"; the layout in memory is the same.
+        readonly: Whether the elements are constant.
+    """
 
     element: CType
     ndim: int
+    layout: str
+    readonly: bool
 
     @property
     def cxx_only(self) -> bool:
@@ -214,6 +224,13 @@ class View(CType):
     def include(self) -> str | None:
         """The header of this package that declares the type."""
         return "numba_ptxlink/array_view.h"
+
+
+def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
+    """Return the view of *ndim* dimensions of *element*."""
+    const = "const " if readonly else ""
+    name = f"numba_ptxlink::array_view<{const}{element.name}, {ndim}, numba_ptxlink::layout_{layout}>"
+    return View(name, 8 + 16 * ndim, 8, element, ndim, layout, readonly)
 
 
 def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") -> Struct:

@@ -80,7 +80,7 @@ extern "C" {
  * Take arrays and a struct.
  * Defined in abi_features.py:61.
  */
-NUMBA_PTXLINK_DEVICE double distance(numba_ptxlink::array_view<particle, 1> points, numba_ptxlink::array_view<const double, 2> weights, Point origin);
+NUMBA_PTXLINK_DEVICE double distance(numba_ptxlink::array_view<particle, 1, numba_ptxlink::layout_c> points, numba_ptxlink::array_view<const double, 2, numba_ptxlink::layout_any> weights, Point origin);
 #endif
 
 #if defined(__cplusplus)

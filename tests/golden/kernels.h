@@ -25,7 +25,7 @@ extern "C" {
  * Multiply each element.
  * Defined in abi_features.py:66.
  */
-NUMBA_PTXLINK_KERNEL void scale(numba_ptxlink::array_view<float, 1> out, float factor);
+NUMBA_PTXLINK_KERNEL void scale(numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> out, float factor);
 #endif
 
 #if defined(__cplusplus)

@@ -216,8 +216,7 @@ def test_an_error_is_zero_by_default(run):
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
 def test_arrays_are_views(tmp_path, kind):
-    """Arrays of each layout arrive with shape and strides, made of a pointer, a span and an mdspan."""
-    arrays = {layout: types.Array(types.float32, 2, layout) for layout in "CA"}
+    """Arrays of each layout arrive with shape and strides, made of pointers, spans, mdspans and views."""
 
     def corner(a):
         return a[a.shape[0] - 1, a.shape[1] - 1] + a[0, 1]
@@ -229,29 +228,47 @@ def test_arrays_are_views(tmp_path, kind):
         return found
 
     udfs = [
-        pl.udf((arrays["C"],), name="corner_c")(corner),
-        pl.udf((arrays["A"],), name="corner_a")(corner),
-        pl.udf("float32(float32[:])", name="total")(total),
+        pl.udf((types.Array(types.float32, 2, layout),), name=f"corner_{layout.lower()}")(corner)
+        for layout in "CFA"
     ]
+    udfs.append(pl.udf("float32(float32[:])", name="total")(total))
     source = """
         #include "lib.h"
         #include <cuda/std/mdspan>
         #include <cuda/std/span>
         using numba_ptxlink::array_view;
+        using numba_ptxlink::layout_c;
+        using numba_ptxlink::layout_f;
+        using extents = cuda::std::dextents<int, 2>;
         extern "C" __global__ void caller(float* out, float* p) {
-            out[0] = corner_c({p, 3, 4});
             const long long shape[2] = {4, 3}, strides[2] = {4, 16};
-            out[1] = corner_a(array_view<float, 2>(p, shape, strides));
-            out[2] = corner_a(cuda::std::mdspan<float, cuda::std::dextents<int, 2>>(p, 3, 4));
-            out[3] = total(cuda::std::span<float>(p, 12));
-            out[4] = total({p, 5});
+            array_view<float, 2> any(p, shape, strides);
+            cuda::std::mdspan<float, extents> right(p, 3, 4);
+            cuda::std::mdspan<float, extents, cuda::std::layout_left> left(p, 3, 4);
+            out[0] = corner_c({p, 3, 4});
+            out[1] = corner_f({p, 3, 4});
+            out[2] = corner_a({p, 3, 4});
+            out[3] = corner_a(any);
+            out[4] = corner_c(right);
+            out[5] = corner_f(left);
+            out[6] = corner_a(right) - corner_a(left);
+            out[7] = corner_a(array_view<float, 2, layout_f>(p, 3, 4));
+            out[8] = corner_f(numba_ptxlink::to_contiguous<layout_f>(any));
+            out[9] = corner_a({p + 11, {3, 4}, {-16, -4}});
+            out[10] = total(cuda::std::span<float>(p, 12));
+            out[11] = total({p, 5});
         }
     """
     values = np.arange(12, dtype=np.float32) ** 2
-    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(5, np.float32), values)
-    table = values.reshape(3, 4)
-    expected = [table[2, 3] + table[0, 1], table[2, 3] + table[1, 0], table[2, 3] + table[0, 1]]
-    assert [*expected, values.sum(), values[:5].sum()] == got.tolist()
+    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(12, np.float32), values)
+    c, f = values.reshape(3, 4), values.reshape(3, 4, order="F")
+
+    def expected(table):
+        return table[-1, -1] + table[0, 1]
+
+    of_c, of_f, turned = expected(c), expected(f), expected(c.T)
+    tables = [of_c, of_f, of_c, turned, of_c, of_f, of_c - of_f, of_f, turned, expected(c[::-1, ::-1])]
+    assert [*tables, values.sum(), values[:5].sum()] == got.tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])

@@ -15,8 +15,24 @@
 #else
 #define NUMBA_PTXLINK_HOST_DEVICE
 #endif
+/* In host code a span may be std::span, whose members are host functions. */
+#if defined(__NVCC__)
+#define NUMBA_PTXLINK_EITHER_SPACE _Pragma("nv_exec_check_disable")
+#else
+#define NUMBA_PTXLINK_EITHER_SPACE
+#endif
 
 namespace numba_ptxlink {
+
+/* Row-major without gaps: Numba's `T[:, ::1]`. */
+struct layout_c {};
+/* Column-major without gaps: Numba's `T[::1, :]`. */
+struct layout_f {};
+/* As the strides say: Numba's `T[:, :]`. */
+struct layout_any {};
+
+template <class T, int ndim, class Layout = layout_any>
+struct array_view;
 
 namespace detail {
 
@@ -30,6 +46,15 @@ struct value_of<const T> {
 };
 template <class T>
 struct value_of<T&> : value_of<T> {};
+
+template <class T>
+struct without_reference {
+  using type = T;
+};
+template <class T>
+struct without_reference<T&> {
+  using type = T;
+};
 
 template <class A, class B>
 inline constexpr bool same = false;
@@ -45,54 +70,179 @@ struct enable<true> {
 template <bool Condition>
 using enable_if = typename enable<Condition>::type;
 
+template <class...>
+struct voids {
+  using type = void;
+};
+
+using size_type = decltype(sizeof(0));
+template <int ndim>
+using numbers = long long[static_cast<size_type>(ndim)];
+
+template <class T>
+NUMBA_PTXLINK_HOST_DEVICE T&& instance() noexcept;
+template <class T>
+NUMBA_PTXLINK_HOST_DEVICE int accept(T*);
+
+NUMBA_PTXLINK_HOST_DEVICE inline void trap() {
+#if defined(__CUDA_ARCH__)
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
+
 /* An address of From may stand for one of To: the same type, at most made const. */
 template <class From, class To>
 inline constexpr bool addresses =
     same<typename value_of<From>::type, typename value_of<To>::type> &&
-    (same<To, const To> || !same<From, const From>);
+    (same<To, const typename value_of<To>::type> || same<From, typename value_of<From>::type>);
 
-template <class T>
-struct without_reference {
-  using type = T;
+/* Pointer converts to T* and points to what T* may point to. */
+template <class Pointer, class T, class = void>
+inline constexpr bool points_to = false;
+template <class Pointer, class T>
+inline constexpr bool points_to<
+    Pointer, T,
+    typename voids<decltype(accept<T>(instance<Pointer>())), decltype(*instance<Pointer>())>::type> =
+    addresses<typename without_reference<decltype(*instance<Pointer>())>::type, T>;
+
+/* Number converts to long long without loss, whatever its value: neither a float nor 64 unsigned bits. */
+struct integer {
+  long long value;
 };
-template <class T>
-struct without_reference<T&> {
-  using type = T;
+template <class Number, class = void>
+inline constexpr bool widens = false;
+template <class Number>
+inline constexpr bool
+    widens<Number, typename voids<decltype(integer{instance<const Number&>()})>::type> = true;
+
+template <class Number>
+inline constexpr bool is_large_unsigned =
+    same<Number, unsigned long> || same<Number, unsigned long long>;
+template <class Number>
+inline constexpr bool is_integer = widens<Number> || is_large_unsigned<Number>;
+
+/* The size of a container is 64 unsigned bits; what does not fit in an extent stops the kernel. */
+template <class Number>
+NUMBA_PTXLINK_HOST_DEVICE constexpr long long to_extent(const Number& number) {
+  if constexpr (widens<Number>) {
+    return integer{number}.value;
+  } else {
+    if (number > static_cast<Number>(~0ull >> 1)) {
+      trap();
+    }
+    return static_cast<long long>(number);
+  }
+}
+
+/* Span has data() and size(). */
+template <class Span, class T, class = void>
+inline constexpr bool is_span = false;
+template <class Span, class T>
+inline constexpr bool is_span<Span, T,
+                              typename voids<decltype(instance<Span>().data()),
+                                             decltype(to_extent(instance<Span>().size()))>::type> =
+    points_to<decltype(instance<Span>().data()), T>;
+
+/* Mdspan is an mdspan of ndim dimensions with strides, whose elements lie in memory as they are. */
+template <class Mdspan, class T, int ndim, class = void>
+inline constexpr bool is_mdspan = false;
+template <class Mdspan, class T, int ndim>
+inline constexpr bool is_mdspan<
+    Mdspan, T, ndim,
+    typename voids<typename Mdspan::mapping_type, typename Mdspan::layout_type,
+                   enable_if<Mdspan::rank() == static_cast<size_type>(ndim) && Mdspan::is_always_strided()>,
+                   enable_if<same<typename Mdspan::reference, typename Mdspan::element_type&>>,
+                   decltype(instance<const Mdspan&>().data_handle())>::type> =
+    points_to<decltype(instance<const Mdspan&>().data_handle()), T>;
+
+/* Extents of the same rank that are all 2, for which each order of dimensions has strides of its own. */
+template <class Extents>
+struct probe {};
+template <template <class, size_type...> class Extents, class Index, size_type... values>
+struct probe<Extents<Index, values...>> {
+  using type = Extents<Index, (values * 0 + 2)...>;
 };
-template <class Pointer>
-using pointee = typename without_reference<
-    decltype(**static_cast<typename without_reference<Pointer>::type*>(nullptr))>::type;
+
+template <class Mapping, class Layout>
+NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_strides_of(int ndim) {
+  const Mapping mapping{};
+  long long stride = 1;
+  for (int step = 0; step < ndim; ++step) {
+    const int axis = same<Layout, layout_f> ? step : ndim - 1 - step;
+    if (static_cast<long long>(mapping.stride(static_cast<size_type>(axis))) != stride) {
+      return false;
+    }
+    stride *= 2;
+  }
+  return true;
+}
+
+/* Every Mdspan of this type is contiguous and in the order of Layout. */
+template <class Mdspan, class Layout, int ndim, class = void>
+inline constexpr bool mdspan_fits = same<Layout, layout_any>;
+template <class Mdspan, int ndim, class Layout>
+inline constexpr bool mdspan_fits<
+    Mdspan, Layout, ndim,
+    typename voids<
+        enable_if<!same<Layout, layout_any> && Mdspan::is_always_exhaustive()>,
+        typename Mdspan::layout_type::template mapping<
+            typename probe<typename Mdspan::extents_type>::type>>::type> =
+    has_strides_of<typename Mdspan::layout_type::template mapping<
+                       typename probe<typename Mdspan::extents_type>::type>,
+                   Layout>(ndim);
+
+/* Set the strides, in bytes, of a contiguous array. */
+template <class Layout, size_type ndim>
+NUMBA_PTXLINK_HOST_DEVICE constexpr void set_strides(long long (&strides)[ndim],
+                                                     const long long (&shape)[ndim],
+                                                     size_type itemsize) {
+  long long stride = static_cast<long long>(itemsize);
+  for (size_type step = 0; step < ndim; ++step) {
+    const size_type axis = same<Layout, layout_f> ? step : ndim - 1 - step;
+    strides[axis] = stride;
+    stride *= shape[axis];
+  }
+}
+
+/* Every array of From is one of To. In one dimension, C and Fortran order are the same. */
+template <class From, class To, int ndim>
+inline constexpr bool layout_fits =
+    same<From, To> || same<To, layout_any> || (ndim == 1 && !same<From, layout_any>);
 
 }  // namespace detail
 
 /*
  * An array of `ndim` dimensions that somebody else owns. `shape` counts elements, `strides` counts bytes.
- * A function whose Python parameter is C- or Fortran-contiguous ignores the strides.
+ * Functions ignore the strides of a contiguous layout, so these follow from the shape. Every view converts to
+ * one of constant elements, and every contiguous view to one of any layout; to_contiguous() is the way back.
  */
-template <class T, int ndim>
+template <class T, int ndim, class Layout>
 struct array_view {
   static_assert(ndim > 0, "an array has no negative number of dimensions");
+  static_assert(detail::same<Layout, layout_c> || detail::same<Layout, layout_f> ||
+                    detail::same<Layout, layout_any>,
+                "the layout is layout_c, layout_f or layout_any");
 
   T* data;
-  long long shape[ndim];
-  long long strides[ndim];
+  detail::numbers<ndim> shape;
+  detail::numbers<ndim> strides;
 
   array_view() = default;
 
-  /* A C-contiguous array: an address and one extent for each dimension. */
-  template <class... Extents, detail::enable_if<sizeof...(Extents) == ndim> = 0>
+  /* A contiguous array: an address and one extent for each dimension. With any layout it is in C order. */
+  template <class... Extents,
+            detail::enable_if<sizeof...(Extents) == ndim && (detail::is_integer<Extents> && ...)> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address, Extents... extents)
-      : data(address), shape{static_cast<long long>(extents)...}, strides{} {
-    long long stride = sizeof(T);
-    for (int axis = ndim - 1; axis >= 0; --axis) {
-      strides[axis] = stride;
-      stride *= shape[axis];
-    }
+      : data(address), shape{detail::to_extent(extents)...}, strides{} {
+    detail::set_strides<Layout>(strides, shape, sizeof(T));
   }
 
-  /* Any layout: an address, extents, and strides in bytes. */
-  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address, const long long (&extents)[ndim],
-                                                 const long long (&byte_strides)[ndim])
+  /* An array of any layout: an address, extents, and strides in bytes, which may be negative. */
+  template <class Any = Layout, detail::enable_if<detail::same<Any, layout_any>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address, const detail::numbers<ndim>& extents,
+                                                 const detail::numbers<ndim>& byte_strides)
       : data(address), shape{}, strides{} {
     for (int axis = 0; axis < ndim; ++axis) {
       shape[axis] = extents[axis];
@@ -100,31 +250,44 @@ struct array_view {
     }
   }
 
-  /* cuda::std::span, std::span, and whatever else has data() and size(). */
-  template <class Span,
-            detail::enable_if<ndim == 1 && sizeof(static_cast<const Span*>(nullptr)->size()) != 0> = 0,
-            detail::enable_if<detail::addresses<
-                detail::pointee<decltype(static_cast<const Span*>(nullptr)->data())>, T>> = 0>
-  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const Span& span)
-      : array_view(span.data(), static_cast<long long>(span.size())) {}
+  /* Another view of the same array. */
+  template <class From, class FromLayout,
+            detail::enable_if<detail::addresses<From, T> &&
+                              detail::layout_fits<FromLayout, Layout, ndim>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const array_view<From, ndim, FromLayout>& view)
+      : data(view.data), shape{}, strides{} {
+    for (int axis = 0; axis < ndim; ++axis) {
+      shape[axis] = view.shape[axis];
+      strides[axis] = view.strides[axis];
+    }
+  }
 
-  /* cuda::std::mdspan, std::mdspan: any layout that has strides. */
-  template <class Mdspan, detail::enable_if<Mdspan::rank() == ndim> = 0,
-            detail::enable_if<detail::addresses<
-                detail::pointee<decltype(static_cast<const Mdspan*>(nullptr)->data_handle())>, T>> = 0,
-            class = void>
+  /* cuda::std::span, std::span, and whatever else has contiguous elements, data() and size(). */
+  NUMBA_PTXLINK_EITHER_SPACE
+  template <class Span, detail::enable_if<ndim == 1 && detail::is_span<Span&, T>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(Span&& span) : array_view(span.data(), span.size()) {}
+
+  /*
+   * cuda::std::mdspan, std::mdspan: layout_right is C order and layout_left Fortran order; other layouts that
+   * have strides convert to layout_any.
+   */
+  NUMBA_PTXLINK_EITHER_SPACE
+  template <class Mdspan, detail::enable_if<detail::is_mdspan<Mdspan, T, ndim> &&
+                                            detail::mdspan_fits<Mdspan, Layout, ndim>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const Mdspan& mdspan)
       : data(mdspan.data_handle()), shape{}, strides{} {
     for (int axis = 0; axis < ndim; ++axis) {
-      shape[axis] = static_cast<long long>(mdspan.extent(axis));
-      strides[axis] = static_cast<long long>(mdspan.stride(axis)) * static_cast<long long>(sizeof(T));
+      const auto rank = static_cast<detail::size_type>(axis);
+      shape[axis] = detail::to_extent(mdspan.extent(rank));
+      strides[axis] = detail::to_extent(mdspan.stride(rank)) * static_cast<long long>(sizeof(T));
     }
   }
 
   /* The element at one index for each dimension; unlike Python's, indices are not wrapped. */
-  template <class... Indices, detail::enable_if<sizeof...(Indices) == ndim> = 0>
+  template <class... Indices,
+            detail::enable_if<sizeof...(Indices) == ndim && (detail::is_integer<Indices> && ...)> = 0>
   NUMBA_PTXLINK_HOST_DEVICE T& operator()(Indices... indices) const {
-    const long long index[ndim] = {static_cast<long long>(indices)...};
+    const detail::numbers<ndim> index = {static_cast<long long>(indices)...};
     long long offset = 0;
     for (int axis = 0; axis < ndim; ++axis) {
       offset += index[axis] * strides[axis];
@@ -133,7 +296,7 @@ struct array_view {
     return *reinterpret_cast<T*>(reinterpret_cast<char*>(const_cast<byte*>(data)) + offset);
   }
 
-  template <class Index, detail::enable_if<ndim == 1 && sizeof(Index) != 0> = 0>
+  template <class Index, detail::enable_if<ndim == 1 && detail::is_integer<Index>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE T& operator[](Index index) const {
     return (*this)(index);
   }
@@ -148,21 +311,76 @@ struct array_view {
   }
 };
 
-/* An array without dimensions: one element. */
-template <class T>
-struct array_view<T, 0> {
+/* An array without dimensions: one element, whose layouts are all the same. */
+template <class T, class Layout>
+struct array_view<T, 0, Layout> {
   T* data;
 
   array_view() = default;
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address) : data(address) {}
 
+  template <class From, class FromLayout, detail::enable_if<detail::addresses<From, T>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const array_view<From, 0, FromLayout>& view)
+      : data(view.data) {}
+
+  NUMBA_PTXLINK_EITHER_SPACE
+  template <class Mdspan, detail::enable_if<detail::is_mdspan<Mdspan, T, 0>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const Mdspan& mdspan) : data(mdspan.data_handle()) {}
+
   NUMBA_PTXLINK_HOST_DEVICE T& operator()() const { return *data; }
   NUMBA_PTXLINK_HOST_DEVICE constexpr long long size() const { return 1; }
 };
 
+/* Whether the elements lie in the order of Layout without gaps, by NumPy's rules. */
+template <class Layout, class T, int ndim, class From>
+NUMBA_PTXLINK_HOST_DEVICE constexpr bool is_contiguous(const array_view<T, ndim, From>& view) {
+  if constexpr (ndim > 0 && !detail::same<Layout, layout_any>) {
+    long long stride = static_cast<long long>(sizeof(T));
+    bool contiguous = true;
+    for (int step = 0; step < ndim; ++step) {
+      const int axis = detail::same<Layout, layout_f> ? step : ndim - 1 - step;
+      /* The stride of one element, or of none, leads nowhere. */
+      if (view.shape[axis] == 0) {
+        return true;
+      }
+      contiguous = contiguous && (view.shape[axis] == 1 || view.strides[axis] == stride);
+      stride *= view.shape[axis];
+    }
+    return contiguous;
+  } else {
+    return true;
+  }
+}
+
+/* The same array as one of Layout, which it has to be: the strides are not looked at. */
+template <class Layout, class T, int ndim, class From>
+NUMBA_PTXLINK_HOST_DEVICE constexpr array_view<T, ndim, Layout> assume_contiguous(
+    const array_view<T, ndim, From>& view) {
+  static_assert(!detail::same<Layout, layout_any>, "the layout is layout_c or layout_f");
+  array_view<T, ndim, Layout> contiguous{};
+  contiguous.data = view.data;
+  if constexpr (ndim > 0) {
+    for (int axis = 0; axis < ndim; ++axis) {
+      contiguous.shape[axis] = view.shape[axis];
+    }
+    detail::set_strides<Layout>(contiguous.strides, contiguous.shape, sizeof(T));
+  }
+  return contiguous;
+}
+
+/* The same array as one of Layout; where is_contiguous<Layout>(view) is false, the kernel or program stops. */
+template <class Layout, class T, int ndim, class From>
+NUMBA_PTXLINK_HOST_DEVICE constexpr array_view<T, ndim, Layout> to_contiguous(
+    const array_view<T, ndim, From>& view) {
+  if (!is_contiguous<Layout>(view)) {
+    detail::trap();
+  }
+  return assume_contiguous<Layout>(view);
+}
+
 static_assert(sizeof(array_view<char, 0>) == 8 && alignof(array_view<char, 0>) == 8, "layout");
 static_assert(sizeof(array_view<char, 1>) == 24 && alignof(array_view<char, 1>) == 8, "layout");
-static_assert(sizeof(array_view<const double, 3>) == 56, "layout");
+static_assert(sizeof(array_view<const double, 3, layout_c>) == 56, "layout");
 
 }  // namespace numba_ptxlink
 

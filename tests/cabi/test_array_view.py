@@ -1,0 +1,243 @@
+"""array_view.h: what converts to which view, and that Python reads the element that C++ means."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import host_jit
+import pytest
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink import abi
+from numba_ptxlink._numba_cuda.codegen import wrapper
+from numba_ptxlink._numba_cuda.compile import compile_function
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+RULES = Path(__file__).with_name("array_view_rules.h")
+ARCH = pl.Arch.of("sm_90")
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion")
+
+
+def run(compiler: str, *arguments: object, standard: str = "c++17") -> None:
+    """Run *compiler*, without a word from it."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    system = [flag for path in nvrtc.toolkit_include_dirs() for flag in ("-isystem", str(path))]
+    # nvcc has headers of its own release.
+    flags = [] if compiler == "nvcc" else system
+    folders = [f"-I{INCLUDE_DIR}", f"-I{RULES.parent}", *flags]
+    command = [compiler, f"-std={standard}", *folders, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stdout + done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_rules_hold_on_the_host(compiler, tmp_path):
+    """Host compilers convert what fits, refuse the rest, and have nothing to warn of."""
+    source = tmp_path / "rules.cpp"
+    source.write_text(f'#include "{RULES.name}"\n')
+    run(compiler, *WARNINGS, "-Wshadow", "-Wold-style-cast", "-pedantic", "-Werror", "-fsyntax-only", source)
+
+
+def test_the_rules_hold_with_nvcc(tmp_path):
+    """So does nvcc, in both of its passes."""
+    source = tmp_path / "rules.cu"
+    source.write_text(f'#include "{RULES.name}"\n')
+    quiet = ("-Wno-deprecated-gpu-targets", "-Werror", "all-warnings", f"-Xcompiler={','.join(WARNINGS)}")
+    run("nvcc", *quiet, "-c", "-o", "/dev/null", source)
+
+
+def test_spans_of_the_host_do_not_warn(tmp_path):
+    """A std::span, whose members are host functions, becomes a view in host code without a warning."""
+    source = tmp_path / "host.cu"
+    source.write_text("""
+        #include <span>
+        #include <vector>
+        #include <numba_ptxlink/array_view.h>
+        using view = numba_ptxlink::array_view<const float, 1, numba_ptxlink::layout_c>;
+        float first(view v) { return v[0]; }
+        float both(std::span<float> a, const std::vector<float>& b) { return first(a) + first(b); }
+    """)
+    quiet = ("-Wno-deprecated-gpu-targets", "-Werror", "all-warnings")
+    run("nvcc", *quiet, "-c", "-o", "/dev/null", source, standard="c++20")
+
+
+def nvrtc_compiles(source: str, *folders: Path) -> None:
+    """Compile *source* with NVRTC."""
+    includes = [INCLUDE_DIR, RULES.parent, *folders, *nvrtc.toolkit_include_dirs()]
+    nvrtc.compile_source(source, "views.cu", ARCH, flags=["-std=c++17"], include_dirs=includes)
+
+
+def test_the_rules_hold_with_nvrtc():
+    """So does NVRTC."""
+    nvrtc_compiles(f'#include "{RULES.name}"\n')
+
+
+def corner(a):
+    """Return the element in the second row and the first column."""
+    return a[1, 0]
+
+
+def second(a):
+    """Return the second element."""
+    return a[1]
+
+
+UDFS = [
+    pl.udf((types.Array(types.float32, 2, layout),), name=f"corner_{layout.lower()}")(corner)
+    for layout in "CFA"
+] + [pl.udf("float32(float32[::1])", name="second_c")(second)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("corner_c(columns)", "no suitable user-defined conversion"),
+        ("corner_f(rows)", "no suitable user-defined conversion"),
+        ("corner_c(any)", "no suitable user-defined conversion"),
+        ("corner_f(any)", "no suitable user-defined conversion"),
+        ("corner_c({p, shape, strides})", "no instance of constructor"),
+        ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
+        ("second_c(numba_ptxlink::array_view<float, 1>({p, 3}))", "no suitable user-defined conversion"),
+    ],
+)
+def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):
+    """What a function would read at other places than C++ does is refused by the compiler."""
+    pl.export(UDFS, tmp_path, archs=[ARCH], emit=["ptx"], name="lib")
+    source = """
+        #include "lib.h"
+        #include <cuda/std/mdspan>
+        extern "C" __global__ void caller(float* out, float* p) {{
+            const long long shape[2] = {{2, 3}}, strides[2] = {{4, 8}};
+            using extents = cuda::std::dextents<int, 2>;
+            cuda::std::mdspan<float, extents> rows(p, 2, 3);
+            cuda::std::mdspan<float, extents, cuda::std::layout_left> columns(p, 2, 3);
+            numba_ptxlink::array_view<float, 2> any(p, shape, strides);
+            out[0] = corner_c(rows) + corner_f(columns) + corner_a(any) + corner_a(rows) + {};
+        }}
+    """
+    nvrtc_compiles(source.format("corner_c({p, 2, 3})"), tmp_path)
+    with pytest.raises(pl.LinkError, match=message):
+        nvrtc_compiles(source.format(call), tmp_path)
+
+
+VIEWS = """
+#include <cuda/std/mdspan>
+#include <cuda/std/span>
+#include <numba_ptxlink/array_view.h>
+using namespace numba_ptxlink;
+using extents = cuda::std::dextents<int, 2>;
+template <class Layout>
+using md = cuda::std::mdspan<float, extents, Layout>;
+template <class Layout>
+using view = array_view<float, 2, Layout>;
+extern "C" {
+view<layout_c> c_extents(float* p) { return {p, 3, 4}; }
+view<layout_c> c_unsigned(float* p) { return {p, 3u, sizeof(float)}; }
+view<layout_c> c_mdspan(float* p) { return md<cuda::std::layout_right>(p, 3, 4); }
+view<layout_c> c_static(float* p) { return cuda::std::mdspan<float, cuda::std::extents<int, 3, 4>>(p); }
+view<layout_c> c_checked(float* p) { return to_contiguous<layout_c>(view<layout_any>(p, 3, 4)); }
+view<layout_f> f_extents(float* p) { return {p, 3, 4}; }
+view<layout_f> f_mdspan(float* p) { return md<cuda::std::layout_left>(p, 3, 4); }
+view<layout_f> f_assumed(float* p) { return assume_contiguous<layout_f>(view<layout_any>(p, 3, 4)); }
+view<layout_any> a_extents(float* p) { return {p, 3, 4}; }
+view<layout_any> a_strides(float* p) { return {p, {3, 4}, {4, 12}}; }
+view<layout_any> a_reversed(float* p) { return {p + 11, {3, 4}, {-16, -4}}; }
+view<layout_any> a_from_c(float* p) { return c_extents(p); }
+view<layout_any> a_from_f(float* p) { return f_extents(p); }
+view<layout_any> a_from_left(float* p) { return md<cuda::std::layout_left>(p, 3, 4); }
+view<layout_any> a_stride(float* p) {
+  return md<cuda::std::layout_stride>(p, {extents(3, 2), cuda::std::array<int, 2>{4, 2}});
+}
+float at(view<layout_any> v, long i, long j) { return v(i, j); }
+}
+"""
+# What a[1, 0] and a[2, 1] are of twelve numbers, each its own place.
+EXPECTED = {
+    **dict.fromkeys(("c_extents", "c_unsigned", "c_mdspan", "c_static", "c_checked"), (4, 9)),
+    **dict.fromkeys(("f_extents", "f_mdspan", "f_assumed"), (1, 5)),
+    **dict.fromkeys(("a_extents", "a_from_c"), (4, 9)),
+    **dict.fromkeys(("a_strides", "a_from_f", "a_from_left"), (1, 5)),
+    "a_reversed": (7, 2),
+    "a_stride": (4, 10),
+}
+
+
+class View2(ctypes.Structure):
+    """A view of two dimensions."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("shape", ctypes.c_int64 * 2), ("strides", ctypes.c_int64 * 2))
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory):
+    """Return the functions of VIEWS."""
+    folder = tmp_path_factory.mktemp("views")
+    source = folder / "views.cpp"
+    source.write_text(VIEWS)
+    run("g++", *WARNINGS, "-Werror", "-O1", "-shared", "-fPIC", "-o", folder / "views.so", source)
+    return ctypes.CDLL(str(folder / "views.so"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_python_function_reads_what_cxx_means(views, name):
+    """Views of each layout, made in each way, have the same elements in C++ and in the compiled function."""
+    make = getattr(views, name)
+    make.restype, make.argtypes = View2, [ctypes.c_void_p]
+    views.at.restype, views.at.argtypes = ctypes.c_float, [View2, ctypes.c_long, ctypes.c_long]
+    numbers = (ctypes.c_float * 12)(*range(12))
+    view = make(ctypes.addressof(numbers))
+    assert EXPECTED[name] == (views.at(view, 1, 0), views.at(view, 2, 1))
+
+    def both(a):
+        return (a[1, 0], a[2, 1])
+
+    args = (types.Array(types.float32, 2, name[0].upper()),)
+    compiled = compile_function(both, args, None, ARCH)
+    signature = abi.c_signature("f", compiled.signature.return_type, [("a", args[0])])
+    function = wrapper.emit(compiled, signature, abi.AbiOptions(), inline=True)
+    host_jit.add_caller(function)
+    result = host_jit.load(function.module)("f", 8, bytes(view))
+    assert EXPECTED[name] == struct.unpack("<ff", result)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "to_contiguous<layout_c>(view<layout_any>(p, {3, 4}, {4, 12}))",
+        "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
+        "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
+    ],
+)
+def test_what_is_not_so_stops_the_program(tmp_path, wrong):
+    """A checked conversion of an array that is not contiguous, and an extent that is none, do not return."""
+    source = tmp_path / "wrong.cpp"
+    source.write_text(f"{VIEWS}\nint main() {{ float p[12] = {{}}; return int({wrong}.data - p); }}\n")
+    run("g++", *WARNINGS, "-Werror", "-o", tmp_path / "wrong", source)
+    assert subprocess.run([tmp_path / "wrong"], check=False).returncode < 0
+
+
+@pytest.mark.parametrize("ndim", [0, 1])
+def test_equal_layouts_are_one_type(ndim):
+    """Arrays of no dimension, and contiguous ones of one dimension, have one C++ type."""
+    layouts = "CFA" if ndim == 0 else "CF"
+    names = {abi.c_type(types.Array(types.int8, ndim, layout)).name for layout in layouts}
+    assert {f"numba_ptxlink::array_view<int8_t, {ndim}, numba_ptxlink::layout_c>"} == names
+
+
+def test_the_layout_is_in_names_of_structs():
+    """Tuples of arrays that differ in layout or constness alone are different structs."""
+    arrays = [
+        types.Array(types.float32, 2, layout, readonly=readonly)
+        for layout in "CFA"
+        for readonly in (False, True)
+    ]
+    names = [abi.c_type(types.Tuple((array,))).name for array in arrays]
+    codes = ["view2c", "cview2c", "view2f", "cview2f", "view2a", "cview2a"]
+    assert [f"tuple1_{code}_f32" for code in codes] == names
