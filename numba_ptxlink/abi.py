@@ -28,6 +28,7 @@ from ._cabi.types import (
     View,
     Void,
     struct,
+    unaligned_member,
     view,
 )
 from .errors import AbiError
@@ -48,6 +49,7 @@ __all__ = [
     "Void",
     "c_signature",
     "c_type",
+    "check_ptx",
 ]
 
 AGGREGATES = ("value", "flat")
@@ -178,6 +180,29 @@ def c_signature(
     if kernel and not isinstance(signature.result, Void):
         raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
     return signature
+
+
+def check_ptx(signature: Signature) -> None:
+    """
+    Check that nvcc passes the arguments and the result of *signature* rightly between functions in PTX.
+
+    A function in LTO-IR is inlined into its callers, which passes nothing.
+
+    Raises:
+        AbiError: A struct that is passed by value holds a member that is not aligned.
+    """
+    if signature.kernel:
+        return
+    values = [(f"parameter {name!r}", ctype) for name, ctype in signature.params]
+    for where, ctype in (("the return value", signature.result), *values):
+        member = unaligned_member(ctype)
+        if member is not None:
+            raise AbiError(
+                f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
+                "which is not aligned, and nvcc passes such structs by value wrongly in PTX. Create the "
+                "dtype with align=True, pass a pointer to it or an array of it, or export and link LTO-IR "
+                "alone (emit=['ltoir'])."
+            )
 
 
 def c_type(ty: Any, names: Names | None = None) -> CType:

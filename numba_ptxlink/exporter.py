@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import inspect
 import json
-import logging
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from . import abi, assembler
 from ._arch import Arch, ArchLike
 from ._cabi import header
-from ._cabi.types import has_stray_members
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
 from ._tools import nvfatbin
@@ -35,8 +33,6 @@ __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 EMIT = ARTIFACTS
 """The kinds of artifact that an export can write."""
-
-log = logging.getLogger(__name__)
 
 _MANIFEST_FORMAT = 1
 
@@ -89,7 +85,8 @@ def export(
 
     Raises:
         ExportError: The file could not be imported or holds no UDF, or a compiler refused a function.
-        AbiError: A function's name or types have no counterpart in C.
+        AbiError: A function's name or types have no counterpart in C, or a struct that is passed by value
+            holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
     """
     parsed = tuple(dict.fromkeys(Arch.of(arch) for arch in archs))
@@ -105,8 +102,7 @@ def export(
         declarations = [
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
-    for signature in compiled[0].signatures:
-        _warn(signature)
+    _check_passing(first.signatures, kinds)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
@@ -152,7 +148,9 @@ def export(
 def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
     """Compile *udfs* to one artifact of *kind*, PTX or LTO-IR, with the default options."""
     options = CompileOptions()
-    return build.build(build.lower(typed(udfs), arch, options), (kind,), options).artifacts[kind]
+    lowered = build.lower(typed(udfs), arch, options)
+    _check_passing(lowered.signatures, (kind,))
+    return build.build(lowered, (kind,), options).artifacts[kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -262,16 +260,11 @@ def _describe_extern(prototype: Prototype, signature: abi.Signature | None) -> d
     }
 
 
-def _warn(signature: abi.Signature) -> None:
-    for name, ctype in signature.params:
-        if not signature.kernel and has_stray_members(ctype):
-            log.warning(
-                "%s: parameter %s, a %s, holds packed members that are not aligned, which nvcc passes "
-                "wrongly unless the call is inlined; pass it by pointer, or make the record aligned.",
-                signature.name,
-                name,
-                ctype.name,
-            )
+def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> None:
+    """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
+    if any(kind != LTOIR for kind in kinds):
+        for signature in signatures:
+            abi.check_ptx(signature)
 
 
 def _entry(name: str, code: bytes) -> dict[str, Any]:

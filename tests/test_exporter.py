@@ -312,24 +312,3 @@ def test_sources_that_are_none(tmp_path):
         pl.export([], tmp_path)
     with pytest.raises(pl.ExportError, match=r"takes functions marked with @udf, not <built-in"):
         pl.export([len], tmp_path)
-
-
-def test_unaligned_members_in_an_aligned_struct_are_warned_of(tmp_path, caplog):
-    """A parameter that nvcc passes wrongly is exported with a warning that names the cure."""
-    import numpy as np
-    from numba.cuda import types
-    from numba.cuda.np.numpy_support import from_dtype
-
-    packed = from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
-
-    def first(pair):
-        return pair[1]
-
-    good = pl.udf(types.int64(types.Tuple((types.int8, types.int64))), name="good")(first)
-    bad = pl.udf(types.int64(types.Tuple((packed, types.int64))), name="bad")(first)
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        pl.export([good, bad], tmp_path, emit=["ptx"])
-    warned = [record.getMessage() for record in caplog.records]
-    assert len(warned) == 1
-    assert warned[0].startswith("bad: parameter pair, a tuple2_")
-    assert warned[0].endswith("pass it by pointer, or make the record aligned.")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
+_LARGEST_ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -305,24 +306,30 @@ def is_large(ctype: CType) -> bool:
     return ctype.size > _LARGEST_DIRECT
 
 
-def has_stray_members(ctype: CType) -> bool:
+def unaligned_member(ctype: CType) -> str | None:
     """
-    Return whether an aligned struct contains a misaligned member, by way of a nested packed struct.
+    Return the path of a member that *ctype*, passed by value, does not align; None if it aligns all of them.
 
-    nvcc 13 stores such a member of an argument with an aligned store, which traps on the device.
+    Before sm_100, nvcc 13 and NVVM move such a member of an argument or a result by aligned instructions: a
+    16-bit member at offset 1 by `st.param.b16`, a 64-bit one at offset 9 by `st.param.f64`, and one at offset
+    0 of a parameter that is aligned to 1 by `ld.param.u64`. The device traps, or moves other bytes. What a
+    kernel is launched with is read by accesses that are no larger than its alignment.
     """
-    return ctype.align > 1 and any(offset % leaf.align for offset, leaf in _leaves(ctype, 0))
+    leaves = _leaves(ctype, "", 0)
+    return next((path for path, at, leaf in leaves if at % leaf.align or leaf.align > ctype.align), None)
 
 
-def _leaves(ctype: CType, offset: int) -> Iterator[tuple[int, CType]]:
+def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CType]]:
     if isinstance(ctype, Struct):
         for member in ctype.members:
-            yield from _leaves(member.type, offset + member.offset)
+            inner = f"{path}.{member.name}" if path else member.name
+            yield from _leaves(member.type, inner, offset + member.offset)
     elif isinstance(ctype, Array):
-        for number in range(ctype.count):
-            yield from _leaves(ctype.element, offset + number * ctype.element.size)
+        # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
+        for number in range(min(ctype.count, _LARGEST_ALIGNMENT)):
+            yield from _leaves(ctype.element, f"{path}[{number}]", offset + number * ctype.element.size)
     else:
-        yield offset, ctype
+        yield path, offset, ctype
 
 
 def parts(ctype: CType) -> Iterator[CType]:

@@ -24,12 +24,14 @@ class Result:
         library: The code library.
         cc: The compute capability of the library.
         symbols: The device functions that have the C ABI.
+        signature: The C signature of the function, None if its aggregates are flat.
     """
 
     compiled: Any = None
     library: Any = None
     cc: tuple[Any, ...] = ()
     symbols: tuple[str, ...] = ()
+    signature: Any = None
 
 
 @dataclass(frozen=True)

@@ -143,33 +143,77 @@ def test_a_nested_tuple(run):
     assert [((-5, 2.5), -3), ((100, -1.0), 32001)] == got.tolist()
 
 
-@pytest.mark.parametrize(
-    ("record", "dtype"), [(PARTICLE, particle), (PACKED, packed)], ids=["aligned", "packed"]
-)
-def test_a_record(run, record, dtype):
-    """A record is changed by value: its array members, its complex member and its unaligned ones."""
-    if dtype is particle:
+def test_a_record(run):
+    """A record is changed by value: its array members, its complex member and its narrow ones."""
 
-        def change(r):
-            r.pos[1] += r.pos[0]
-            r.z = r.z * 2
-            r.id = -r.id
-            return r
+    def change(r):
+        r.pos[1] += r.pos[0]
+        r.z = r.z * 2
+        r.id = -r.id
+        return r
 
-        values = np.array([([1, 2, 3], 4, 5 + 6j), ([-1, 0.5, 0], -9, 1j)], dtype)
-        expected = np.array([([1, 3, 3], -4, 10 + 12j), ([-1, -0.5, 0], 9, 2j)], dtype)
-    else:
-
-        def change(r):
-            r.b = r.b + r.a
-            return r
-
-        values = np.array([(1.5, -3), (0.25, 7)], dtype)
-        expected = np.array([(-1.5, -3), (7.25, 7)], dtype)
-    got = run(pl.udf(record(record), name="change")(change), values, dtype)
-    assert {field: expected[field].tolist() for field in dtype.names} == {
-        field: got[field].tolist() for field in dtype.names
+    values = np.array([([1, 2, 3], 4, 5 + 6j), ([-1, 0.5, 0], -9, 1j)], particle)
+    expected = np.array([([1, 3, 3], -4, 10 + 12j), ([-1, -0.5, 0], 9, 2j)], particle)
+    got = run(pl.udf(PARTICLE(PARTICLE), name="change")(change), values, particle)
+    assert {field: expected[field].tolist() for field in particle.names} == {
+        field: got[field].tolist() for field in particle.names
     }
+
+
+def test_a_packed_record(tmp_path):
+    """A packed record is changed by value where the call is inlined."""
+
+    def change(r):
+        r.b = r.b + r.a
+        return r
+
+    values = np.array([(1.5, -3), (0.25, 7)], packed)
+    library = Library([pl.udf(PACKED(PACKED), name="change")(change)], tmp_path, "ltoir")
+    assert [(-1.5, -3), (7.25, 7)] == library.call("change", values, packed).tolist()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_records_through_pointers(tmp_path, kind):
+    """Packed and aligned records, and booleans, are read and written through pointers and views of them."""
+
+    def change(p, particles, flags):
+        p[1].b = p[0].b + p[0].a
+        p[2] = p[1]
+        particles[1].id = particles[0].id + 1
+        particles[1].pos[2] = particles[0].pos[1]
+        flags[1] = not flags[0]
+        return p[2].b
+
+    def total(a):
+        found = 0.0
+        for i in range(a.size):
+            found += a[i].b
+        return found
+
+    arguments = (types.CPointer(PACKED), types.CPointer(PARTICLE), types.CPointer(types.boolean))
+    udfs = [
+        pl.udf(arguments, name="change")(change),
+        pl.udf((types.Array(PACKED, 1, "C"),), name="total")(total),
+    ]
+    source = """
+        #include "lib.h"
+        extern "C" __global__ void caller(double* out, packed* p) {
+            particle many[2] = {};
+            many[0].pos[1] = 2.5f;
+            many[0].id = 41;
+            bool flags[2] = {true, true};
+            out[0] = change(p, many, flags);
+            out[1] = p[1].b;
+            out[2] = p[2].a;
+            out[3] = many[1].id;
+            out[4] = many[1].pos[2];
+            out[5] = flags[1];
+            out[6] = total({p, 3});
+        }
+    """
+    values = np.array([(1.5, -3), (0.25, 7), (0, 0)], packed)
+    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(7), values)
+    assert [-1.5, -1.5, 7, 42, 2.5, 0, 1.5 - 1.5 - 1.5] == got.tolist()
 
 
 def test_a_vector(run):

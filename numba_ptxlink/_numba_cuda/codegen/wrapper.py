@@ -59,8 +59,11 @@ def emit(
     kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
     outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
     _align(outer, signature)
-    if inline and not signature.kernel and sum(len(block.instructions) for block in inner.blocks) < _SMALL:
+    small = sum(len(block.instructions) for block in inner.blocks) < _SMALL
+    types_passed = (signature.result, *(ctype for _, ctype in signature.params))
+    if not signature.kernel and ((inline and small) or any(map(c.unaligned_member, types_passed))):
         # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
+        # A struct with members that are not aligned must not be passed at all, which inlining prevents.
         outer.attributes.add("alwaysinline")
     if not signature.kernel:
         _extend(outer.return_value, signature.result)

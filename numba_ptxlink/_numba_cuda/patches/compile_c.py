@@ -104,6 +104,9 @@ def _emit(
             kernel=kernel,
             names=record_names(function),
         )
+        outcome = current().result
+        if outcome is not None:
+            outcome.signature = signature
         bounds = given["launch_bounds"]
         return wrapper.emit(compiled, signature, options, inline=inline, launch_bounds=bounds)
     if kernel:
@@ -126,6 +129,7 @@ def _wrap_compile(original: Any) -> Any:
         output, outcome = arguments["output"], Result()
         with entered(result=outcome):
             code, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
+            _check_passing(outcome, output)
             if arguments["abi"] == "c":
                 code = _resolved(code, outcome)
             if output in _BINARY:
@@ -137,6 +141,13 @@ def _wrap_compile(original: Any) -> Any:
         return code, result
 
     return compile
+
+
+def _check_passing(outcome: Result, output: str) -> None:
+    from numba_ptxlink import abi
+
+    if output != LTOIR and outcome.signature is not None:
+        abi.check_ptx(outcome.signature)
 
 
 def _resolved(code: Any, made: Result) -> Any:
@@ -176,12 +187,12 @@ def _wrap_compile_all(original: Any) -> Any:
     @functools.wraps(original)
     def compile_all(*args: Any, **kwargs: Any) -> Any:
         arguments = _arguments(original, args, kwargs)
-        output = arguments["output"]
-        if output not in _BINARY:
-            return original(**arguments)
-        outcome = Result()
+        output, outcome = arguments["output"], Result()
         with entered(result=outcome):
-            codes, result = original(**{**arguments, "output": PTX})
+            codes, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
+        _check_passing(outcome, output)
+        if output not in _BINARY:
+            return codes, result
         if not all(isinstance(code, (str, bytes)) for code in codes):
             raise ExportError(
                 f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'

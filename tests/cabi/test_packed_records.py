@@ -1,0 +1,239 @@
+"""Structs with members that are not aligned: which nvcc passes wrongly in PTX, and that those are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import abi_bytes
+import abi_rows as rows
+import numpy as np
+import pytest
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+
+import numba_ptxlink as pl
+from numba_ptxlink import abi
+from numba_ptxlink._tools import nvjitlink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INT16_FIRST = ("record", False, (("a", "int16"), ("b", "int8")))
+FLOAT64_FIRST = ("record", False, (("b", "float64"), ("a", "int8")))
+FLOAT64_LAST = ("record", False, (("a", "int8"), ("b", "float64")))
+INSIDE = ("record", True, (("a", "uint8"), ("inner", ("record", False, (("a", "int8"), ("b", "int32"))))))
+WRONG = {
+    "odd_offset": (("record", False, (("a", "int8"), ("b", "int16"))), "b"),
+    "alignment_of_1": (FLOAT64_FIRST, "b"),
+    "member_of_a_member": (("tuple", ("float64", FLOAT64_FIRST, FLOAT64_LAST)), "f2.b"),
+    "record_in_a_record": (("record", True, (*INSIDE[2], ("z", "float64"))), "inner.b"),
+    "optional": (("optional", FLOAT64_LAST), "value.b"),
+    "tuple_of_alignment_1": (("tuple", ("int8", INT16_FIRST)), "f1.a"),
+    "array_in_a_record": (("record", False, (("a", "int8"), ("b", ("nested", "float32", (3,))))), "b[0]"),
+    "half": (("record", False, (("a", "int8"), ("h", "float16"))), "h"),
+    "complex": (("record", False, (("a", "float32"), ("z", "complex64"))), "a"),
+}
+RIGHT = {
+    "aligned": ("record", True, FLOAT64_LAST[2]),
+    "natural_without_padding": ("record", False, (("a", "float32"), ("b", "float32"))),
+    "bytes": ("record", False, (("a", "int8"), ("b", ("nested", "uint8", (6,))))),
+    "pointer": ("pointer", FLOAT64_LAST),
+    "array": ("array", FLOAT64_LAST, 1, "C"),
+    "aligned_in_a_tuple": ("tuple", ("int8", ("record", True, FLOAT64_LAST[2]))),
+}
+_HEAD = re.compile(r"\.(?:entry|func)\b[^{;]*?\b(check|probe|f|k)(\d+)\s*\([^{;]*\)[^{;]*\{")
+_PARAM = re.compile(
+    r"\.param \.align (\d+) \.b8 (\w+)\["
+    r"|\b(?:ld|st)\.param(?:\.v(\d))?\.[busf](\d+)\s.*?\[(\w+?)(?:\+(\d+))?\]"
+)
+
+
+def moved_wrongly(ptx: str) -> set[int]:
+    """Return the functions of *ptx* that move a part of an aggregate by more bytes than it is aligned to."""
+    found = set()
+    heads = [*_HEAD.finditer(ptx)]
+    for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(ptx)], strict=True):
+        aligns: dict[str, int] = {}
+        for align, declared, lanes, bits, name, offset in _PARAM.findall(ptx[head.start() : end]):
+            if declared:
+                aligns[declared] = int(align)
+                continue
+            size = int(bits) // 8 * int(lanes or 1)
+            if name in aligns and (int(offset or 0) % size or size > aligns[name]):
+                found.add(int(head[2]))
+    return found
+
+
+def refused(signature: abi.Signature) -> bool:
+    """Return whether *signature* is refused for PTX."""
+    try:
+        abi.check_ptx(signature)
+    except pl.AbiError:
+        return True
+    return False
+
+
+def specs() -> Iterator[rows.Echo]:
+    """Yield functions of packed and of other structs: alone, in tuples, and with what comes before them."""
+    for spec in (*(spec for spec, _ in WRONG.values()), *RIGHT.values(), *rows.ROWS.values()):
+        yield rows.Echo((spec,))
+        yield rows.Echo(("int8", spec))
+    yield from rows.draw(60, seed=8)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_all_that_is_passed_wrongly_is_refused(tmp_path, arch):
+    """Whatever nvcc's callers, nvcc's functions or the export move by too large accesses is refused."""
+    echoes = list(specs())
+    compiled = rows.lower(echoes, arch)
+    (tmp_path / "echo.h").write_text(rows.header(compiled.signatures))
+    layouts = [
+        abi_bytes.Layout.of(echo, signature)
+        for echo, signature in zip(echoes, compiled.signatures, strict=True)
+    ]
+    wrong = moved_wrongly(rows.build(compiled, arch, "ptx").artifacts["ptx"].decode())
+    for source in (
+        "".join(layout.kernel() for layout in layouts),
+        "".join(map(abi_bytes.Layout.in_cxx, layouts)),
+    ):
+        wrong |= moved_wrongly(rows.nvrtc(f'#include "echo.h"\n{source}', arch, tmp_path).decode())
+    asked = {number for number, signature in enumerate(compiled.signatures) if refused(signature)}
+    # NVVM's newer LLVM, which begins with sm_100, moves all of it rightly; a caller may be for an older one.
+    assert (arch == "sm_80") == (len(wrong) > 10)
+    assert set() == wrong - asked
+
+
+def export(tmp_path, spec, emit, *, result: bool):
+    """Export a function whose parameter, or result, is of *spec*."""
+    ty = rows.numba_type(spec)
+    pointer = types.CPointer(types.int8)
+    if result:
+        made = pl.udf(ty(ty), name="f")(lambda value: value)
+    else:
+        made = pl.udf(types.void(pointer, ty), name="f")(lambda p, value: None)  # noqa: ARG005 - not run
+    return pl.export([made], tmp_path, archs=["sm_90"], emit=emit, name="lib")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_members_that_are_not_aligned_are_refused_for_ptx(tmp_path, name):
+    """A parameter is refused for PTX, cubins and fat binaries, with the member and the cures."""
+    spec, member = WRONG[name]
+    match = rf"Function f: parameter 'value', of C type \S+, holds the member '{re.escape(member)}', which is"
+    with pytest.raises(pl.AbiError, match=match) as error:
+        export(tmp_path, spec, ["ptx"], result=False)
+    for cure in ("align=True", "a pointer to it", "emit=['ltoir']"):
+        assert cure in str(error.value)
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
+def test_results_are_refused_too(tmp_path, kind):
+    """A result is refused in every kind of artifact that is PTX or made of it, and exported as LTO-IR."""
+    spec, _ = WRONG["odd_offset"]
+    if kind == "ltoir":
+        assert export(tmp_path, spec, [kind], result=True).artifacts["ltoir", "sm_90"].exists()
+        return
+    with pytest.raises(pl.AbiError, match="Function f: the return value, of C type"):
+        export(tmp_path, spec, ["ltoir", kind], result=True)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_aligned_members_and_pointers_are_not_refused(tmp_path, name):
+    """What is aligned, and what is behind an address, is exported as PTX."""
+    assert export(tmp_path, RIGHT[name], ["ptx"], result=False).artifacts
+
+
+def test_the_fields_of_a_long_array_are_looked_at_in_no_time():
+    """An array of a million packed records is refused without a look at each."""
+    dtype = np.dtype([("many", np.dtype([("a", "i1"), ("b", "i2")]), 10**6)])
+    with pytest.raises(pl.AbiError, match=r"'many\[0\].b'"):
+        abi.check_ptx(abi.c_signature("f", types.void, [("p", from_dtype(dtype))]))
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
+def test_kernels_read_every_member_where_it_lies(tmp_path, arch):
+    """The parameters of kernels are read by accesses no larger than their alignment, so none is refused."""
+    kernels = []
+    for number, (spec, _) in enumerate(WRONG.values()):
+        ty = rows.numba_type(spec)
+
+        def store(out, value):
+            out[0] = value
+
+        def store_second(out, value):
+            out[0] = value[1]
+
+        def store_optional(out, value):
+            if value is not None:
+                out[0] = value
+
+        stored, function = ty, store
+        if isinstance(ty, types.BaseTuple):
+            stored, function = ty.types[1], store_second
+        elif isinstance(ty, types.Optional):
+            stored, function = ty.type, store_optional
+        signature = types.void(types.Array(stored, 1, "C"), ty)
+        kernels.append(pl.kernel(signature, name=f"k{number}")(function))
+    ptx = (
+        pl.export(kernels, tmp_path, archs=[arch], emit=["ptx"], name="k").artifacts["ptx", arch].read_text()
+    )
+    assert len(kernels) == len(_HEAD.findall(ptx))
+    assert len(kernels) <= len(re.findall(r"ld\.param\S* .*_param_1", ptx))
+    assert set() == moved_wrongly(ptx)
+
+
+@pytest.mark.parametrize("opt", [True, False])
+def test_link_time_optimisation_passes_nothing(tmp_path, opt):
+    """As LTO-IR, even a function too large to inline is called through a C function that is inlined."""
+    lines = "\n".join(f"    value.b = value.b * value.b + {number}.5" for number in range(300))
+    scope = {}
+    exec(f"def lengthy(value):\n{lines}\n    return value", scope)  # noqa: S102 - too long to spell out
+    ty = rows.numba_type(FLOAT64_FIRST)
+    export = pl.export(
+        [pl.udf(ty(ty), name="lengthy")(scope["lengthy"])],
+        tmp_path,
+        archs=["sm_90"],
+        emit=["ltoir"],
+        opt=opt,
+        name="lib",
+    )
+    name = export.signatures[0].result.name
+    source = f'#include "lib.h"\nextern "C" __global__ void caller({name}* p) {{ *p = lengthy(*p); }}'
+    caller = rows.nvrtc(source, "sm_90", tmp_path, output="ltoir")
+    inputs = [("ltoir", "caller", caller), ("ltoir", "lib", export.artifacts["ltoir", "sm_90"].read_bytes())]
+    ptx = nvjitlink.link(inputs, ["-arch=sm_90", "-lto", "-ptx"], output="ptx").code.decode()
+    assert "caller" in ptx
+    assert set() == {*re.findall(r"call\S*[^;]*\blengthy\b", ptx)}
+    assert "b8 param0[9]" not in ptx
+
+
+def double(value):
+    """Return a record with twice the number."""
+    value.b *= 2
+    return value
+
+
+def test_numba_compile_refuses_and_allows_the_same():
+    """numba.cuda.compile refuses PTX and cubins of such a function with the C ABI, and gives LTO-IR."""
+    from numba import cuda
+
+    ty = rows.numba_type(FLOAT64_FIRST)
+    info = {"abi_name": "double_it", "aggregates": "value"}
+    options = {"device": True, "abi": "c", "abi_info": info, "cc": (9, 0)}
+    for output in ("ptx", "cubin", "fatbin"):
+        with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
+            cuda.compile(double, ty(ty), output=output, **options)
+    with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
+        cuda.compile_all(double, ty(ty), output="ptx", **options)
+    assert cuda.compile(double, ty(ty), output="ltoir", **options)[0]
+
+
+def test_a_link_refuses_and_allows_the_same():
+    """link() refuses to compile such a function to PTX, and links it with LTO."""
+    ty = rows.numba_type(FLOAT64_FIRST)
+    marked = pl.udf(ty(ty), name="double_it")(double)
+    source = 'extern "C" __global__ void kernel()\n{}'
+    with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
+        pl.link(source, marked, arch="sm_90", lto=False)
+    assert pl.link(source, marked, arch="sm_90", lto=True).cubin
