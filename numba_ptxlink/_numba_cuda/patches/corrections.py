@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
@@ -146,7 +147,45 @@ def _wrap_inlined_name(original: Any) -> Any:
     return _created_inlined_var_name
 
 
+def _wrap_get_function(original: Any) -> Any:
+    from numba.cuda import types
+    from numba.cuda.core.base import _wrap_impl
+
+    accesses = {operator.getitem: _load_from_pointer, operator.setitem: _store_to_pointer}
+
+    @functools.wraps(original)
+    def get_function(self: Any, fn: Any, sig: Any, *args: Any, **kwargs: Any) -> Any:
+        if sig.args and isinstance(sig.args[0], types.CPointer):
+            access = accesses.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
+            model = self.data_model_manager[sig.args[0].dtype]
+            if access is not None and model.get_data_type() != model.get_value_type():
+                return _wrap_impl(access, self, sig)
+        return original(self, fn, sig, *args, **kwargs)
+
+    return get_function
+
+
+def _load_from_pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    pointer, index = args
+    return context.unpack_value(builder, sig.args[0].dtype, builder.gep(pointer, [index]))
+
+
+def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
+    pointer, index, value = args
+    context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
+
+
+POINTERS = (
+    Substitution(
+        "numba.cuda.core.base",
+        "BaseContext.get_function",
+        _wrap_get_function,
+        "A pointer to records, to booleans, or to tuples of booleans can be read and written, where numba-cuda "
+        "takes what lies in memory for a value and fails.",
+    ),
+)
 SUBSTITUTIONS = (
+    *POINTERS,
     Substitution(
         "numba.cuda.compiler",
         "CreateLibrary.run_pass",
