@@ -109,6 +109,7 @@ class AbiOptions:
 
 
 _BOOL = Scalar("bool", 1, 1, "bool")
+_CHAR = Scalar("char", 1, 1, "char")
 _FLOATS = {32: Scalar("float", 4, 4, "float"), 64: Scalar("double", 8, 8, "float")}
 _HALVES = {
     "float16": Half("__half", 2, 2, "cuda_fp16.h"),
@@ -361,14 +362,21 @@ def _tuple(ty: Any, names: Names) -> CType:
 
 def _record(ty: Any, names: Names) -> CType:
     members: list[Member] = []
-    end = 0
-    for (field, place), label in zip(ty.fields.items(), _labels(list(ty.fields)), strict=True):
+    # NumPy's title of a field is a second name of it; and C has no members without size.
+    fields = {
+        field: place
+        for field, place in ty.fields.items()
+        if field != place.title and not _is_empty(place.type)
+    }
+    last, end = "", 0
+    for (field, place), label in zip(fields.items(), _labels(list(fields)), strict=True):
         ctype = _field(place.type, f"its field {field!r}", names)
         if place.offset < end:
             raise AbiError(
-                f"Its field {field!r} overlaps the one before; C++ would need a union: pass a pointer."
+                f"Its field {field!r} overlaps its field {last!r}, and C has no such struct; leave one of "
+                "them out of the dtype, and reinterpret the other by .view() in Python."
             )
-        end = place.offset + ctype.size
+        last, end = field, place.offset + ctype.size
         members.append(Member(label, ctype, place.offset))
     if not members:
         raise AbiError("C has no empty struct; leave the empty record out.")
@@ -396,6 +404,17 @@ def _record(ty: Any, names: Names) -> CType:
     )
 
 
+def _is_empty(ty: Any) -> bool:
+    """Return whether a field of type *ty* takes no memory."""
+    from numba.cuda import types
+
+    if isinstance(ty, (types.CharSeq, types.UnicodeCharSeq)):
+        return bool(ty.count == 0)
+    if isinstance(ty, types.NestedArray):
+        return 0 in ty.shape or _is_empty(ty.dtype)
+    return isinstance(ty, types.Record) and ty.size == 0
+
+
 def _raw(ctype: CType) -> CType:
     """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
     if isinstance(ctype, Half):
@@ -419,9 +438,17 @@ def _field(ty: Any, what: str, names: Names) -> CType:
     if isinstance(ty, types.NestedArray):
         ctype = _field(ty.dtype, what, names)
         for count in reversed(ty.shape):
-            ctype = Array(f"{ctype.name}[{count}]", ctype.size * count, ctype.align, ctype, count)
+            ctype = _array(ctype, count)
         return ctype
+    if isinstance(ty, types.CharSeq):
+        return _array(_CHAR, ty.count)
+    if isinstance(ty, types.UnicodeCharSeq):
+        return _array(_integer(32, signed=False), ty.count)
     return _member(ty, what, names)
+
+
+def _array(element: CType, count: int) -> Array:
+    return Array(f"{element.name}[{count}]", element.size * count, element.align, element, count)
 
 
 def _labels(fields: Iterable[str]) -> list[str]:

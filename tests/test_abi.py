@@ -89,8 +89,37 @@ def test_a_refusal_names_function_parameter_and_type(ty, message):
 def test_overlapping_fields_are_refused():
     """A record that would be a union in C++ is refused."""
     overlap = np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]})
-    with pytest.raises(pl.AbiError, match="field 'b' overlaps the one before"):
+    with pytest.raises(pl.AbiError, match=r"field 'b' overlaps its field 'a', .* leave one of them out"):
         abi.c_type(from_dtype(overlap))
+    with pytest.raises(pl.AbiError, match=r"field 'b' overlaps its field 'a', .* leave one of them out"):
+        abi.c_type(types.CPointer(from_dtype(overlap)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (np.dtype([(("mass in kg", "m"), "f4"), ("id", "i4")]), [("m", "float", 0), ("id", "int32_t", 4)]),
+        (np.dtype([("m", "f4"), ("none", "i4", (0,)), ("n", "f4")]), [("m", "float", 0), ("n", "float", 4)]),
+        (np.dtype([("m", "f4"), ("none", "S0"), ("n", "f4")]), [("m", "float", 0), ("n", "float", 4)]),
+        (np.dtype([("m", "f4"), ("none", np.dtype([]))]), [("m", "float", 0)]),
+        (np.dtype([("m", "f4"), ("name", "S8")]), [("m", "float", 0), ("name", "char[8]", 4)]),
+        (np.dtype([("m", "f4"), ("name", "U2")]), [("m", "float", 0), ("name", "uint32_t[2]", 4)]),
+    ],
+)
+def test_fields_of_numpy_have_members_in_c(dtype, expected):
+    """A titled field is one member, one without size is none, and a string is an array."""
+    assert expected == members(abi.c_type(from_dtype(dtype)))
+
+
+def test_a_record_with_a_string_compiles_in_c_and_comes_back(tmp_path):
+    """The header declares a string as a C array, and the function takes and returns it."""
+    letter = np.dtype([("m", "f4"), ("name", "S8"), ("wide", "U2")])
+    udfs = [pl.udf(from_dtype(letter)(from_dtype(letter)), name="post")(same)]
+    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="letters")
+    text = exported.header.read_text()
+    assert "  char name[8];\n  uint32_t wide[2];\n" in text
+    ptx = exported.artifacts["ptx", "sm_90"].read_text()
+    assert ".param .align 4 .b8 post_param_0[20]" in ptx
 
 
 def test_a_kernel_returns_nothing(tmp_path):

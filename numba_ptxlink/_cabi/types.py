@@ -75,10 +75,10 @@ class Void(CType):
 @dataclass(frozen=True)
 class Scalar(CType):
     """
-    A boolean, an integer or a float of 32 or 64 bits.
+    A boolean, an integer, a float of 32 or 64 bits, or a byte of a string.
 
     Args:
-        kind: "bool", "int", "uint" or "float".
+        kind: "bool", "int", "uint", "float" or "char".
     """
 
     kind: str
