@@ -137,8 +137,9 @@ def udf(
     Decorate a function twice, with two names, to export it for two signatures.
 
     Args:
-        signature: Its Numba signature, such as "float32(float32, float32)", or a tuple of argument types,
-            for which Numba infers the return type.
+        signature: Its Numba signature, such as "float32(float32, Particle)", or a tuple of argument types,
+            for which Numba infers the return type. Names may be those of types, dtypes, named tuples and
+            enums in the function's module.
         name: The C symbol; the function's `__name__` by default.
         on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in all

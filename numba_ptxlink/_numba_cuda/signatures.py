@@ -11,6 +11,8 @@ from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._udf import Udf, parameters
 from numba_ptxlink.errors import AbiError
 
+from . import type_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -103,11 +105,12 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
     where = f"Function {each.name} ({each.source})"
 
     try:
-        args, result = sigutils.normalize_signature(each.signature)
+        args, result = sigutils.normalize_signature(type_names.resolve(each.signature, each.function))
     except Exception as error:
         raise AbiError(
             f"{where}: {each.signature!r} is no Numba signature ({error}); "
-            'write it like "float32(float32, int64)".'
+            'write it like "float32(float32, Particle)", where Particle is a global of its module: a Numba '
+            "type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error
     names = parameters(each)
     if len(names) != len(args):

@@ -180,8 +180,8 @@ POINTERS = (
         "numba.cuda.core.base",
         "BaseContext.get_function",
         _wrap_get_function,
-        "A pointer to records, to booleans, or to tuples of booleans can be read and written, where numba-cuda "
-        "takes what lies in memory for a value and fails.",
+        "A pointer to records, to booleans, or to tuples of booleans can be read and written, where "
+        "numba-cuda takes what lies in memory for a value and fails.",
     ),
 )
 SUBSTITUTIONS = (

@@ -1,0 +1,162 @@
+"""Resolve the names in signatures that are strings: Numba's types, and the types of the function's module."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ForwardRef
+
+from numba_ptxlink.errors import AbiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def resolve(signature: Any, function: Callable[..., Any]) -> Any:
+    """
+    Return *signature* with Numba types for all that stands for one.
+
+    In a string, names are those of Numba's types, of CUDA's vector types, and of what the function sees:
+    Numba types, NumPy dtypes and scalars, named tuples with annotated fields, and integer enums, also as
+    attributes of modules, such as `cuda.float32x4`.
+
+    Args:
+        signature: A string, a tuple of types, or anything else, which is returned as it is.
+        function: The function that has the signature.
+
+    Raises:
+        AbiError: A name stands for no type.
+    """
+    if isinstance(signature, tuple):
+        return tuple(_type_of(entry) or entry for entry in signature)
+    if not isinstance(signature, str):
+        return signature
+    cells = inspect.getclosurevars(function).nonlocals
+    return _evaluate(signature, {**function.__globals__, **cells})
+
+
+def _evaluate(text: str, scope: Mapping[str, Any]) -> Any:
+    return eval(text, {}, _Names(scope))  # noqa: S307 - as Numba does
+
+
+class _Names(Mapping[str, Any]):
+    """The types by their names: Numba's own, then those of a scope."""
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        from numba.cuda import types
+        from numba.cuda.vector_types import vector_types
+
+        self._own = {**vars(types), **vector_types}
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> Any:
+        from numba.cuda import types
+
+        own = self._own.get(name)
+        # Names such as Number are Numba's too, but stand for no type there.
+        if name in self._scope and not isinstance(own, types.Type):
+            value = self._scope[name]
+            if own is None or isinstance(value, ModuleType) or _type_of(value) is not None:
+                return _meaning(value, name)
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._scope, **self._own})
+
+    def __len__(self) -> int:
+        return len({**self._scope, **self._own})
+
+
+class _Module:
+    """A module whose attributes are types."""
+
+    def __init__(self, module: ModuleType, name: str) -> None:
+        self._module = module
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}")
+
+
+def _meaning(value: Any, name: str) -> Any:
+    if isinstance(value, ModuleType):
+        return _Module(value, name)
+    ty = _type_of(value)
+    if ty is not None:
+        return ty
+    from numba.cuda import types
+
+    # A class of Numba's types, such as Optional, makes one.
+    if isinstance(value, type) and issubclass(value, types.Type):
+        return value
+    raise AbiError(
+        f"{name!r} stands for {value!r}, which is no type; name a Numba type, a NumPy dtype, a "
+        "typing.NamedTuple or an IntEnum."
+    )
+
+
+def _type_of(value: Any) -> Any:
+    """Return the Numba type that *value* is or stands for, None for none."""
+    import numpy as np
+    from numba.cuda import types
+
+    if isinstance(value, type) and issubclass(value, np.generic):
+        value = np.dtype(value)
+    if isinstance(value, np.dtype):
+        return _of_dtype(value)
+    if isinstance(value, type):
+        return _of_class(value)
+    return value if isinstance(value, types.Type) else None
+
+
+def _of_class(cls: Any) -> Any:
+    from numba.cuda import types
+    from numba.cuda.vector_types import vector_types
+
+    if issubclass(cls, enum.IntEnum):
+        return types.IntEnumMember(cls, types.int64)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _named_tuple(cls)
+    vector = vector_types.get(cls.__name__)
+    return vector if vector is not None and vector.user_facing_object is cls else None
+
+
+def _of_dtype(dtype: Any) -> Any:
+    from numba.cuda.np.numpy_support import from_dtype
+
+    try:
+        return from_dtype(dtype)
+    except Exception as error:
+        raise AbiError(
+            f"Numba has no type for the NumPy dtype {dtype} ({type(error).__name__}: {error}); "
+            "leave the field out that it cannot have."
+        ) from error
+
+
+def _named_tuple(cls: Any) -> Any:
+    from numba.cuda import types
+
+    plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
+    annotations = inspect.get_annotations(cls)
+    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    fields = []
+    for field in cls._fields:
+        value = annotations.get(field)
+        if isinstance(value, ForwardRef):
+            value = value.__forward_arg__
+        if isinstance(value, str):
+            named = {builtin.__name__: builtin for builtin in plain}
+            value = named[value] if value in named else _evaluate(value, scope)
+        ty = plain.get(value) if isinstance(value, type) else None
+        ty = ty or _type_of(value)
+        if ty is None:
+            raise AbiError(
+                f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "
+                "Numba type, in a class of typing.NamedTuple, or pass types.NamedTuple([...], "
+                f"{cls.__name__}) in a signature of types."
+            )
+        fields.append(ty)
+    return types.NamedTuple(fields, cls)
