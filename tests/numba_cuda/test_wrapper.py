@@ -141,6 +141,16 @@ def test_records_lie_where_numba_may_read_any_field():
     assert re.search(r'alloca %"struct\.[^"]*", align 16', text)
 
 
+def test_what_must_not_be_passed_is_inlined():
+    """The C function of a struct with members that are not aligned is inlined even without optimisation."""
+    packed, aligned = (
+        rows.numba_type(("record", align, (("a", "int8"), ("b", "float64")))) for align in (False, True)
+    )
+    for ty, inlined in ((packed, True), (aligned, False)):
+        function = wrapped(lambda value: value.a, (ty,), types.int8, inline=False)
+        assert inlined == ("alwaysinline" in head_of(function))
+
+
 def test_a_kernel_is_an_entry_with_its_bounds():
     """A kernel is marked as one, with its launch bounds, and is not inlined."""
 
