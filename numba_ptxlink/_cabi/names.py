@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Also reserved, but allowed: it gives a function the mangled name of a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
+_PRIVATE = re.compile(r"__|_[A-Z]")
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
@@ -171,19 +172,27 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
     """
     if not isinstance(name, str):
         raise AbiError(f"The C name of {what} must be a str, not {type(name).__name__}: {name!r}.")
-    if not _IDENTIFIER.fullmatch(name):
-        problem = "is not a C identifier"
-    elif name in _RESERVED:
-        problem = "is a reserved word of C, C++ or CUDA C++"
-    elif (name.startswith("__") or re.match(r"_[A-Z]", name)) and not _MANGLED.fullmatch(name):
-        problem = "is reserved for the compiler: it starts with two underscores or one and a capital"
-    elif name in _FUNCTIONS:
-        problem = "is a name of CUDA C++ itself, which a call would reach instead"
-    elif name in taken:
-        problem = "is taken by another function of this export"
-    else:
+    reason = "is taken by another function of this export" if name in taken else problem(name)
+    if reason is None:
         return name
-    raise AbiError(f"{name!r}, the C name of {what}, {problem}; use {propose(name, taken)!r}, for example.")
+    raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name, taken)!r}, for example.")
+
+
+def problem(name: str) -> str | None:
+    """
+    Return why C, C++ or CUDA C++ would refuse an external function called *name*, None if they accept it.
+
+    The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        return "is not a C identifier"
+    if name in _RESERVED:
+        return "is a reserved word of C, C++ or CUDA C++"
+    if _PRIVATE.match(name) and not _MANGLED.fullmatch(name):
+        return "is reserved for the compiler: it starts with two underscores or one and a capital"
+    if name in _FUNCTIONS:
+        return "is a name of CUDA C++ itself, which a call would reach instead"
+    return None
 
 
 def is_mangled(name: object) -> bool:
