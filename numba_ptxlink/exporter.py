@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi, assembler
 from ._arch import Arch, ArchLike
-from ._cabi import header
+from ._cabi import header, proof
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
 from ._tools import nvfatbin
@@ -115,7 +115,9 @@ def export(
         files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
     if FATBIN in kinds:
         files[FATBIN, ""] = nvfatbin.pack(packed)
-    text = header.render(stem, declarations, [sig for _, (_, sig) in sorted(externs.items()) if sig])
+    declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
+    text = header.render(stem, declarations, declared)
+    proof.prove(text, declarations, declared, parsed)
     names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
     manifest = {
         "format": _MANIFEST_FORMAT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,15 @@ def version() -> tuple[int, int]:
     if int(status):
         raise LinkError(_MISSING.format(reason=status.name))
     return (int(major), int(minor))
+
+
+@functools.cache
+def supported_archs() -> frozenset[int]:
+    """Return the compute capabilities that NVRTC generates code for, such as 90."""
+    status, numbers = _binding().nvrtcGetSupportedArchs()
+    if int(status):
+        raise LinkError(_MISSING.format(reason=status.name))
+    return frozenset(int(number) for number in numbers)
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:

@@ -1,0 +1,155 @@
+"""Prove a header: compile it with NVRTC, call every function, and compare the prototypes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.errors import AbiError, ExportError, LinkError
+
+from . import names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.nvrtc import Compiled
+
+    from . import types as c
+    from .header import Declaration
+
+log = logging.getLogger(__name__)
+
+_INCLUDE_DIR = Path(__file__).parents[1] / "include"
+_NAME = "numba_ptxlink_header.cu"
+_CALLER = "numba_ptxlink_calls_"
+_FLAGS = ("-std=c++17",)
+_ERROR = re.compile(rf"^{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
+# The toolkit's headers are missing, which says nothing about this one.
+_NO_FILE = "open source file"
+
+
+def prove(
+    text: str, declarations: Sequence[Declaration], externs: Sequence[c.Signature], archs: Sequence[Arch]
+) -> None:
+    """
+    Check that C++ accepts the header *text*, and that it declares what was exported.
+
+    NVRTC compiles the header for one of *archs*, with a call of each function with arguments of the declared
+    types. The result is cached. Without NVRTC, or the toolkit's headers, a warning is logged instead.
+
+    Args:
+        text: The header.
+        declarations: The functions that it declares and the export defines.
+        externs: Those that it declares for C++ to define.
+        archs: The architectures of the export.
+
+    Raises:
+        AbiError: C++ refuses the header, or a call of a function.
+        ExportError: NVRTC makes another prototype of a declaration than the export has.
+    """
+    signatures = [*(declaration.signature for declaration in declarations), *externs]
+    sources = {declaration.signature.name: declaration.source for declaration in declarations}
+    try:
+        arch = next((arch for arch in archs if arch.number in nvrtc.supported_archs()), None)
+        if arch is None:
+            known = "NVRTC {}.{}".format(*nvrtc.version())
+            log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)
+            return
+        compiled = _compile("\n".join([text, *map(_call, range(len(signatures)), signatures), ""]), arch)
+    except LinkError as error:
+        if _NO_FILE in error.log or not _ERROR.search(error.log):
+            log.warning("The header is not compiled: %s", error)
+            return
+        raise _refusal(error, text, signatures, sources) from error
+    _compare(compiled.code.decode(), signatures, modern=llvm_ir.is_modern(arch))
+
+
+def _compile(source: str, arch: Arch) -> Compiled:
+    include_dirs = (_INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
+    return nvrtc.compile_source(source, _NAME, arch, flags=_FLAGS, include_dirs=include_dirs)
+
+
+def _call(number: int, signature: c.Signature) -> str:
+    """Return one line: a function that passes its parameters on, or a kernel with the same ones."""
+    params = ", ".join(ctype.declare(f"p{place}") for place, (_, ctype) in enumerate(signature.params))
+    if signature.kernel:
+        # Only a pointer to the kernel says that the two have the same type.
+        types = ", ".join(ctype.declare("") for _, ctype in signature.params)
+        same = f"{{ void (*kernel)({types}) = ::{signature.name}; (void)kernel; }}"
+        return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
+    values = ", ".join(f"p{place}" for place in range(len(signature.params)))
+    head = signature.result.declare(f"{_CALLER}{number}({params})")
+    return f'extern "C" __device__ {head} {{ return {signature.name}({values}); }}'
+
+
+def _compare(ptx: str, signatures: Sequence[c.Signature], *, modern: bool) -> None:
+    there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
+    for number, signature in enumerate(signatures):
+        expected = signature.prototype_for(modern=modern)
+        declared = there.get(f"{_CALLER}{number}" if signature.kernel else signature.name)
+        if declared is None:
+            raise AbiError(
+                f"In C++ a call of {signature.name} reaches a function of CUDA's, not the exported one; use "
+                f"the name {names.propose(signature.name, {signature.name})!r}, for example."
+            )
+        if replace(declared, name=signature.name) != expected:
+            raise ExportError(
+                f"NVRTC makes the prototype {declared} of the declaration of {signature.name}, which is "
+                f"exported as {expected}; please report this with the function's signature."
+            )
+
+
+def _refusal(
+    error: LinkError, text: str, signatures: Sequence[c.Signature], sources: dict[str, str]
+) -> AbiError:
+    """Return the error about the first line that NVRTC refused."""
+    lines = text.split("\n")
+    first = _ERROR.search(error.log)
+    assert first is not None  # noqa: S101 - the caller has looked
+    number, reason = int(first[1]), first[2]
+    if number > len(lines):
+        signature = signatures[number - len(lines) - 1]
+        where = f"a call of {_describe(signature, reason, sources)}"
+    else:
+        where = _place(lines, number, reason, signatures, sources)
+    return AbiError(
+        f"C++ refuses {where}: {reason}. Rename it in Python; if no name is at fault, please report this.",
+        flags=error.flags,
+        inputs=error.inputs,
+        log=error.log,
+    )
+
+
+def _place(
+    lines: Sequence[str],
+    number: int,
+    reason: str,
+    signatures: Sequence[c.Signature],
+    sources: dict[str, str],
+) -> str:
+    line = lines[number - 1]
+    for signature in signatures:
+        if line.endswith(f" {signature};"):
+            return _describe(signature, reason, sources)
+    for above in reversed(lines[:number]):
+        if above.startswith("}") and above is not line:
+            break
+        if struct := re.match(r"typedef struct .*?(\w+) \{", above):
+            return f"the definition of struct {struct[1]} in the header ({line.strip()})"
+    return f"line {number} of the header ({line.strip()})"
+
+
+def _describe(signature: c.Signature, reason: str, sources: dict[str, str]) -> str:
+    kind = "kernel" if signature.kernel else "function"
+    source = sources.get(signature.name, "for C++ to define")
+    quoted = re.findall(r'"(\w+)"', reason)
+    params = [name for name, _ in signature.params if name in quoted]
+    param = f"parameter {params[0]!r} of " if params else ""
+    return f"{param}{kind} {signature.name} ({source}), declared as `{signature}`"

@@ -1,0 +1,176 @@
+"""The proof of a header at its export: what C++ makes of it, said in Python's words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+
+import pytest
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._cabi import header, proof
+from numba_ptxlink._cabi import types as c
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.errors import LinkError
+
+FLOAT = c.Scalar("float", 4, 4, "float")
+DOUBLE = c.Scalar("double", 8, 8, "float")
+INT = c.Scalar("int32_t", 4, 4, "int")
+FLOAT3 = c.Vector("float3", 12, 4, FLOAT, 3, "float3")
+SM_90 = pl.Arch.of("sm_90")
+
+
+def declare(name, result, *params, kernel=False):
+    """Return the declaration of a function of the file udfs.py."""
+    return header.Declaration(c.Signature(name, result, params, kernel), f"{name}: test", "", "udfs.py:7")
+
+
+def prove(*declarations, externs=(), text=None, archs=(SM_90,)):
+    """Prove the header of *declarations*."""
+    proof.prove(text or header.render("udfs", declarations, externs), declarations, externs, archs)
+
+
+def test_what_cxx_accepts_is_proven():
+    """Functions, kernels and functions for C++ to define pass, on each dialect of NVVM."""
+    pair = c.struct("pair", [("first", FLOAT3), ("second", INT)])
+    declarations = (
+        declare("scalar", FLOAT, ("value", FLOAT), ("count", INT)),
+        declare("nothing", c.Void()),
+        declare("of_struct", pair, ("value", pair), ("at", c.Pointer("pair*", 8, 8, pair))),
+        declare("run", c.Void(), ("value", pair), ("small", c.Scalar("int8_t", 1, 1, "int")), kernel=True),
+    )
+    externs = (c.Signature("elsewhere", DOUBLE, (("arg0", DOUBLE),)),)
+    for arch in ("sm_90", "sm_90a", "sm_100"):
+        prove(*declarations, externs=externs, archs=(pl.Arch.of(arch),))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "pattern"),
+    [
+        (declare("size_t", FLOAT), r"function size_t \(udfs\.py:7\), declared as `float size_t\(void\)`"),
+        (
+            declare("f", FLOAT, ("class", FLOAT)),
+            r"function f \(udfs\.py:7\).*Rename it in Python",
+        ),
+        (
+            declare("f", FLOAT, ("float3", FLOAT), ("other", FLOAT3)),
+            r"parameter 'float3' of function f \(udfs\.py:7\)",
+        ),
+        (
+            declare("run", c.Void(), ("float4", INT), ("float4", INT), kernel=True),
+            r"kernel run \(udfs\.py:7\)",
+        ),
+        (
+            declare("f", c.struct("odd", [("new", FLOAT)])),
+            r"the definition of struct odd in the header \(float new;\)",
+        ),
+    ],
+)
+def test_what_cxx_refuses_is_named(declaration, pattern):
+    """The error names the function with its source, and the parameter or struct at fault."""
+    with pytest.raises(pl.AbiError, match=pattern) as caught:
+        prove(declaration, declare("good", FLOAT))
+    assert "error" in caught.value.log
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own bytes
+
+
+def test_a_call_that_cxx_refuses_names_the_function():
+    """A declaration that compiles and cannot be called with its types is refused."""
+    good = declare("good", FLOAT, ("value", FLOAT))
+    text = header.render("udfs", [good]).replace("float good(float value);", "float good(float, float);")
+    with pytest.raises(pl.AbiError, match=r"a call of function good \(udfs\.py:7\)"):
+        prove(good, text=text)
+
+
+def test_a_call_that_reaches_cuda_is_refused():
+    """A function of CUDA's own name and types compiles, and calls would reach CUDA's."""
+    params = (("value", DOUBLE), ("by", DOUBLE))
+    with pytest.raises(pl.AbiError, match=r"fdivide reaches a function of CUDA's.*use the name 'fdivide_"):
+        prove(declare("fdivide", DOUBLE, *params))
+
+
+@pytest.mark.parametrize("kernel", [False, True])
+def test_a_prototype_that_differs_is_refused(kernel):
+    """A model of the C ABI that is wrong about a type is found out."""
+    wrong = c.Scalar("double", 4, 4, "float")
+    with pytest.raises(pl.ExportError, match=r"NVRTC makes the prototype .*please report this"):
+        prove(declare("f", c.Void(), ("value", wrong), kernel=kernel))
+
+
+def test_functions_for_cxx_to_define_are_compared_too():
+    """What the export calls has the prototype that C++ gives its definition."""
+    wrong = c.Scalar("double", 4, 4, "float")
+    with pytest.raises(pl.ExportError, match="of elsewhere"):
+        prove(declare("f", FLOAT), externs=(c.Signature("elsewhere", FLOAT, (("arg0", wrong),)),))
+
+
+def missing() -> None:
+    """Raise what a missing library raises."""
+    raise LinkError("NVRTC could not be loaded (no such file); install it.")
+
+
+def test_without_nvrtc_the_log_says_so(monkeypatch, caplog):
+    """Where NVRTC cannot be loaded the export goes on, with a warning."""
+    nvrtc.supported_archs.cache_clear()
+    monkeypatch.setattr(nvrtc, "_binding", missing)
+    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
+        prove(declare("float4", FLOAT))
+    assert "The header is not compiled: NVRTC could not be loaded" in caplog.text
+
+
+def test_without_cudas_headers_the_log_says_so(monkeypatch, caplog):
+    """A type whose header is not installed cannot be proven; the export goes on."""
+    monkeypatch.setattr(nvrtc, "toolkit_include_dirs", tuple)
+    half = c.Half("__half", 2, 2, "cuda_fp16.h")
+    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
+        prove(declare("f", half, ("value", half)))
+    assert "cuda_fp16.h" in caplog.text
+
+
+def test_an_arch_that_nvrtc_does_not_know_is_logged(caplog):
+    """One architecture that NVRTC knows is enough; none is a warning."""
+    unknown = pl.Arch.of("sm_12")
+    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
+        prove(declare("f", FLOAT), archs=(unknown, SM_90))
+        assert caplog.text == ""
+        prove(declare("f", FLOAT), archs=(unknown,))
+    assert "does not know sm_12" in caplog.text
+
+
+def test_an_export_writes_nothing_when_cxx_refuses_its_header(tmp_path, monkeypatch):
+    """The files of the export before are unchanged."""
+    monkeypatch.setattr(header, "_comment", lambda line: f"{line} */ float4 4; /*")
+    function = pl.udf(types.float32(types.float32), name="fine")(lambda value: value)
+    with pytest.raises(pl.AbiError, match=r"C\+\+ refuses"):
+        pl.export([function], tmp_path / "out", archs=["sm_90"], emit=["ptx"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_proof_is_cached(monkeypatch):
+    """An equal header is compiled once."""
+    from numba_ptxlink import cache
+
+    calls = []
+    compiled = nvrtc._compile
+    monkeypatch.setattr(nvrtc, "_compile", lambda *args, **kw: calls.append(1) or compiled(*args, **kw))
+    entries = {}
+    monkeypatch.setattr(
+        cache, "cached", lambda key, make: entries.get(key.digest) or entries.setdefault(key.digest, make())
+    )
+    for _ in range(3):
+        prove(declare("f", FLOAT))
+    prove(declare("g", FLOAT))
+    assert len(calls) == 2
+
+
+def test_every_export_is_proven(tmp_path, monkeypatch):
+    """export() proves the header that it writes."""
+    texts = []
+    original = proof.prove
+    monkeypatch.setattr(proof, "prove", lambda text, *rest: texts.append(text) or original(text, *rest))
+    function = pl.udf(types.float32(types.float32), name="fine")(lambda value: value)
+    exported = pl.export([function], tmp_path, archs=["sm_80", "sm_100"], emit=["ptx"])
+    assert texts == [exported.header.read_text()]
+    assert json.loads(exported.manifest.read_text())["header"]["bytes"] == len(texts[0])
