@@ -8,8 +8,9 @@ The layouts and prototypes of the C types are in `_cabi.types`; the conversion o
 from __future__ import annotations
 
 import dataclasses
+import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +134,8 @@ _CODES = {
     "cuDoubleComplex": "c128",
 }
 
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
 Names = Mapping[Any, str]
 """Names for records, by their Numba types: a record has no name itself."""
 
@@ -169,13 +172,14 @@ def c_signature(
             raise AbiError(f"Function {name}: {where} has no C type. Leave the parameter out.")
         return ctype
 
+    # An inferred result may be a constant's type, which C does not tell from the type of its value.
+    returned = translate(types.unliteral(result), f"the return value, of Numba type {result},")
+    typed = [(param, translate(ty, f"parameter {param!r}, of Numba type {ty},")) for param, ty in params]
+    labels = _labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
     signature = Signature(
         name=name,
-        # An inferred result may be a constant's type, which C does not tell from the type of its value.
-        result=translate(types.unliteral(result), f"the return value, of Numba type {result},"),
-        params=tuple(
-            (param, translate(ty, f"parameter {param!r}, of Numba type {ty},")) for param, ty in params
-        ),
+        result=returned,
+        params=tuple((label, ctype) for label, (_, ctype) in zip(labels, typed, strict=True)),
         kernel=kernel,
     )
     if kernel and not isinstance(signature.result, Void):
@@ -340,16 +344,15 @@ def _tuple(ty: Any, names: Names) -> CType:
     if not len(ty):
         raise AbiError("C has no empty struct; leave the empty tuple out.")
     fields = getattr(ty, "fields", None) or [f"f{number}" for number in range(len(ty))]
-    labels = _labels(fields)
-    members = [
-        (label, _member(inner, f"its member {field}", names))
-        for field, label, inner in zip(fields, labels, ty.types, strict=True)
+    inner = [
+        _member(part, f"its member {field}", names) for field, part in zip(fields, ty.types, strict=True)
     ]
     if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
-        name = cnames.legal(ty.instance_class.__name__)
+        name = cnames.legal_type(ty.instance_class.__name__)
     else:
         # The count comes first, so that the names of different types differ.
-        name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for _, ctype in members))
+        name = _shortened(f"tuple{len(ty)}_" + "_".join(code(ctype) for ctype in inner))
+    members = list(zip(_labels(fields, inner, name), inner, strict=True))
     layout = struct(name, members, about=str(ty))
     # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
     alike = (Scalar, Half, Pointer)
@@ -369,8 +372,10 @@ def _record(ty: Any, names: Names) -> CType:
         if field != place.title and not _is_empty(place.type)
     }
     last, end = "", 0
-    for (field, place), label in zip(fields.items(), _labels(list(fields)), strict=True):
-        ctype = _field(place.type, f"its field {field!r}", names)
+    own = names.get(ty)
+    inner = [_field(place.type, f"its field {field!r}", names) for field, place in fields.items()]
+    labels = _labels(list(fields), inner, *((cnames.legal_type(own),) if own else ()))
+    for (field, place), label, ctype in zip(fields.items(), labels, inner, strict=True):
         if place.offset < end:
             raise AbiError(
                 f"Its field {field!r} overlaps its field {last!r}, and C has no such struct; leave one of "
@@ -386,14 +391,13 @@ def _record(ty: Any, names: Names) -> CType:
     if packed:
         align = ty.dtype.alignment if ty.aligned else 1
         members = [dataclasses.replace(member, type=_raw(member.type)) for member in members]
-    name = names.get(ty)
-    if name is None:
+    if own is None:
         name = "packed" if packed else "record"
         name += f"{len(members)}_" + "_".join(f"{member.name}_{code(member.type)}" for member in members)
         # Size and alignment: equal members can have different offsets.
-        name = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
+        own = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
     return Struct(
-        cnames.legal(name),
+        cnames.legal_type(own),
         ty.size,
         align,
         tuple(members),
@@ -451,10 +455,18 @@ def _array(element: CType, count: int) -> Array:
     return Array(f"{element.name}[{count}]", element.size * count, element.align, element, count)
 
 
-def _labels(fields: Iterable[str]) -> list[str]:
+def _labels(fields: Sequence[str], types: Sequence[CType], *others: str) -> list[str]:
+    """
+    Return legal, distinct names for *fields* in a declaration that uses *types*.
+
+    A parameter hides a type of its name from those behind it, and a member may not have the name of its
+    struct or of a type in it: *others* and what *types* are spelled with are not used.
+    """
+    taken = {*others, *(word for ctype in types for word in _WORD.findall(ctype.name))}
     labels: list[str] = []
     for field in fields:
-        labels.append(cnames.legal(field, labels))
+        labels.append(cnames.legal(field, taken))
+        taken.add(labels[-1])
     return labels
 
 

@@ -243,7 +243,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         (
             "@udf('float64(float64)')\ndef sin(x):\n    return x",
             pl.ExportError,
-            "'sin', the C name of function sin, is a name of CUDA C++ itself",
+            "'sin', the C name of function sin, is declared by CUDA C++ or the C library",
         ),
         (
             "@udf\ndef f(x):\n    return x",

@@ -1,4 +1,9 @@
-"""Check names against the identifiers and reserved words of C, C++ and CUDA C++, and propose legal ones."""
+"""
+Check names against what C, C++ and CUDA C++ reserve and declare, and propose legal ones.
+
+The words of the languages are listed here, after their standards. What CUDA's compilers, their headers and
+the C library take beyond them is in `compiler_names`, which is generated.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import AbiError
 
+from . import compiler_names
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Also reserved, but allowed: it gives a function the mangled name of a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
+_OWN = re.compile("numba_ptxlink", re.IGNORECASE)
 _PRIVATE = re.compile(r"__|_[A-Z]")
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
@@ -118,6 +126,7 @@ _RESERVED = frozenset(
         "typeid",
         "typename",
         "typeof",
+        "typeof_unqual",
         "union",
         "unsigned",
         "using",
@@ -137,25 +146,19 @@ _RESERVED = frozenset(
     ]
 )
 
-# CUDA Math API, and CUDA C++ Programming Guide, "C++ Language Extensions". If a function of the same types is
-# declared, calls reach CUDA's function without a diagnostic.
-_FUNCTIONS = frozenset(
-    """
-    abs acos acosf acosh acoshf asin asinf asinh asinhf assert atan atan2 atan2f atanf atanh atanhf cbrt
-    cbrtf ceil ceilf clock clock64 copysign copysignf cos cosf cosh coshf cospi cospif cyl_bessel_i0
-    cyl_bessel_i0f cyl_bessel_i1 cyl_bessel_i1f dim3 erf erfc erfcf erfcinv erfcinvf erfcx erfcxf erff
-    erfinv erfinvf exp exp10 exp10f exp2 exp2f expf expm1 expm1f fabs fabsf fdim fdimf fdividef floor
-    floorf fma fmaf fmax fmaxf fmin fminf fmod fmodf free frexp frexpf hypot hypotf ilogb ilogbf
-    isfinite isinf isnan j0 j0f j1 j1f jn jnf labs ldexp ldexpf lgamma lgammaf llabs llmax llmin llrint
-    llrintf llround llroundf log log10 log10f log1p log1pf log2 log2f logb logbf logf lrint lrintf
-    lround lroundf malloc max memcmp memcpy memmove memset min modf modff nearbyint nearbyintf nextafter
-    nextafterf norm norm3d norm3df norm4d norm4df normcdf normcdff normcdfinv normcdfinvf normf pow powf
-    printf rcbrt rcbrtf remainder remainderf remquo remquof rhypot rhypotf rint rintf rnorm rnorm3d
-    rnorm3df rnorm4d rnorm4df rnormf round roundf rsqrt rsqrtf scalbln scalblnf scalbn scalbnf signbit
-    sin sincos sincosf sincospi sincospif sinf sinh sinhf sinpi sinpif sqrt sqrtf std tan tanf tanh
-    tanhf tgamma tgammaf trunc truncf ullmax ullmin umax umin y0 y0f y1 y1f yn ynf
-    """.split()  # noqa: SIM905 - one name per line would take 192 lines
+# The functions that C23 adds to <math.h>, for C libraries newer than those that the lists were made with.
+_C23 = frozenset(
+    f"{name}{suffix}"
+    for name in (
+        *("acospi", "asinpi", "atan2pi", "atanpi", "compoundn", "cospi", "exp10m1", "exp2m1", "log10p1"),
+        *("log2p1", "logp1", "pown", "powr", "rootn", "rsqrt", "sinpi", "tanpi"),
+    )
+    for suffix in ("", "f", "l")
 )
+_MACROS = frozenset(compiler_names.EVERYWHERE.split()) - _RESERVED
+_DECLARED = frozenset(compiler_names.OUTSIDE.split()) | _C23
+RUNTIME = re.compile(r"cuda[A-Z]|CUDA_|CU_")
+"""What the names of CUDA's runtime start with, which are too many to list, and more in each release."""
 
 
 def check(name: object, what: str, taken: Collection[str] = ()) -> str:
@@ -184,14 +187,28 @@ def problem(name: str) -> str | None:
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
+    reason = _problem_anywhere(name)
+    if reason and not _MANGLED.fullmatch(name):
+        return reason
+    if name in _DECLARED:
+        return "is declared by CUDA C++ or the C library, where a call would reach that or nothing"
+    if RUNTIME.match(name):
+        return "starts like the names of CUDA's runtime"
+    return None
+
+
+def _problem_anywhere(name: str) -> str | None:
+    """Return why *name* cannot even name a parameter or member, None if it can."""
     if not _IDENTIFIER.fullmatch(name):
         return "is not a C identifier"
     if name in _RESERVED:
         return "is a reserved word of C, C++ or CUDA C++"
-    if _PRIVATE.match(name) and not _MANGLED.fullmatch(name):
+    if _PRIVATE.match(name):
         return "is reserved for the compiler: it starts with two underscores or one and a capital"
-    if name in _FUNCTIONS:
-        return "is a name of CUDA C++ itself, which a call would reach instead"
+    if _OWN.match(name):
+        return "starts like the names that generated headers use"
+    if name in _MACROS:
+        return "is a macro of CUDA C++ or the C library"
     return None
 
 
@@ -200,24 +217,26 @@ def is_mangled(name: object) -> bool:
     return isinstance(name, str) and bool(re.fullmatch(r"_Z[\dN]\w+", name, re.ASCII))
 
 
-def is_free(name: str) -> bool:
-    """Return whether *name* can name a parameter or member in C, C++ and CUDA C++."""
-    return bool(_IDENTIFIER.fullmatch(name)) and name not in _RESERVED
-
-
 def legal(name: str, taken: Collection[str] = ()) -> str:
-    """Return *name*, or the closest legal and unused name, for a parameter, member or struct."""
-    return name if is_free(name) and name not in taken else propose(name, taken)
+    """Return *name*, or the closest legal and unused name, for a parameter or member."""
+    return name if _problem_anywhere(name) is None and name not in taken else propose(name, taken)
+
+
+def legal_type(name: str) -> str:
+    """Return *name*, or the closest legal name, for a struct."""
+    return name if problem(name) is None else propose(name)
 
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
-    """Return a legal, unused name as close to *name* as possible."""
+    """Return a legal, unused name as close to *name* as possible, for anything."""
     base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
-    candidate = f"{base}_" if base in _RESERVED | _FUNCTIONS else base
+    if RUNTIME.match(base) or _OWN.match(base):
+        base = f"my_{base}"
+    candidate = base if problem(base) is None else f"{base}_"
     number = 2
-    while candidate in taken or candidate in _RESERVED | _FUNCTIONS:
+    while candidate in taken or problem(candidate) is not None:
         candidate = f"{base}_{number}"
         number += 1
     return candidate

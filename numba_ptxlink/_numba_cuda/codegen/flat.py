@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 from numba.cuda import types
 
+from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink.abi import c_type
 from numba_ptxlink.errors import AbiError
@@ -31,12 +32,15 @@ def signature(
         kernel: Whether it is a `__global__` function.
     """
     spread: list[tuple[str, c.CType]] = []
+    labels = {label for label, _ in params}
     for label, ty in params:
         leaves = list(context.get_arg_packer([ty]).argument_types)
         if len(leaves) == 1:
             spread.append((label, _plain(ty) or _leaf(leaves[0], name)))
         else:
-            spread += [(f"{label}_{number}", _leaf(leaf, name)) for number, leaf in enumerate(leaves)]
+            for number, leaf in enumerate(leaves):
+                spread.append((cnames.legal(f"{label}_{number}", labels), _leaf(leaf, name)))
+                labels.add(spread[-1][0])
     result = types.unliteral(result)
     value = result.type if isinstance(result, types.Optional) else result
     returned: c.CType = c.Void()
