@@ -190,6 +190,7 @@ def test_the_names_that_nvcc_takes_are_listed(tmp_path, toolkit):
     assert [] == [name for name in sorted(answer.everywhere) if names.legal(name) == name]
 
 
+@pytest.mark.slow
 def test_the_listed_names_are_taken(tmp_path, toolkit):
     """Nothing is refused without a reason: this toolkit takes almost all that any of them takes."""
     everything = {*listed.EVERYWHERE.split(), *listed.OUTSIDE.split()}
