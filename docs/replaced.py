@@ -14,7 +14,7 @@ HEAD = """\
 
 While the plugin is active, these attributes of numba-cuda are its own. Each is wrapped: numba-cuda's function
 is called where that is of use, and `numba_ptxlink.disable()` puts back every one. This release knows
-numba-cuda {low} and later, before {high}; with any other the plugin stays inactive, and `status()` says so.
+numba-cuda {low} and later, before {high}; with any other the plugin stays inactive, with a warning.
 
 | switch | what it leaves |
 | --- | --- |

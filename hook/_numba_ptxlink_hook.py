@@ -2,6 +2,7 @@
 Tells numba_ptxlink when numba-cuda's own modules have been imported.
 
 Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothing and defines next to nothing.
+Whatever is wrong with numba_ptxlink, numba-cuda's modules are imported.
 """
 
 import sys
@@ -22,17 +23,27 @@ class Finder:
             try:
                 from numba_ptxlink import _plugin
 
-                self.hooked = _plugin.HOOKED
-            except ImportError as error:
-                import warnings
-
-                self.hooked = frozenset()
-                warnings.warn(
-                    f"numba-ptxlink is damaged ({error}); numba-cuda goes on without it. "
-                    "Install it again: python -m pip install --force-reinstall numba-ptxlink",
-                    stacklevel=2,
-                )
+                self.hooked = _plugin.hooked()
+            except Exception as error:
+                self.give_up(error)
         return name in self.hooked
+
+    def give_up(self, error):
+        """Wait for nothing any more, and warn of the reason once."""
+        import warnings
+
+        warned, self.hooked = self.hooked == frozenset(), frozenset()
+        message = (
+            f"numba-ptxlink is damaged ({type(error).__name__}: {error}); numba-cuda goes on without it. "
+            "Install it again: python -m pip install --force-reinstall --no-deps numba-ptxlink. "
+            f"If it is not to be there, remove {__file__} and numba_ptxlink.pth beside it."
+        )
+        if not warned:
+            try:
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:
+                # Warnings are errors here, and an import is not to fail for one.
+                sys.stderr.write(f"{message}\n")
 
     def find_spec(self, name, path=None, target=None):
         # Others ask the whole meta path again, this finder included.
@@ -71,9 +82,12 @@ class Loader:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
-        from numba_ptxlink import _plugin
+        try:
+            from numba_ptxlink import _plugin
 
-        _plugin.imported(module)
+            _plugin.imported(module)
+        except Exception as error:
+            finder.give_up(error)
 
 
 finder = Finder()

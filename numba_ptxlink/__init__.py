@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
@@ -94,3 +96,22 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _start() -> None:
+    """
+    Install the import hooks where Python has read no `.pth` file; activate if numba.cuda is imported already.
+
+    It reads none in directories of PYTHONPATH and of `pip install --target`. numba-cuda's hook is needed as
+    well, and would come too late after the import of numba.cuda.
+    """
+    late = "numba.cuda" in sys.modules
+    for hook in ("_numba_ptxlink_hook",) if late else ("_numba_cuda_redirector", "_numba_ptxlink_hook"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(hook)
+    if late:
+        importlib.import_module("._plugin", __name__).imported_late()
+
+
+if sys.modules.get("_numba_ptxlink_hook") is None:
+    _start()

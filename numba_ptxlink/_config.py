@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .errors import ConfigError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MODES = ("1", "0", "auto")
+_SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
 CHECKS = ("all", "cheap", "none")
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -34,6 +36,7 @@ class Config:
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
+            The variable may say on, true, yes, off, false and no as well.
         backend: NUMBA_PTXLINK_BACKEND: the tool that generates cubins, "auto" to choose it by the inputs.
         checks: NUMBA_PTXLINK_CHECKS: how thoroughly the inputs of a link are checked against each other.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.
@@ -68,7 +71,7 @@ class Config:
         level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, None)
         cache, dirs, url = _cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
-            mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1") or "1",
+            mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1", _SWITCHES) or "1",
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
             checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "cheap") or "cheap",
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
@@ -82,17 +85,25 @@ class Config:
 
 
 def _choice(
-    environ: Mapping[str, str], variable: str, choices: tuple[str, ...], default: str | None
+    environ: Mapping[str, str],
+    variable: str,
+    choices: tuple[str, ...],
+    default: str | None,
+    synonyms: Mapping[str, str] = MappingProxyType({}),
 ) -> str | None:
     value = environ.get(variable, "").strip().lower()
     if not value:
         return default
+    value = synonyms.get(value, value)
     if value not in choices:
-        raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
+        raise ConfigError(
+            f"{variable}={environ[variable]!r} is unknown; set it to {', '.join((*choices, *synonyms))}."
+        )
     return value
 
 
 def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
+    value = _SWITCHES.get(value.lower(), value)
     if value in ("", "1"):
         return True, (), None
     if value == "0":

@@ -1,27 +1,31 @@
 """
 Activation: when and why this package replaces numba-cuda's linker, and how it restores it.
 
-The hook's finder calls `imported` after each module in `HOOKED` has run. The entry points call `init`, which
-does the same for modules that are imported already. Everything here is idempotent.
+The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a
+late import of the package `imported_late`, which do the same for modules that are imported already. All of it
+is idempotent. What runs during an import never fails it: a wrong variable or a damaged installation is a
+warning, and the reason in `status()`. For that, the rest of the package is imported when it is needed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import cache
 from ._config import config
-from ._front_end import HOOKED, TABLE, release, served, substitution
-from ._locks import Lock
-from ._tools import driver, nvrtc
-from .errors import ActivationError, PtxlinkError
+from ._locks import Lock, in_tool
+from .errors import ActivationError, ConfigError, PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from types import ModuleType
+
+    from ._front_end import substitution
 
 __all__ = ["Status", "disable", "enable", "init", "status"]
 
@@ -36,8 +40,8 @@ class Status:
     Args:
         active: Whether numba-cuda links through this package.
         reason: Why, or why not.
-        trigger: The event that decided: "import hook", "entry point", "enable()", "disable()", or None before
-            any.
+        trigger: The event that decided: "import hook", "entry point", "import of numba_ptxlink", "enable()",
+            "disable()", or None before any.
         backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" selects it by the inputs.
         links_served: Links completed by `PtxLinker` in this process.
         assembled: Those of them done by nvPTXCompiler.
@@ -67,29 +71,54 @@ class Status:
 class _State:
     active: bool = False
     wanted: bool | None = None  # set by enable() and disable(), None before either
-    reason: str = "numba.cuda has not been imported yet"
+    reason: str | None = (
+        None  # None until numba.cuda is imported, or something decided against waiting for it
+    )
     trigger: str | None = None
     ran: set[str] = field(default_factory=set)  # modules that the hook has reported
     applied: list[substitution.Substitution] = field(default_factory=list)
+    warned: set[str] = field(default_factory=set)
 
 
 _state = _State()
 _lock = Lock()
 
 
+def imported_late() -> None:
+    """Serve the first import of this package, without the import hook and after numba.cuda."""
+    _decide_safely("import of numba_ptxlink")
+
+
+def hooked() -> frozenset[str]:
+    """Return the modules of numba-cuda whose import `imported` waits for: none if the package is damaged."""
+    try:
+        from ._front_end import HOOKED
+    except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
+        with _lock.held:
+            _give_up("import hook", error)
+        return frozenset()
+    return HOOKED
+
+
 def init() -> None:
     """Serve the entry points `numba_extensions` and `numba_cuda_extensions`."""
-    _decide("entry point")
+    _decide_safely("entry point")
 
 
 def imported(module: ModuleType) -> None:
-    """Serve the import hook: *module*, one of `HOOKED`, has just been imported."""
-    with _lock.held:
+    """Serve the import hook: *module*, one of `hooked()`, has just been imported."""
+    from ._front_end import release
+
+    with _lock.held, in_tool():
         _state.ran.add(module.__name__)
         if module.__name__ == release.DRIVER:
-            _decide("import hook")
+            _decide_safely("import hook")
         elif _state.active:
-            _attempt("import hook", lambda: _apply(module.__name__))
+            try:
+                with _all_or_nothing():
+                    _apply(module.__name__)
+            except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
+                _give_up("import hook", error)
 
 
 def enable() -> Status:
@@ -97,20 +126,30 @@ def enable() -> Status:
     Replace numba-cuda's linker, now or as soon as numba.cuda is imported, whatever NUMBA_PTXLINK is.
 
     Raises:
-        ActivationError: The installed numba-cuda is not supported. The message names the cure.
+        ActivationError: The installed numba-cuda is not supported, or this package is damaged. The message
+            names the cure.
+        ConfigError: An environment variable has an unknown value.
     """
-    with release.compilation_stopped(), _lock.held:
-        reason = release.unsupported_reason()
-        if reason is not None:
-            raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
-        _state.wanted = True
-        _decide("enable()")
-        return status()
+    with _changing():
+        config()
+        try:
+            from ._front_end import release
+
+            reason = release.unsupported_reason()
+            if reason is None:
+                _state.wanted = True
+                _decide("enable()")
+                return status()
+        except Exception as error:
+            reason = _described(error)
+            _settle("enable()", reason)
+            raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.") from error
+        raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
 
 
 def disable() -> Status:
     """Restore numba-cuda's own attributes exactly, and stay inactive until `enable` is called."""
-    with release.compilation_stopped(), _lock.held:
+    with _changing():
         _state.wanted = False
         _deactivate()
         _settle("disable()", "disable() was called")
@@ -119,75 +158,153 @@ def disable() -> Status:
 
 def status() -> Status:
     """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
-    counts = served()
-    cache_counts = cache.counters()
+    served = _served()
     with _lock.held:
         return Status(
             active=_state.active,
             reason=_reason(),
             trigger=_state.trigger,
-            backend=config().backend,
-            links_served=counts["assembled"] + counts["linked"],
-            assembled=counts["assembled"],
-            linked=counts["linked"],
-            cache_hits=cache_counts.hits,
-            cache_misses=cache_counts.misses,
-            cache_bytes_read=cache_counts.bytes_read,
-            cache_bytes_written=cache_counts.bytes_written,
+            backend=_backend(),
+            links_served=served["assembled"] + served["linked"],
             versions=_versions(),
+            **served,
         )
 
 
+def _served() -> dict[str, int]:
+    names = ("hits", "misses", "bytes_read", "bytes_written")
+    try:
+        from . import cache
+        from ._front_end import served
+
+        counters = cache.counters()
+        return {**served(), **{f"cache_{name}": getattr(counters, name) for name in names}}
+    except Exception:  # noqa: BLE001 - the reason tells it; nothing was served
+        return dict.fromkeys(("assembled", "linked", *(f"cache_{name}" for name in names)), 0)
+
+
+def _backend() -> str:
+    try:
+        return config().backend
+    except ConfigError:
+        return os.environ.get("NUMBA_PTXLINK_BACKEND", "auto")
+
+
 def _reason() -> str:
-    if _state.trigger is None and "numba.cuda" in sys.modules:
-        unsupported = release.unsupported_reason()
-        return unsupported or "numba.cuda has been imported without the import hook; call enable()"
-    return _state.reason
+    """Return the reason that was settled, or what keeps the plugin from being active so far."""
+    if _state.reason is not None:
+        return _state.reason
+    try:
+        from ._front_end import release
+
+        config()
+    except Exception as error:  # noqa: BLE001 - the reason is what status() is for
+        return _described(error)
+    if release.simulated() or release.DRIVER in sys.modules:
+        refusal = release.unsupported_reason()
+        return refusal or "numba.cuda has been imported without the import hook; call enable()"
+    if sys.modules.get("_numba_ptxlink_hook") is None:
+        return (
+            "numba.cuda has not been imported yet, and the import hook is not installed; "
+            "call enable() after the import"
+        )
+    return "numba.cuda has not been imported yet"
+
+
+def _described(error: Exception) -> str:
+    """Return *error* as a reason with its cure, without a full stop."""
+    if isinstance(error, PtxlinkError):
+        return str(error).removesuffix(".")
+    return (
+        f"numba-ptxlink is damaged ({type(error).__name__}: {error}); "
+        "install it again: python -m pip install --force-reinstall --no-deps numba-ptxlink"
+    )
+
+
+@contextlib.contextmanager
+def _changing() -> Iterator[None]:
+    """
+    Keep other threads from compiling, deciding and forking during a `with` block.
+
+    Both locks are acquired before forks are delayed: the thread that holds one of them may fork.
+    """
+    stopped: contextlib.AbstractContextManager[None]
+    try:
+        from ._front_end import release
+
+        stopped = release.compilation_stopped()
+    except Exception:  # noqa: BLE001 - a damaged package has replaced nothing
+        stopped = contextlib.nullcontext()
+    with stopped, _lock.held, in_tool():
+        yield
+
+
+@contextlib.contextmanager
+def _all_or_nothing() -> Iterator[None]:
+    """Restore numba-cuda if a `with` block that replaces its attributes is left by an exception."""
+    try:
+        yield
+    except BaseException as error:
+        _deactivate()
+        if isinstance(error, (AttributeError, KeyError)):
+            from ._front_end import release
+
+            raise ActivationError(
+                f"numba-cuda lacks what the plugin replaces ({type(error).__name__}: {error}); "
+                f"install numba-cuda{release.specifier()} again."
+            ) from error
+        raise
+
+
+def _decide_safely(trigger: str) -> None:
+    """Decide during an import, which never fails for it."""
+    with _lock.held, in_tool():
+        try:
+            _decide(trigger)
+        except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
+            _give_up(trigger, error)
+
+
+def _give_up(trigger: str, error: Exception) -> None:
+    _settle(trigger, _described(error))
+    _warn(_described(error))
 
 
 def _decide(trigger: str) -> None:
+    from ._front_end import release
+
     with _lock.held:
         _set_up_logging()
         if _state.active:
             return
-        refusal = _refusal()
+        refusal = _switched_off() or release.unsupported_reason()
         if refusal is not None:
             _settle(trigger, refusal)
+            # A program without numba.cuda, and one that has switched the plugin off, miss nothing.
+            if release.DRIVER in sys.modules and not (_switched_off() or release.simulated()):
+                _warn(refusal)
             return
         # The hook reports a module that another thread is still importing, once it is complete.
         if release.DRIVER not in _state.ran and not release.is_imported(release.DRIVER):
             _wait(trigger)
             return
-        if _attempt(trigger, _activate):
-            _settle(trigger, _grounds())
-        elif trigger == "enable()":
-            raise ActivationError(f"numba-ptxlink cannot be enabled: {_state.reason}.")
+        _activate()
+        _settle(trigger, _grounds())
 
 
-def _attempt(trigger: str, change: Callable[[], None]) -> bool:
-    """Apply a change to numba-cuda; deactivate if its internals are not those of its version."""
-    try:
-        change()
-    except (ImportError, AttributeError, KeyError) as error:
-        _deactivate()
-        _settle(trigger, f"numba-cuda lacks what the plugin replaces ({type(error).__name__}: {error})")
-        return False
-    return True
-
-
-def _refusal() -> str | None:
-    """Return why the plugin stays inactive, None if it should be active."""
+def _switched_off() -> str | None:
+    """Return the switch that keeps the plugin inactive, None if it should be active."""
     if _state.wanted is False:
         return "disable() was called"
     if _state.wanted is None:
         mode = config().mode
         if mode == "0":
-            return "NUMBA_PTXLINK=0"
+            return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
         if mode == "auto":
             newer, why = driver_is_older()
             if not newer:
                 return f"NUMBA_PTXLINK=auto: {why}"
-    return release.unsupported_reason()
+    return None
 
 
 def _grounds() -> str:
@@ -200,6 +317,8 @@ def _grounds() -> str:
 
 def driver_is_older() -> tuple[bool, str]:
     """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its wording."""
+    from ._tools import driver, nvrtc
+
     cuda = driver.version()
     if cuda is None:
         return False, "there is no driver"
@@ -213,24 +332,30 @@ def driver_is_older() -> tuple[bool, str]:
 
 
 def _wait(trigger: str) -> None:
-    try:
+    with contextlib.suppress(ImportError):
         import _numba_ptxlink_hook
-    except ImportError:
-        _settle(trigger, "numba.cuda has not been imported yet, and the import hook is not installed")
-        return
-    _numba_ptxlink_hook.install()
-    _settle(trigger, "numba.cuda has not been imported yet")
+
+        _numba_ptxlink_hook.install()
+    _settle(trigger, None)
 
 
 def _activate() -> None:
-    _state.active = True
-    for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
-        # A module that is still being imported is patched when the hook reports it.
-        if name in _state.ran or release.is_imported(name):
-            _apply(name)
+    from ._front_end import HOOKED, release
+    from ._tools import nvptxcompiler
+
+    # The first kernel would need it.
+    nvptxcompiler.load()
+    with _all_or_nothing():
+        _state.active = True
+        for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
+            # A module that is still being imported is patched when the hook reports it.
+            if name in _state.ran or release.is_imported(name):
+                _apply(name)
 
 
 def _apply(module: str) -> None:
+    from ._front_end import TABLE, substitution
+
     for row in TABLE:
         if row.module == module and row not in _state.applied:
             substitution.apply(row)
@@ -239,14 +364,30 @@ def _apply(module: str) -> None:
 
 def _deactivate() -> None:
     while _state.applied:
+        from ._front_end import substitution
+
         substitution.undo(_state.applied.pop())
     _state.active = False
 
 
-def _settle(trigger: str, reason: str) -> None:
-    if (_state.trigger, _state.reason) != (trigger, reason):
-        log.info("%s: %s (%s)", "active" if _state.active else "inactive", reason, trigger)
+def _settle(trigger: str, reason: str | None) -> None:
+    changed = (_state.trigger, _state.reason) != (trigger, reason)
     _state.trigger, _state.reason = trigger, reason
+    if changed:
+        log.info("%s: %s (%s)", "active" if _state.active else "inactive", _reason(), trigger)
+
+
+def _warn(reason: str) -> None:
+    """Warn once that the plugin is inactive, for *reason*."""
+    if reason in _state.warned:
+        return
+    _state.warned.add(reason)
+    message = f"numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    except RuntimeWarning:
+        # Warnings are errors here, and an import is not to fail for one.
+        log.warning(message)
 
 
 def _set_up_logging() -> None:

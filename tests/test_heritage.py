@@ -10,12 +10,14 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import fakedevice
+import numba.cuda  # noqa: F401 - enable() waits for it
 import pytest
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _plugin, assembler
+from numba_ptxlink import _front_end, _plugin, assembler
+from numba_ptxlink._tools import driver as cuda_driver
 from numba_ptxlink._tools import nvfatbin, nvjitlink
 from numba_ptxlink.linker import PtxLinker
 
@@ -67,7 +69,9 @@ class TestPtxcompiler:
     def test_an_unsupported_numba_is_refused(self, monkeypatch):
         """Where numba-cuda cannot be served, asking for it is an error that says why."""
         pl.disable()
-        monkeypatch.setattr(_plugin.release, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported")
+        monkeypatch.setattr(
+            _front_end.release, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported"
+        )
         with pytest.raises(pl.ActivationError, match=r"cannot be enabled: numba-cuda 0\.1 is not supported"):
             pl.enable()
         monkeypatch.undo()
@@ -78,7 +82,7 @@ class TestPtxcompiler:
     )
     def test_versions_decide_without_a_subprocess(self, monkeypatch, driver, expected):
         """Whether the driver is older than the toolkit is compared here, in this process."""
-        monkeypatch.setattr(_plugin.driver, "version", lambda: driver)
+        monkeypatch.setattr(cuda_driver, "version", lambda: driver)
         assert expected is _plugin.driver_is_older()[0]
 
     def test_the_patch_can_be_forced(self):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,26 +19,53 @@ DRIVER = "numba.cuda.cudadrv.driver"
 """The module whose import decides whether the plugin becomes active."""
 
 
+# Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
+
+
+def specifier() -> str:
+    """Return the supported releases as a version specifier."""
+    low, high = (".".join(map(str, bound)) for bound in SUPPORTED)
+    return f">={low},<{high}"
+
+
 def unsupported_reason() -> str | None:
-    """Return why the installed numba-cuda is not supported, None if it is. Does not import numba."""
-    try:
-        from numba_cuda import __version__ as version
-    except ImportError:
-        return "numba-cuda is not installed"
-    low, high = SUPPORTED
-    try:
-        release = tuple(int(part) for part in version.split(".")[:3])
-    except ValueError:
-        release = (0, 0)
-    if not low <= release < high:
-        specifier = ",".join(
-            f"{sign}{'.'.join(map(str, bound))}" for sign, bound in ((">=", low), ("<", high))
-        )
-        return f"numba-cuda {version} is not supported; install numba-cuda{specifier}"
-    driver = sys.modules.get(DRIVER)
-    if driver is not None and getattr(driver, "__name__", DRIVER) != DRIVER:
+    """
+    Return why numba.cuda cannot be served, with the cure; None if it can. Does not import numba.
+
+    The installed release counts, and a numba.cuda that is imported already has to be of it.
+    """
+    if simulated():
         return "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"
+    try:
+        from numba_cuda import __file__ as package
+        from numba_cuda import __version__ as version
+    except (ImportError, OSError):
+        return f"numba-cuda is not installed; install numba-cuda{specifier()}"
+    match = _VERSION.fullmatch(version)
+    low, high = SUPPORTED
+    if match is None or not low <= tuple(int(part or 0) for part in match.groups()) < high:
+        return f"numba-cuda {version} is not supported; install numba-cuda{specifier()}"
+    driver = getattr(sys.modules.get(DRIVER), "__file__", None)
+    if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
+        return (
+            "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
+            "import numba_ptxlink before numba.cuda"
+        )
     return None
+
+
+def simulated() -> bool:
+    """Return whether numba.cuda is the CUDA simulator, or will be once it is imported."""
+    driver = sys.modules.get(DRIVER)
+    if driver is not None:
+        return getattr(driver, "__name__", DRIVER) != DRIVER
+    for name in ("numba.cuda.core.config", "numba.core.config"):
+        switch = getattr(sys.modules.get(name), "ENABLE_CUDASIM", None)
+        if switch is not None:
+            return bool(switch)
+    switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
+    return switch.isdecimal() and int(switch) != 0
 
 
 def is_imported(name: str) -> bool:

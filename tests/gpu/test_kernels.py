@@ -70,9 +70,9 @@ def test_ptx_newer_than_the_driver_runs(monkeypatch):
     from numba import cuda
     from numba.cuda.codegen import CUDACodeLibrary
 
-    from numba_ptxlink import _plugin
+    from numba_ptxlink._tools import driver as cuda_driver
 
-    driver = _plugin.driver.version()
+    driver = cuda_driver.version()
     newest = max(pl.toolchain().ptx_versions)
     if (newest.major - 9 + 13, newest.minor) <= driver:
         pytest.skip(f"the driver (CUDA {driver}) is as new as nvPTXCompiler (PTX {newest})")

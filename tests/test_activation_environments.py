@@ -1,0 +1,238 @@
+"""Activation where .pth files are not read, variables are wrong or the installation is damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink._native import _nvptxcompiler
+from numba_ptxlink._numba_cuda import release
+
+PACKAGE = Path(pl.__file__).parent
+ROOT = Path(__file__).parents[1]
+STATUS = """
+import warnings
+import numba_ptxlink as pl
+state = pl.status()
+print(state.active, state.trigger)
+print(state.reason)
+"""
+LINKER = "from numba.cuda.cudadrv import driver; print(driver._Linker.__name__)\n"
+ERRORS = ("-W", "error::RuntimeWarning")
+WAITING = (
+    "numba.cuda has not been imported yet, and the import hook is not installed; "
+    "call enable() after the import"
+)
+# What the .pth files of both packages do.
+HOOKS = "import _numba_cuda_redirector, _numba_ptxlink_hook\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return a directory as `pip install --target` leaves it: without the editable install's redirects."""
+    target = tmp_path_factory.mktemp("target")
+    shutil.copytree(
+        PACKAGE, target / "numba_ptxlink", ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c")
+    )
+    native = Path(_nvptxcompiler.__file__)
+    (target / "numba_ptxlink" / "_native" / native.name).symlink_to(native)
+    import _numba_ptxlink_hook
+
+    shutil.copy(_numba_ptxlink_hook.__file__, target)
+    return target
+
+
+@pytest.fixture
+def damaged(installed, tmp_path):
+    """Return a copy of `installed` to be damaged."""
+    return Path(shutil.copytree(installed, tmp_path / "damaged", symlinks=True))
+
+
+def run(directory, program, *options, **environ):
+    """Run *program* where no .pth file is read, *directory* first; return the lines of stdout and stderr."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "PYTHON"))}
+    paths = {str(directory), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    paths = sorted(paths, key=lambda path: path != str(directory))
+    done = subprocess.run(
+        [sys.executable, "-S", *options, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**env, "PYTHONPATH": os.pathsep.join(paths), **environ},
+        cwd=directory,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_the_package_installs_both_hooks_itself(installed):
+    """Imported first, the package waits for numba.cuda, which is numba-cuda's, without a .pth file."""
+    program = (
+        "import sys, numba_ptxlink; print('numba' in sys.modules)\nimport numba.cuda\n" + LINKER + STATUS
+    )
+    assert run(installed, program) == (
+        ["False", "PtxLinker", "True import hook", "numba-cuda is installed and supported"],
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1", ["PtxLinker", "True import of numba_ptxlink", "numba-cuda is installed and supported"]),
+        ("Off", ["_Linker", "False import of numba_ptxlink", "NUMBA_PTXLINK=Off"]),
+    ],
+)
+def test_the_package_activates_when_it_is_imported_late(installed, value, expected):
+    """Imported after numba.cuda, the package activates at once, as far as NUMBA_PTXLINK allows it."""
+    program = "import _numba_cuda_redirector, numba.cuda\nimport numba_ptxlink\n" + LINKER + STATUS
+    assert run(installed, program, NUMBA_PTXLINK=value) == (expected, "")
+
+
+def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
+    """Where numba.cuda was imported without numba-cuda's redirect, the reason says so and names the cure."""
+    program = "import numba.cuda; print(numba.cuda.implementation)\n" + STATUS
+    lines, stderr = run(installed, program)
+    reason = (
+        "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
+        "import numba_ptxlink before numba.cuda"
+    )
+    assert ["Built-in", "False import of numba_ptxlink", reason] == lines
+    assert 1 == stderr.count(
+        f"RuntimeWarning: numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."
+    )
+
+
+def test_a_missing_hook_is_the_reason(installed):
+    """A package without the hook beside it says so, and enable() after the import takes over."""
+    before = "import sys; sys.modules['_numba_ptxlink_hook'] = None\n" + STATUS
+    before += "import _numba_cuda_redirector, numba.cuda\n"
+    lines, _ = run(installed, before + STATUS + "pl.enable()\n" + STATUS)
+    assert [
+        "False None",
+        WAITING,
+        "False None",
+        "numba.cuda has been imported without the import hook; call enable()",
+        "True enable()",
+        "enable() was called",
+    ] == lines
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("NUMBA_PTXLINK", "2"), ("NUMBA_PTXLINK_CACHE_SIZE", "lots"), ("NUMBA_PTXLINK_CACHE", "here")],
+)
+def test_a_wrong_variable_is_a_warning(installed, variable, value):
+    """A variable that is wrong leaves numba.cuda as it is: one warning, the reason, and an error by hand."""
+    program = (
+        STATUS
+        + "import numba.cuda\n"
+        + LINKER
+        + STATUS
+        + f"for act in (pl.enable, lambda: pl.assemble({make_kernel()!r}, 'sm_80')):\n"
+        + "    try: act()\n"
+        + "    except pl.ConfigError as error: print(type(error).__name__)\n"
+    )
+    lines, stderr = run(installed, HOOKS + program, **{variable: value})
+    before, *rest = lines[1:]
+    assert before.startswith((f"{variable}=", f"{variable} is unknown"))
+    assert "set it to" in before
+    assert ["_Linker", "False import hook", before] == rest[:3]
+    assert ["ConfigError"] * 2 == rest[3:]
+    assert 1 == stderr.count("RuntimeWarning: numba-ptxlink is inactive")
+
+
+def remove(package):
+    """Remove the package, and leave its hook."""
+    shutil.rmtree(package)
+
+
+def lose_a_module(package):
+    """Remove a module that activation imports."""
+    (package / "_link" / "engine.py").unlink()
+
+
+def break_a_module(package):
+    """Make a module no Python."""
+    (package / "_formats" / "ptx" / "lexer.py").write_text("def broken(:\n")
+
+
+def break_the_native_module(package):
+    """Cut the native module off."""
+    (native,) = (package / "_native").glob("*.so")
+    native.unlink()
+    native.write_bytes(b"\x7fELF and no more")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words", "options"),
+    [
+        (remove, "numba-ptxlink is damaged", ()),
+        (remove, "numba-ptxlink is damaged", ERRORS),
+        (lose_a_module, "engine", ERRORS),
+        (break_a_module, "SyntaxError", ()),
+        (break_the_native_module, "The compiled part of numba-ptxlink cannot be imported", ()),
+    ],
+)
+def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, options):
+    """Whatever is broken, numba.cuda is imported, with one message, even where warnings are errors."""
+    damage(damaged / "numba_ptxlink")
+    program = HOOKS + "import numba.cuda\n" + LINKER
+    status = "" if damage is remove else STATUS
+    lines, stderr = run(damaged, program + status, *options)
+    assert "_Linker" == lines[0]
+    assert 1 == stderr.count(words)
+    assert "python -m pip install" in stderr
+    if status:
+        assert "False import hook" == lines[1]
+        assert words in lines[2]
+
+
+def test_the_simulator_is_the_reason_at_any_time(installed):
+    """With NUMBA_ENABLE_CUDASIM the reason is the simulator: before numba.cuda is imported and after."""
+    again = STATUS + "import numba.cuda\n" + STATUS
+    lines, stderr = run(installed, HOOKS + again, NUMBA_ENABLE_CUDASIM="1")
+    assert ["False None", "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"] * 2 == lines
+    assert "" == stderr
+
+
+def test_one_range_of_releases_is_stated():
+    """The dependency in pyproject.toml and the check at run time allow the same releases of numba-cuda."""
+    dependencies = re.findall(
+        r'^  "numba-cuda([^"\[]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert [release.specifier()] == dependencies
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [
+        ("0.30.4", True),
+        ("0.30.4.post1", True),
+        ("0.30.4+local.1", True),
+        ("0.30.10", True),
+        ("0.30.3", False),
+        ("0.30.4rc1", False),
+        ("0.31.0", False),
+        ("0.31", False),
+        ("1.0", False),
+        ("unknown", False),
+    ],
+)
+def test_versions_are_compared_as_versions(monkeypatch, version, supported):
+    """Post and local versions of a supported release are supported; releases of another range are not."""
+    import numba_cuda
+
+    monkeypatch.setattr(numba_cuda, "__version__", version)
+    reason = release.unsupported_reason()
+    assert supported is (reason is None)
+    assert supported or f"numba-cuda {version} is not supported; install numba-cuda>=0.30.4,<0.31" == reason
