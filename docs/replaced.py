@@ -29,6 +29,7 @@ the rows marked with an asterisk.
 
 def page() -> str:
     """Return the page's text."""
+    from numba_ptxlink._numba_cuda.patches.corrections import CODE
     from numba_ptxlink._numba_cuda.patches.driverless import DRIVERLESS
     from numba_ptxlink._numba_cuda.patches.nvvm_cache import NVVM
 
@@ -39,7 +40,7 @@ def page() -> str:
         file = "/".join(module.split(".")[-3:]) + ".py"
         parts.append(f"## {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
         for row in rows:
-            mark = " \\*" if row in (*DRIVERLESS, *NVVM) else ""
+            mark = " \\*" if row in (*DRIVERLESS, *NVVM, *CODE) else ""
             parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.reason} |")
         parts[-1] += "\n"
     return "\n".join(parts).rstrip() + "\n"

@@ -80,8 +80,15 @@ class _State:
     warned: set[str] = field(default_factory=set)
 
 
+def _free_compiler_lock() -> None:
+    front_end = sys.modules.get(f"{__package__}._front_end")
+    if front_end is not None:
+        front_end.release.free_compiler_lock()
+
+
 _state = _State()
-_lock = Lock()
+# A thread that switches holds Numba's lock as well, which a forked child would never get.
+_lock = Lock(forget=_free_compiler_lock)
 
 
 def imported_late() -> None:

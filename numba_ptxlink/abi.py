@@ -8,6 +8,7 @@ The layouts and prototypes of the C types are in `_cabi.types`; the conversion o
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +54,10 @@ __all__ = [
     "check_ptx",
 ]
 
+log = logging.getLogger(__name__)
+
+# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself.
+_SYMBOL = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 AGGREGATES = ("value", "flat")
 ON_ERROR = ("zero", "trap")
 # The longest generated name of a struct; a longer one is cut off and ends in a checksum.
@@ -107,6 +112,43 @@ class AbiOptions:
         if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
             cnames.check(options.abi_name, "the function")
         return options
+
+    @classmethod
+    def of_compile(cls, abi_info: object) -> AbiOptions:
+        """
+        Read the `abi_info` of `numba.cuda.compile`: whatever numba-cuda takes is taken.
+
+        Callers that compile for OptiX or for a library of device functions know by what name the function is
+        called, even if no C++ declares it. Such names, and unknown keys, are logged at level INFO: a warning
+        would be an error for some of those callers, and noise on stderr for the rest.
+
+        Raises:
+            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
+        """
+        if not abi_info:
+            return cls()
+        if not isinstance(abi_info, Mapping):
+            return cls.of(abi_info)
+        keys = [field.name for field in dataclasses.fields(cls)]
+        for key in abi_info:
+            if key not in keys:
+                log.info("abi_info has the unknown key %r, which is ignored", key)
+        name = abi_info.get("abi_name")
+        options = cls.of({key: abi_info[key] for key in keys[1:] if key in abi_info})
+        if name is None:
+            return options
+        if not isinstance(name, str):
+            return cls.of({"abi_name": name})
+        if not _SYMBOL.fullmatch(name):
+            raise AbiError(
+                f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
+                f"and no digit first; use {cnames.propose(name)!r}, for example."
+            )
+        try:
+            cls.of({"abi_name": name})
+        except AbiError as error:
+            log.info("%s Compiled all the same.", error)
+        return dataclasses.replace(options, abi_name=name)
 
 
 _BOOL = Scalar("bool", 1, 1, "bool")

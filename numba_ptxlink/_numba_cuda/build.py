@@ -100,13 +100,17 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
 
 def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
     """Add the C function of *each* to *compiled*, Numba's compile result; return its signature."""
-    from .codegen import wrapper
+    from .codegen import flat, wrapper
 
     udf = each.udf
     if udf.options.aggregates == "flat":
+        context, returns = compiled.target_context, compiled.signature.return_type
         # Numba has parts for any type, also for a string or a range, which mean nothing to C.
-        _c_signature(each, compiled.signature.return_type, (), ())
-        return wrapper.emit_flat(compiled, udf.name, each.labels, udf.options, inline=inline)
+        _c_signature(each, returns, (), ())
+        params = list(zip(each.labels, compiled.signature.args, strict=True))
+        signature = flat.signature(context, udf.name, returns, params)
+        wrapper.emit_flat(compiled, udf.name, udf.options, inline=inline)
+        return signature
     signature = _c_signature(each, compiled.signature.return_type, each.labels, compiled.signature.args)
     wrapper.emit(compiled, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature
@@ -133,8 +137,9 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
         AssembleError: The PTX could not be assembled.
     """
-    tag = _tag([signature.name for signature in compiled.signatures])
-    modules = externs.private_shims(ordered_modules(compiled.libraries), tag)
+    names = [signature.name for signature in compiled.signatures]
+    tag = _tag(names)
+    modules = externs.private_shims(ordered_modules(compiled.libraries, names), tag)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = externs.undefined(ptx.decode())
     linked = externs.linkable(compiled.libraries, missing, compiled.arch, tag)
@@ -206,7 +211,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     """
     arch = Arch.of(cc)
     tag = _tag([*symbols, library.name])
-    modules = externs.private_shims(ordered_modules([library]), tag)
+    modules = externs.private_shims(ordered_modules([library], symbols), tag)
     options = {**library._nvvm_options, "arch": arch.compute}
     options.pop("gen-lto", None)
     modules = llvm_ir.in_dialect(modules, arch)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .context import entered
-from .patches.corrections import POINTERS
+from .patches.corrections import CODE
 from .patches.driverless import DRIVERLESS
 from .patches.error_model import ERROR_MODEL
 from .patches.nvvm_cache import NVVM
@@ -61,7 +61,7 @@ def compile_function(
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
-    with global_compiler_lock, applied((*DRIVERLESS, *ERROR_MODEL, *POINTERS)), entered(checked=checked):
+    with global_compiler_lock, applied((*DRIVERLESS, *ERROR_MODEL, *CODE)), entered(checked=checked):
         return compile_cuda(
             function,
             result,

@@ -7,29 +7,36 @@ from typing import TYPE_CHECKING, Any
 from . import stable_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
-def ordered_modules(libraries: Sequence[Any]) -> list[str]:
+def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = ()) -> list[str]:
     """
     Return the LLVM IR of *libraries* and their transitive callees, each once, callers first.
 
     Names and order are those of `stable_names`: deterministic across processes.
+
+    Args:
+        libraries: Numba's code libraries.
+        kept: Symbols that keep their names, which a caller may have chosen to look like Numba's.
     """
     for library in all_libraries(libraries):
         for name, variable in module_of(library).globals.items() if module_of(library) else ():
             # Only CPU code looks the environment up by this symbol; device code does not use it.
             if name.startswith("_ZN08NumbaEnv"):
                 variable.linkage = "internal"
-    return list(renamed(libraries).texts)
+    return list(renamed(libraries, kept).texts)
 
 
-def renamed(libraries: Sequence[Any], *, keep_visible: bool = False) -> stable_names.Renamed:
+def renamed(
+    libraries: Sequence[Any], kept: Iterable[str] = (), *, keep_visible: bool = False
+) -> stable_names.Renamed:
     """
     Return the program whose roots are *libraries*, under names that depend on the program alone.
 
     Args:
         libraries: Numba's code libraries.
+        kept: Symbols that keep their names.
         keep_visible: Whether the visible symbols of the roots keep their names.
     """
     reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
@@ -39,8 +46,8 @@ def renamed(libraries: Sequence[Any], *, keep_visible: bool = False) -> stable_n
         if module_of(library) is not None
     }
     roots = [modules[library] for library in libraries if library in modules]
-    kept = [name for root in roots for name in root.visible] if keep_visible else ()
-    return stable_names.rename(stable_names.in_order(list(modules.values()), len(roots)), kept)
+    visible = [name for root in roots for name in root.visible] if keep_visible else ()
+    return stable_names.rename(stable_names.in_order(list(modules.values()), len(roots)), (*kept, *visible))
 
 
 def all_libraries(libraries: Sequence[Any]) -> list[Any]:

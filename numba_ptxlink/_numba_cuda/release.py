@@ -77,6 +77,20 @@ def is_imported(name: str) -> bool:
 @contextlib.contextmanager
 def compilation_stopped() -> Iterator[None]:
     """Wait for other threads' compilations, and block new ones during a `with` block."""
-    lock: Any = getattr(sys.modules.get("numba.cuda.core.compiler_lock"), "global_compiler_lock", None)
+    lock = _compiler_lock()
     with contextlib.nullcontext() if lock is None else lock:
         yield
+
+
+def free_compiler_lock() -> None:
+    """Release Numba's compiler lock in a forked child, if it was held by a thread that the child lacks."""
+    lock = _compiler_lock()
+    # numba-cuda's lock is a pair with Numba's, or one where there is no Numba.
+    for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
+        inner = getattr(part, "_lock", None)
+        if inner is not None and not inner._is_owned():
+            inner._at_fork_reinit()
+
+
+def _compiler_lock() -> Any:
+    return getattr(sys.modules.get("numba.cuda.core.compiler_lock"), "global_compiler_lock", None)

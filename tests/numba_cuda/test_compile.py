@@ -152,20 +152,21 @@ def test_an_optional_result_compiles():
 @pytest.mark.parametrize(
     ("abi_info", "message"),
     [
-        ({"abi_name": "for"}, "'for', the C name of the function, is a reserved word .* use 'for_'"),
-        ({"abi_name": "int"}, "use 'int_'"),
-        ({"abi_name": "a::b"}, "'a::b', the C name of the function, is not a C identifier; use 'a_b'"),
+        ({"abi_name": "a::b"}, "'a::b', the name of the function, is not an identifier of PTX: .* use 'a_b'"),
         ({"abi_name": "my func"}, "use 'my_func'"),
-        ({"abi_name": "_Bool2"}, "'_Bool2', the C name of the function, is reserved for the compiler: "),
+        ({"abi_name": "näme"}, "use 'n_me'"),
+        ({"abi_name": "9x"}, "use 'f9x'"),
+        ({"abi_name": ""}, "use 'unnamed'"),
         ({"abi_name": 3}, "must be a str, not int: 3"),
-        ({"abi_nam": "f"}, "unknown key 'abi_nam'; the keys are abi_name, aggregates, on_error"),
+        ({"abi_name": b"f"}, "must be a str, not bytes: b'f'"),
+        (["abi_name"], "must be a dict such as .*, not list: "),
         ("f", "must be a dict such as .*, not str: 'f'"),
         ({"aggregates": "packed"}, "is 'packed'; the choices are value, flat"),
         ({"on_error": 1}, "is 1; the choices are zero, trap"),
     ],
 )
 def test_a_wrong_abi_info_is_refused(abi_info, message):
-    """A name that C has no use for, an unknown key and a wrong type say what is wrong and what is right."""
+    """A name that PTX has no use for, a wrong value and a wrong type say what is wrong and what is right."""
     with pytest.raises(pl.AbiError, match=message) as caught:
         compiled(double, "int32(int32)", abi_info=abi_info)
     assert isinstance(caught.value, ValueError)

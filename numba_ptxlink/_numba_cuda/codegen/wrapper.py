@@ -18,7 +18,6 @@ from numba.cuda.cudadrv import nvvm
 
 from numba_ptxlink._cabi import types as c
 
-from . import flat
 from .convert import from_c, from_return, holds_record, ir_type, natural_align, to_c
 
 if TYPE_CHECKING:
@@ -94,22 +93,18 @@ def emit(
     return outer
 
 
-def emit_flat(
-    compiled: Any, name: str, params: Sequence[str], options: AbiOptions, *, inline: bool
-) -> c.Signature:
+def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) -> ir.Function:
     """
-    Add a function with numba-cuda's own prototype, and return its C signature.
+    Add a function with numba-cuda's own prototype, which `flat.signature` describes where C has the types.
 
     Args:
         compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
         name: The symbol.
-        params: The names of the parameters.
         options: How errors are handled.
         inline: Whether NVVM may inline the Python function into the wrapper.
     """
     context = compiled.target_context
     returns, args = compiled.signature.return_type, compiled.signature.args
-    signature = flat.signature(context, name, returns, list(zip(params, args, strict=True)))
     packer = context.get_arg_packer(args)
     value_type = returns.type if isinstance(returns, types.Optional) else returns
     result = ir.VoidType()
@@ -117,7 +112,9 @@ def emit_flat(
         result = context.data_model_manager[value_type].get_return_type()
     inner = _inner(compiled, inline=inline)
     outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
-    _extend(outer.return_value, signature.result)
+    if isinstance(result, ir.IntType) and result.width < 32:
+        signed = isinstance(value_type, types.Integer) and value_type.signed
+        outer.return_value.add_attribute("signext" if signed else "zeroext")
     builder = _entry(outer, inner)
     arguments = packer.from_arguments(builder, outer.args)
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
@@ -129,7 +126,7 @@ def emit_flat(
             zero = context.get_constant_null(value_type)
             value = builder.select(optional.valid, optional.data, zero)
         builder.ret(context.get_return_value(builder, value_type, value))
-    return signature
+    return outer
 
 
 def _inner(compiled: Any, *, inline: bool) -> ir.Function:

@@ -36,9 +36,11 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 def _wrap_compile_pyfunc(original: Any) -> Any:
     @functools.wraps(original)
     def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
+        from numba.cuda.core.compiler_lock import global_compiler_lock
+
         arguments = _arguments(original, args, kwargs)
         abi_info = arguments["abi_info"]
-        options = AbiOptions.of(abi_info)
+        options = AbiOptions.of_compile(abi_info)
         arguments["cc"] = arguments["cc"] or current_cc()
         # Stock numba-cuda rejects kernels with the C ABI; only callers of this package's C ABI set abi_info.
         kernel = not arguments["device"] and abi_info is not None
@@ -46,12 +48,15 @@ def _wrap_compile_pyfunc(original: Any) -> Any:
             library, result = original(**arguments)
             _note(library, arguments["cc"], ())
             return library, result
-        return _compile_c(original, arguments, options, kernel=kernel)
+        # What it relies on, compile_cuda for one, is not restored before it is done.
+        with global_compiler_lock:
+            return _compile_c(original, arguments, options, kernel=kernel)
 
     return _compile_pyfunc_with_fixup
 
 
 def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, kernel: bool) -> Any:
+    from llvmlite.ir._utils import DuplicatedNameError
     from numba.cuda.core import config
 
     if kernel and given["forceinline"]:
@@ -62,15 +67,21 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
             **{**given, "abi": "numba", "abi_info": None, "device": True, "launch_bounds": None}
         )
     compiled = inner.compiled
+    if compiled is None:
+        # disable() came between the call and the lock.
+        return original(**given)
     debug = config.CUDA_DEBUGINFO_DEFAULT if given["debug"] is None else given["debug"]
     opt = (config.OPT != 0) if given["opt"] is None else given["opt"]
     name = options.abi_name or _default_name(given["pyfunc"])
-    function = _emit(compiled, name, given, options, inline=bool(opt and not debug), kernel=kernel)
+    try:
+        function = _emit(compiled, name, given, options, inline=bool(opt and not debug), kernel=kernel)
+    except DuplicatedNameError:
+        raise AbiError(f"The function uses another symbol {name!r}; choose another abi_name.") from None
     if given["forceinline"]:
         function.attributes.add("alwaysinline")
     if kernel:
         library._entry_name = name
-    library._llvm_strs = in_dialect(ordered_modules([library]), Arch.of(given["cc"]))
+    library._llvm_strs = in_dialect(ordered_modules([library], [name]), Arch.of(given["cc"]))
     _note(library, given["cc"], () if kernel else (name,))
     return library, result
 
@@ -90,13 +101,13 @@ def _emit(
     from numba_ptxlink._numba_cuda.codegen import wrapper
     from numba_ptxlink._numba_cuda.signatures import record_names
 
-    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
-    labels: list[str] = []
-    for label in inspect.signature(function).parameters:
-        labels.append(cnames.legal(label, labels))
     aggregates = (given["abi_info"] or {}).get("aggregates")
     # No caller relies on the flat prototype of a kernel: stock numba-cuda rejects kernels with the C ABI.
     if aggregates == "value" or (kernel and aggregates is None):
+        function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
+        labels: list[str] = []
+        for label in inspect.signature(function).parameters:
+            labels.append(cnames.legal(label, labels))
         signature = abi.c_signature(
             name,
             compiled.signature.return_type,
@@ -111,8 +122,7 @@ def _emit(
         return wrapper.emit(compiled, signature, options, inline=inline, launch_bounds=bounds)
     if kernel:
         raise AbiError(f'Kernel {name} cannot have aggregates="flat"; leave it out, or say "value".')
-    wrapper.emit_flat(compiled, name, labels, options, inline=inline)
-    return compiled.library.get_function(name)
+    return wrapper.emit_flat(compiled, name, options, inline=inline)
 
 
 def _default_name(function: Any) -> str:
@@ -132,13 +142,17 @@ def _wrap_compile(original: Any) -> Any:
             _check_passing(outcome, output)
             if arguments["abi"] == "c":
                 code = _resolved(code, outcome)
-            if output in _BINARY:
-                ltoir = b""
-                if output == FATBIN and arguments["device"]:
-                    ltoir, _ = original(**{**arguments, "output": LTOIR})
-                    ltoir = _resolved(ltoir, outcome) if arguments["abi"] == "c" else ltoir
-                code = _binary(code, arguments, output, ltoir, outcome.cc)
-        return code, result
+        if output not in _BINARY:
+            return code, result
+        ltoir, again = b"", Result()
+        if output == FATBIN and arguments["device"]:
+            with entered(result=again):
+                ltoir, _ = original(**{**arguments, "output": LTOIR})
+                ltoir = _resolved(ltoir, again) if arguments["abi"] == "c" else ltoir
+        if outcome.library is None or (ltoir and again.library is None):
+            # disable() has restored the functions that this one calls: numba-cuda's answer is due.
+            return original(**arguments)
+        return _binary(code, arguments, output, ltoir, outcome.cc), result
 
     return compile
 
@@ -193,6 +207,9 @@ def _wrap_compile_all(original: Any) -> Any:
         _check_passing(outcome, output)
         if output not in _BINARY:
             return codes, result
+        if outcome.library is None:
+            # disable() has restored the function that this one calls: numba-cuda's answer is due.
+            return original(**arguments)
         if not all(isinstance(code, (str, bytes)) for code in codes):
             raise ExportError(
                 f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'

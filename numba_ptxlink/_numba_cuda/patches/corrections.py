@@ -175,7 +175,7 @@ def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
     context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
 
 
-POINTERS = (
+CODE = (
     Substitution(
         "numba.cuda.core.base",
         "BaseContext.get_function",
@@ -183,9 +183,6 @@ POINTERS = (
         "A pointer to records, to booleans, or to tuples of booleans can be read and written, where "
         "numba-cuda takes what lies in memory for a value and fails.",
     ),
-)
-SUBSTITUTIONS = (
-    *POINTERS,
     Substitution(
         "numba.cuda.compiler",
         "CreateLibrary.run_pass",
@@ -230,17 +227,21 @@ SUBSTITUTIONS = (
         "The version of debug information is NVRTC's; modules that differ in it are not linked with LTO.",
     ),
     Substitution(
-        "numba.cuda.decorators",
-        "jit",
-        _wrap_jit,
-        "A decorator without signatures keeps `lto=`, which numba-cuda forgets.",
-        bound=True,
-    ),
-    Substitution(
         "numba.cuda.target",
         "CUDATargetContext.make_constant_array",
         _wrap_make_constant_array,
         "What lies between the fields of constant records is zero, not what was in memory there, so that "
         "another process finds the code in the cache.",
+    ),
+)
+"""What compiled code depends on; an export applies them, too, and yields the same without the plugin."""
+
+SUBSTITUTIONS = (
+    Substitution(
+        "numba.cuda.decorators",
+        "jit",
+        _wrap_jit,
+        "A decorator without signatures keeps `lto=`, which numba-cuda forgets.",
+        bound=True,
     ),
 )

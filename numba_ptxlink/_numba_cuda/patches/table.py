@@ -26,6 +26,7 @@ TABLE = (
     *code_library.SUBSTITUTIONS,
     *nvvm_cache.NVVM,
     *disk_cache.SUBSTITUTIONS,
+    *corrections.CODE,
     *corrections.SUBSTITUTIONS,
     *compile_c.SUBSTITUTIONS,
 )

@@ -1,0 +1,223 @@
+"""`numba.cuda.compile` takes with the plugin what it takes without: names, keys of abi_info, and types."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import fakedevice
+import numba.cuda.compiler
+import pytest
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import models, register_model
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
+
+CC = (9, 0)
+INT = types.int32(types.int32)
+# OptiX calls programs by their prefixes, device libraries use __nv_, mangled and dotless module names.
+NAMES = [
+    "__raygen__f",
+    "__direct_callable__f",
+    "__nv_f",
+    "__f",
+    "_F",
+    "mod$f",
+    "$f",
+    "max",
+    "printf",
+    "main",
+    "for",
+    "_ZN3mod1fEi",
+    "_Z",
+    # As Numba's own names, which the plugin replaces by others.
+    "_Z1fB2v1i",
+    "_ZN8__main__1fB2v3B4abcdEi",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _active():
+    active = pl.status().active
+    pl.enable()
+    yield
+    if not active:
+        pl.disable()
+
+
+def increment(value):
+    """Add one."""
+    return value + 1
+
+
+def compiled(function, signature, **options):
+    """Return what `numba.cuda.compile` makes of *function*."""
+    code, _ = numba.cuda.compiler.compile(function, signature, **{"cc": CC, **options})
+    return code
+
+
+def defined(ptx):
+    """Return the names of the functions in *ptx*."""
+    return [function.prototype.name for function in parse(ptx).functions if function.defined]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_numba_takes_is_kept(name, caplog):
+    """An identifier of PTX is the symbol, whether C++ has it or not, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ptx = compiled(increment, INT, abi_info={"abi_name": name})
+    assert [name] == defined(ptx)
+    assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
+    assert [] == [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+@pytest.mark.parametrize("name", ["__direct_callable__f", "__nv_f", "_Z1fB2v1i"])
+def test_a_name_that_numba_takes_is_linked(name):
+    """LTO-IR has the name too, by which C++ calls it."""
+    ltoir = compiled(increment, INT, abi_info={"abi_name": name}, output="ltoir")
+    source = f"""
+        extern "C" __device__ int {name}(int);
+        extern "C" __global__ void caller(int* p) {{ *p = {name}(*p); }}
+    """
+    assert b"caller" in pl.link(source, ltoir, arch="sm_90", lto=True).cubin
+
+
+def test_a_name_that_cxx_lacks_is_logged(caplog):
+    """That C++ cannot call a function, and that a key is ignored, is in the log at level INFO."""
+    caplog.set_level(logging.INFO, "numba_ptxlink")
+    info = {"abi_name": "for", "inline": True, 3: 4}
+    assert ["for"] == defined(compiled(increment, INT, abi_info=info))
+    messages = [record.getMessage() for record in caplog.records if record.name == "numba_ptxlink.abi"]
+    assert [
+        "abi_info has the unknown key 'inline', which is ignored",
+        "abi_info has the unknown key 3, which is ignored",
+    ] == messages[:2]
+    assert "for_" in messages[2]
+    caplog.clear()
+    compiled(increment, INT, abi_info={"abi_name": "increment_it"})
+    assert [] == [record for record in caplog.records if record.name == "numba_ptxlink.abi"]
+
+
+@pytest.mark.parametrize("abi_info", [None, {}, {"abi_name": None}, "", ()])
+def test_no_name_is_the_functions_own(abi_info):
+    """What says nothing leaves the function's own name."""
+    assert ["increment"] == defined(compiled(increment, INT, abi_info=abi_info))
+
+
+def test_marks_and_exports_stay_strict():
+    """A mark on a function refuses a name that C++ cannot declare, and abi_info for its options."""
+    with pytest.raises(pl.AbiError, match="for_"):
+        pl.udf("int32(int32)", name="for")
+
+
+def test_a_symbol_that_the_function_uses_is_not_its_name():
+    """A function cannot have the name of one that it calls, which stock numba-cuda makes call itself."""
+    import math
+
+    with pytest.raises(pl.AbiError, match="uses another symbol '__nv_sin'; choose another abi_name"):
+        compiled(lambda x: math.sin(x), "float64(float64)", abi_info={"abi_name": "__nv_sin"})  # noqa: PLW0108
+
+
+def primitive(name, kind):
+    """Return a new Numba type that LLVM has as *kind*."""
+    made = type(name, (types.Type,), {"__init__": lambda self: types.Type.__init__(self, name=name)})
+    model = type(
+        f"{name}Model",
+        (models.PrimitiveModel,),
+        {"__init__": lambda self, manager, ty: models.PrimitiveModel.__init__(self, manager, ty, kind)},
+    )
+    register_model(made)(model)
+    return made()
+
+
+@pytest.mark.parametrize(
+    ("ty", "wanted"),
+    [
+        (
+            primitive("Quad", ir.VectorType(ir.FloatType(), 4)),
+            ".func (.align 16 .b8[16]) f(.align 16 .b8[16])",
+        ),
+        (primitive("HalfLike", ir.HalfType()), ".func (.align 2 .b8[2]) f(.align 2 .b8[2])"),
+    ],
+    ids=str,
+)
+def test_types_of_extensions_compile(ty, wanted):
+    """A type whose LLVM type C does not have is passed as numba-cuda passes it."""
+    ptx = compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"}, cc=(10, 0))
+    (function,) = parse(ptx).functions
+    assert wanted == str(function.prototype)
+
+
+@pytest.mark.parametrize(
+    ("ty", "attribute"),
+    [(types.int8, "signext"), (types.uint16, "zeroext"), (types.boolean, "zeroext"), (types.int32, None)],
+    ids=str,
+)
+def test_narrow_results_are_extended(ty, attribute):
+    """A narrow result of a flat prototype is extended as nvcc's callers expect."""
+    library, _ = numba.cuda.compiler._compile_pyfunc_with_fixup(lambda value: value, ty(ty), cc=CC, abi="c")
+    lines = library.get_llvm_str().splitlines()
+    (line,) = (line for line in lines if line.startswith("define ") and "internal" not in line)
+    assert (attribute in line) if attribute else "ext" not in line
+
+
+MODULES = """
+import numba_ptxlink as pl
+from numba.cuda import types
+import numba.cuda.compiler as compiler
+def f(x):
+    return x + 1
+def k(x):
+    x[0] = 1
+for abi, function, signature, device in (
+    ("numba", f, types.int32(types.int32), True),
+    ("c", f, types.int32(types.int32), True),
+    ("numba", k, types.void(types.int32[:]), False),
+):
+    library, _ = compiler._compile_pyfunc_with_fixup(function, signature, cc=(9, 0), abi=abi, device=device)
+    text = library.get_llvm_str()
+    print(len(library.llvm_strs), [line.partition("$")[0].rstrip('"') for line in text.splitlines()
+                                   if line.startswith(("; ModuleID", "target triple"))])
+"""
+
+
+def test_llvm_modules_begin_as_ever():
+    """The LLVM IR of a library splits into modules at the same lines with the plugin and without."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", f"{MODULES}\nassert pl.status().active is {active}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "NUMBA_PTXLINK": switch},
+        ).stdout
+        for active, switch in ((True, "1"), (False, "0"))
+    ]
+    assert outputs[0] == outputs[1]
+    assert 3 == outputs[0].count("; ModuleID = ")
+
+
+def test_a_kernel_shows_the_module_of_each_callee(monkeypatch):
+    """`inspect_llvm` of a kernel has a module for the kernel and each function it calls."""
+    fakedevice.install(monkeypatch.setattr)
+
+    @cuda.jit(device=True)
+    def helper(value):
+        return value * 2
+
+    @cuda.jit
+    def kernel(out):
+        out[0] = helper(out[1])
+
+    kernel.compile("void(float32[:])")
+    (text,) = kernel.inspect_llvm().values()
+    names = [line.split('"')[1] for line in text.splitlines() if line.startswith("; ModuleID = ")]
+    assert 2 == len(names)
+    assert [True, True] == [word in name for word, name in zip(("kernel", "helper"), names, strict=True)]

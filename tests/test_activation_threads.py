@@ -1,0 +1,228 @@
+"""`enable()` and `disable()` while other threads compile, export and link, at forks, and at exit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import fakedevice
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
+
+EXTERNS = """
+from numba import cuda, types
+from numba_ptxlink import udf
+
+notify = cuda.declare_device("notify", types.void(types.int32), abi="c")
+
+
+@cuda.jit(device=True)
+def helper(x):
+    return x * 2
+
+
+@udf("int32(int32)")
+def first(x):
+    notify(helper(x))
+    return x
+
+
+@udf("void(int32)", name="_Z6secondB2v7i")
+def second(x):
+    notify(x)
+"""
+HEAD = f"""
+import os, sys, threading, time
+sys.path.append({str(Path(fakedevice.__file__).parent)!r})
+import numba_ptxlink as pl
+from numba import cuda, types
+from numba_ptxlink._front_end import TABLE
+def bound():
+    import numba.cuda.memory_management.nrt as nrt
+    return [cuda.compile, cuda.compile_all, nrt._Linker, *(vars(r.owner())[r.attribute] for r in TABLE)]
+def increment(x):
+    return x + 1
+def nothing(x):
+    pass
+"""
+
+
+def run(program, **environ):
+    """Run *program* in a fresh interpreter without a cache, and return its lines."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        env={**env, "NUMBA_PTXLINK_CACHE": "0", **environ},
+        check=False,
+        timeout=300,
+    )
+    assert (0, "") == (done.returncode, done.stderr), done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_an_export_is_the_same_with_the_plugin_and_without(tmp_path):
+    """What is exported does not depend on the plugin: `void` functions are void, and names are kept."""
+    module = tmp_path / "externs.py"
+    module.write_text(EXTERNS)
+    active = pl.status().active
+    texts = []
+    for switch in (pl.enable, pl.disable):
+        switch()
+        pl.export(module, tmp_path / switch.__name__, archs=["sm_80"], name="externs")
+        texts.append((tmp_path / switch.__name__ / "externs.sm_80.ptx").read_text())
+    (pl.enable if active else pl.disable)()
+    prototypes = {f.prototype.name: str(f.prototype) for f in parse(texts[1]).functions}
+    assert ".func notify(.b32)" == prototypes["notify"]
+    assert ".func _Z6secondB2v7i(.b32)" == prototypes["_Z6secondB2v7i"]
+    assert texts[0] == texts[1]
+
+
+def test_switching_leaves_no_half_replaced_state(tmp_path):
+    """Each result of another thread is the plugin's or numba-cuda's own, and all is restored."""
+    (tmp_path / "externs.py").write_text(EXTERNS)
+    lines = run(f"""
+        import collections, hashlib, pathlib, tempfile, traceback
+        import fakedevice
+        fakedevice.install()
+        module = {str(tmp_path / "externs.py")!r}
+        def export():
+            with tempfile.TemporaryDirectory() as out:
+                pl.export(module, out, archs=["sm_80"])
+                return hashlib.sha256(next(pathlib.Path(out).glob("*.ptx")).read_bytes()).hexdigest()
+        def compile_void():
+            code, _ = cuda.compile(nothing, types.void(types.int32), cc=(8, 0), abi_info={{"abi_name": "f"}})
+            return "(.param .b64 func_retval0)" in code
+        def compile_binary(held=cuda.compile, output="fatbin"):
+            try:
+                return len(held(increment, types.int32(types.int32), cc=(8, 0), output=output)[0]) > 0
+            except NotImplementedError:
+                return "refused"
+        def compile_all():
+            return compile_binary(cuda.compile_all, "cubin")
+        def kernel():
+            @cuda.jit
+            def add(x):
+                x[0] += 1
+            made = add.compile("void(float32[:])")
+            return made.entry_name in made.inspect_llvm()
+        def link():
+            return len(pl.link(KERNEL, arch="sm_80").cubin) > 0
+        KERNEL = 'extern "C" __global__ void k(float* x) {{ x[0] = 1; }}\\n'
+        jobs = [export, compile_void, compile_binary, compile_all, kernel, link]
+        pl.disable()
+        stock = bound()
+        seen, stop = collections.defaultdict(set), threading.Event()
+        def work(job):
+            while not stop.is_set():
+                try:
+                    seen[job.__name__].add(job())
+                except Exception:
+                    seen[job.__name__].add(traceback.format_exc())
+                time.sleep(0.001)
+        for switch in (pl.enable, pl.disable):
+            switch()
+            for job in jobs:
+                seen[job.__name__].add(job())
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 6
+        turns = 0
+        while time.monotonic() < until:
+            pl.enable()
+            time.sleep(0.0005)
+            pl.disable()
+            turns += 1
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for job in jobs:
+            results = sorted(map(str, seen[job.__name__]))
+            print(job.__name__, len(results) if job is export else results)
+        print(turns > 3, all(a is b for a, b in zip(stock, bound())), pl.status().active)
+        """)
+    assert [
+        "export 1",
+        "compile_void ['False', 'True']",
+        "compile_binary ['True', 'refused']",
+        "compile_all ['True', 'refused']",
+        "kernel ['True']",
+        "link ['True']",
+        "True True False",
+    ] == lines
+
+
+def test_a_function_that_was_imported_earlier_follows_the_switch():
+    """`compile` that a program holds since the plugin was active is numba-cuda's own after `disable()`."""
+    lines = run("""
+        held = cuda.compile, cuda.compile_all
+        signature = types.int32(types.int32)
+        pl.disable()
+        for function in held:
+            for output in ("cubin", "fatbin"):
+                try:
+                    function(increment, signature, cc=(8, 0), output=output)
+                except NotImplementedError as error:
+                    print(error)
+            code, _ = function(nothing, types.void(types.int32), cc=(8, 0), output="ptx")
+            print("func_retval0" in (code if isinstance(code, str) else code[0]))
+        """)
+    assert [
+        "Unsupported output type: cubin",
+        "Unsupported output type: fatbin",
+        "True",
+    ] * 2 == lines
+
+
+def test_forks_come_between_switches():
+    """A child that is forked while another thread switches is in one state, and can switch and compile."""
+    lines = run("""
+        pl.disable()
+        stock = bound()
+        stop, forks = threading.Event(), 0
+        def switch():
+            while not stop.is_set():
+                pl.enable()
+                pl.disable()
+        thread = threading.Thread(target=switch)
+        thread.start()
+        failed = 0
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            child = os.fork()
+            if not child:
+                import faulthandler
+                faulthandler.dump_traceback_later(60, exit=True)
+                code = 1
+                try:
+                    whole = len(pl._plugin._state.applied) in (0, len(TABLE))
+                    pl.enable()
+                    active = pl.status().active
+                    pl.disable()
+                    code = not (whole and active and all(a is b for a, b in zip(stock, bound())))
+                finally:
+                    os._exit(code)
+            failed += os.waitpid(child, 0)[1] != 0
+            forks += 1
+        stop.set()
+        thread.join()
+        print(forks > 10, failed)
+        """)
+    assert ["True 0"] == lines
+
+
+def test_the_switches_work_at_exit():
+    """`enable()` and `disable()` work in an exit handler."""
+    lines = run("""
+        import atexit
+        atexit.register(lambda: print(pl.enable().active))
+        atexit.register(lambda: print(pl.disable().active))
+        """)
+    assert ["False", "True"] == lines
