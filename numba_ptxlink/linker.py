@@ -54,7 +54,8 @@ def link(
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
 
     Args:
-        inputs: Each a path; PTX or CUDA C++ text; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or
+        inputs: Each a path; PTX or CUDA C++ text, which a `str` is if it has a line break, or reads as such
+            and names no file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or
             an archive; a file object; a `LinkableCode` of numba-cuda; or a UDF. The device runtime is added
             where one of them calls it.
         arch: The GPU to generate code for, such as "sm_90".

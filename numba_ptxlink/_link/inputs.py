@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+
+# One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
+_CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ def read(source: Any, number: int = 1) -> Input:
     Convert anything that `link` takes, except a UDF, to an `Input`.
 
     Args:
-        source: A path; a `str` without a line break, which is a path too; content as bytes, a `str` with a
-            line break or a file object; or a `LinkableCode` of numba-cuda.
+        source: A path, which a `str` is unless it has a line break, or reads as CUDA C++ or PTX and names no
+            file; content as such a `str`, bytes or a file object; or a `LinkableCode` of numba-cuda.
         number: The input's position in the link, which names an input that has no name.
 
     Raises:
@@ -72,8 +76,8 @@ def read(source: Any, number: int = 1) -> Input:
     """
     if isinstance(source, Input):
         return source
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
-        return _read_file(Path(source))
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
+        return _read_file(source)
     name = ""
     if hasattr(source, "kind") and hasattr(source, "data"):
         name, source = str(source.name), source.data
@@ -106,11 +110,27 @@ def content_of(file: Any) -> Any:
     return file.read()
 
 
-def _read_file(path: Path) -> Input:
+def _is_text(source: str) -> bool:
+    """Return whether *source* is content: it has a line break, or reads as code and names no file."""
+    if "\n" in source:
+        return True
+    path = Path(source)
+    if path.suffix.lower() in EXTENSIONS or not _CODE.search(source):
+        return False
+    try:
+        return not path.exists()
+    except (OSError, ValueError):  # too long for a path, or with a null byte
+        return True
+
+
+def _read_file(source: str | os.PathLike[str]) -> Input:
+    path = Path(source)
     try:
         code = path.read_bytes()
     except FileNotFoundError as error:
-        raise LinkError(f"{path} not found; check the path.", inputs=(path.name,)) from error
+        # A path may be a mistyped text only where it was given as one.
+        text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
+        raise LinkError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
     except OSError as error:
         raise LinkError(f"{path} could not be read: {error.strerror}.", inputs=(path.name,)) from error
     declared = EXTENSIONS.get(path.suffix.lower())

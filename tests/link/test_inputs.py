@@ -53,6 +53,54 @@ def test_every_form(make, tmp_path):
     assert ("ptx", PTX.encode()) == (found.kind, found.code)
 
 
+LINE = 'extern "C" __global__ void k(float* x) { x[0] = 1; }'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINE,
+        "__device__ int answer = 42;",
+        "namespace empty {} template <class T> struct S;",
+        '#include "kernel.cuh"',
+        "// nothing here",
+        LINE + " " * 300,
+    ],
+)
+def test_one_line_of_code_is_text(text, tmp_path, monkeypatch):
+    """A `str` without a line break that reads as CUDA C++ is that, if there is no such file."""
+    monkeypatch.chdir(tmp_path)
+    found = link_inputs.read(text)
+    assert ("cu", text.encode()) == (found.kind, found.code)
+
+
+def test_one_line_of_cuda_is_linked():
+    """A kernel on one line is compiled and linked."""
+    assert b"k" in pl.link(LINE, arch="sm_90").cubin
+
+
+def test_one_line_of_ptx_is_text():
+    """PTX without a line break is text too."""
+    assert "ptx" == link_inputs.read(".version 8.0 .target sm_80 .address_size 64").kind
+
+
+@pytest.mark.parametrize("name", ["a;b", "f(x){};.ptx", "plain"])
+def test_a_file_that_exists_is_a_file(name, tmp_path, monkeypatch):
+    """A `str` that names a file is that file, whatever it reads as."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(PTX)
+    assert PTX.encode() == link_inputs.read(name).code
+
+
+@pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
+def test_a_missing_file_tells_both_readings(name):
+    """A `str` that names no file says so, and how text is told from a path; a `Path` can be only a path."""
+    with pytest.raises(pl.LinkError, match=r"check the path\. If it is not a path but CUDA C\+\+ or PTX"):
+        link_inputs.read(name)
+    with pytest.raises(pl.LinkError, match=r"not found; check the path\.$"):
+        link_inputs.read(Path(name))
+
+
 def test_a_file_object_may_be_read_twice(tmp_path):
     """A file object that is linked into a second kernel gives its content again."""
     path = tmp_path / "callee.ptx"
