@@ -71,9 +71,7 @@ class Status:
 class _State:
     active: bool = False
     wanted: bool | None = None  # set by enable() and disable(), None before either
-    reason: str | None = (
-        None  # None until numba.cuda is imported, or something decided against waiting for it
-    )
+    reason: str | None = None  # None while numba.cuda is waited for
     trigger: str | None = None
     ran: set[str] = field(default_factory=set)  # modules that the hook has reported
     applied: list[substitution.Substitution] = field(default_factory=list)
@@ -284,11 +282,12 @@ def _decide(trigger: str) -> None:
         _set_up_logging()
         if _state.active:
             return
-        refusal = _switched_off() or release.unsupported_reason()
+        switched_off = _switched_off()
+        refusal = switched_off or release.unsupported_reason()
         if refusal is not None:
             _settle(trigger, refusal)
             # A program without numba.cuda, and one that has switched the plugin off, miss nothing.
-            if release.DRIVER in sys.modules and not (_switched_off() or release.simulated()):
+            if release.DRIVER in sys.modules and not (switched_off or release.simulated()):
                 _warn(refusal)
             return
         # The hook reports a module that another thread is still importing, once it is complete.

@@ -29,7 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["Ability", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
 _CU13 = "pip install 'numba-ptxlink[cu13]'"
-_INSTALL = "install the package with pip instead of putting it on PYTHONPATH, or call numba_ptxlink.enable()"
+_INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
+# By words of the reason; the first that are in it count.
+_CURES = (
+    ("is unknown", "set the variable to a value that the message names, or unset it"),
+    ("is damaged", "install numba-ptxlink again, as the message says"),
+    (
+        "NUMBA_PTXLINK=auto",
+        "none needed: auto stays off where the driver is new enough; NUMBA_PTXLINK=1 turns it on",
+    ),
+    ("NUMBA_PTXLINK=", "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"),
+    ("simulator", "unset NUMBA_ENABLE_CUDASIM to run on a device"),
+    ("not supported", "install the numba-cuda that the message names, or a newer numba-ptxlink"),
+    ("lacks", "install the numba-cuda that the message names, or a newer numba-ptxlink"),
+)
 _SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
 
 
@@ -288,17 +301,10 @@ def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
 
 
 def _activation_cure(reason: str) -> str:
-    if "NUMBA_PTXLINK=0" in reason:
-        return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
-    if "NUMBA_PTXLINK=auto" in reason:
-        return "none needed: auto stays off where the driver is new enough; NUMBA_PTXLINK=1 turns it on"
-    if "simulator" in reason:
-        return "unset NUMBA_ENABLE_CUDASIM to run on a device"
-    if "not supported" in reason or "lacks" in reason:
-        return "install the numba-cuda that the message names, or a newer numba-ptxlink"
-    if _installed_hook():
-        return "import numba.cuda, or call numba_ptxlink.enable()"
-    return _INSTALL
+    for words, cure in _CURES:
+        if words in reason:
+            return cure
+    return "import numba.cuda, or call numba_ptxlink.enable()" if _installed_hook() else _INSTALL
 
 
 def _installed_hook() -> bool:

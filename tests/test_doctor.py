@@ -103,6 +103,9 @@ def test_an_inactive_plugin_has_a_cure():
     ("reason", "cure"),
     [
         ("NUMBA_PTXLINK=0", "unset NUMBA_PTXLINK"),
+        ("NUMBA_PTXLINK=off", "unset NUMBA_PTXLINK"),
+        ("NUMBA_PTXLINK='2' is unknown; set it to 1, 0, auto", "set the variable"),
+        ("numba-ptxlink is damaged (ImportError: engine); install it again", "install numba-ptxlink again"),
         ("NUMBA_PTXLINK=auto: the driver is as new as the toolkit", "none needed"),
         ("the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)", "unset NUMBA_ENABLE_CUDASIM"),
         ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install the numba-cuda"),
