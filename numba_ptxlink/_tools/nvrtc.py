@@ -12,7 +12,7 @@ from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
-from . import build_id, include_scan
+from . import build_id, include_scan, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,6 +102,7 @@ def compile_source(
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
     name_expressions: Sequence[str] = (),
+    in_root: bool = False,
 ) -> Compiled:
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
@@ -115,6 +116,8 @@ def compile_source(
         include_dirs: Directories that `#include` searches, in order.
         headers: Headers in memory, by the name that `#include` uses.
         name_expressions: Functions, variables and template instances whose mangled names are returned.
+        in_root: Whether to compile from the root directory: NVRTC writes the working directory into LTO-IR.
+            *name* is a plain file name then.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -122,6 +125,8 @@ def compile_source(
     binding = _binding()
     if isinstance(source, str):
         source = source.encode()
+    if in_root:
+        include_dirs = [Path(path).absolute() for path in include_dirs]
     options = (
         f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
         "--relocatable-device-code=true",
@@ -129,19 +134,23 @@ def compile_source(
         *(f"--include-path={path}" for path in include_dirs),
         *flags,
     )
+    in_root = in_root and working_directory.available()
     texts = dict(headers or {})
     expressions = tuple(name_expressions)
 
+    compile_here = functools.partial(
+        _compile,
+        binding,
+        source,
+        name,
+        options=options,
+        output=output,
+        headers=texts,
+        name_expressions=expressions,
+    )
+
     def make() -> cache.Entry:
-        return _compile(
-            binding,
-            source,
-            name,
-            options=options,
-            output=output,
-            headers=texts,
-            name_expressions=expressions,
-        )
+        return working_directory.in_root(compile_here) if in_root else compile_here()
 
     key = _key(
         source,
@@ -151,6 +160,7 @@ def compile_source(
         include_dirs=include_dirs,
         headers=texts,
         name_expressions=expressions,
+        in_root=in_root,
     )
     result = make() if key is None else cache.cached(key, make)
     lowered = result.meta.get("lowered_names", {})
@@ -171,13 +181,14 @@ def _key(
     include_dirs: Sequence[Path | str],
     headers: Mapping[str, str],
     name_expressions: tuple[str, ...] = (),
+    in_root: bool = False,
 ) -> cache.Key | None:
     """Return everything the result depends on, None if that cannot be determined."""
     paths = [f"--include-path={path}" for path in include_dirs]
     plain = tuple(option for option in options if option not in paths)
     if any(option.startswith(_BEYOND_KEYS) for option in plain):
         return None
-    folder = Path(name).parent
+    folder = Path("/") if in_root else Path(name).parent
     included = include_scan.manifest(source, folder, include_dirs, headers)
     if included is None:
         return None
@@ -194,6 +205,7 @@ def _key(
             "name": name,
             "name expressions": name_expressions,
             "includes": included,
+            "in root": str(in_root),
             "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
         },
     )
