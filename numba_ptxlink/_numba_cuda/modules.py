@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from . import stable_names
+from . import constants, stable_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+# Definitions that Numba leaves visible: environments, which only CPU code looks up, and shared arrays.
+_VARIABLE = re.compile(
+    r'^(@"(?:_ZN08NumbaEnv[^"]*|_cudapy_smem_\d+)" = )(?:common (?=global )|(?=addrspace\(3\) global ))',
+    re.MULTILINE,
+)
 
 
 def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = ()) -> list[str]:
     """
     Return the LLVM IR of *libraries* and their transitive callees, each once, callers first.
 
-    Names and order are those of `stable_names`: deterministic across processes.
+    Names and order are those of `stable_names`: deterministic across processes. Variables are internal, and
+    equal constants defined once. The modules of *libraries*, which other programs may share, are unchanged.
 
     Args:
         libraries: Numba's code libraries.
         kept: Symbols that keep their names, which a caller may have chosen to look like Numba's.
     """
-    for library in all_libraries(libraries):
-        for name, variable in module_of(library).globals.items() if module_of(library) else ():
-            # Only CPU code looks the environment up by this symbol; device code does not use it.
-            if name.startswith("_ZN08NumbaEnv"):
-                variable.linkage = "internal"
-    return list(renamed(libraries, kept).texts)
+    return constants.merged([_VARIABLE.sub(r"\1internal ", text) for text in renamed(libraries, kept).texts])
 
 
 def renamed(

@@ -1,0 +1,50 @@
+"""Walk the Python functions that a function can call, by the global and enclosing names that it reads."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._udf import Udf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def decorated(value: Any) -> Any:
+    """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
+    function = value.function if isinstance(value, Udf) else getattr(value, "py_func", None)
+    return function if inspect.isfunction(function) else None
+
+
+def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield each name that *functions* and the functions they reach read: function, name and value."""
+    reached: set[Any] = set()
+    pending = list(functions)
+    while pending:
+        function = pending.pop(0)
+        if function in reached:
+            continue
+        reached.add(function)
+        for name, value in _values(function):
+            yield function, name, value
+            callee = decorated(value)
+            if callee is not None:
+                pending.append(callee)
+
+
+def calls_itself(function: Any) -> bool:
+    """Return whether *function* can reach itself."""
+    return any(decorated(value) is function for _, _, value in names([function]))
+
+
+def _values(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names that *function* reads, and attributes of modules, with values."""
+    code = function.__code__
+    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    for name in (*code.co_names, *code.co_freevars):
+        value = scope.get(name)
+        yield name, value
+        if inspect.ismodule(value):
+            # Not getattr: a module may compute an attribute, or warn of it.
+            yield from ((f"{name}.{member}", vars(value).get(member)) for member in code.co_names)
