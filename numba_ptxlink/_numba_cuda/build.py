@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,16 @@ from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink.errors import AbiError, ExportError
 
-from .codegen import externs
+from . import constants, reached
+from .codegen import externs, link_files
 from .compile import compile_function, compile_ir
 from .modules import ordered_modules
 from .raises import raise_sites
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from numba_ptxlink._udf import Udf
 
     from .compile import CompileOptions
     from .signatures import Typed
@@ -32,6 +36,7 @@ class Compiled:
 
     Args:
         arch: The GPU.
+        functions: The Python functions.
         signatures: The C signature of each function.
         raises: The source lines where each function or its callees raise, as "file.py:line".
         libraries: The code library of each function.
@@ -39,6 +44,7 @@ class Compiled:
     """
 
     arch: Arch
+    functions: tuple[Any, ...]
     signatures: tuple[abi.Signature, ...]
     raises: tuple[tuple[str, ...], ...]
     libraries: tuple[Any, ...]
@@ -82,7 +88,7 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
             _c_signature(function, returns, function.labels, function.args)
         try:
             compiled = compile_function(
-                udf.function, function.args, result, arch, options, checked=udf.options.checked
+                _entry(udf), function.args, result, arch, options, checked=udf.options.checked
             )
         except Exception as error:
             reason = str(error)
@@ -95,7 +101,26 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         raises.append(raise_sites(compiled))
         signatures.append(wrap(compiled, function, inline=options.opt))
         libraries.append(compiled.library)
-    return Compiled(arch, tuple(signatures), tuple(raises), tuple(libraries), context)
+    return Compiled(
+        arch,
+        tuple(function.udf.function for function in functions),
+        tuple(signatures),
+        tuple(raises),
+        tuple(libraries),
+        context,
+    )
+
+
+def _entry(udf: Udf) -> Any:
+    """Return the function to compile for *udf*: one that calls it, if it calls itself."""
+    if udf.is_kernel or not reached.calls_itself(udf.function):
+        return udf.function
+    # Numba refuses to compile a function within its own compilation, except one of its own dispatchers.
+    params = ", ".join(f"p{number}" for number, _ in enumerate(inspect.signature(udf.function).parameters))
+    source = f"def {udf.function.__name__}({params}): return callee({params})"
+    scope: dict[str, Any] = {"callee": udf, "__name__": udf.function.__module__}
+    exec(compile(source, udf.function.__code__.co_filename, "exec"), scope)  # noqa: S102 - only names are inserted
+    return scope[udf.function.__name__]
 
 
 def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
@@ -139,22 +164,28 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
     """
     names = [signature.name for signature in compiled.signatures]
     tag = _tag(names)
-    modules = externs.private_shims(ordered_modules(compiled.libraries, names), tag)
+    modules = ordered_modules(compiled.libraries, names)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = externs.undefined(ptx.decode())
-    linked = externs.linkable(compiled.libraries, missing, compiled.arch, tag)
+    linked = link_files.compile_files(compiled.libraries, missing, compiled.arch, tag)
     ltoir = b""
-    if linked or LTOIR in kinds:
-        ltoir = _nvvm(compiled, modules, options, lto=True)
-    if linked:
-        symbols = [signature.name for signature in compiled.signatures if not signature.kernel]
+    if linked.code or LTOIR in kinds:
+        ltoir = _nvvm(compiled, linked.renamed(modules), options, lto=True)
+    if linked.code:
         ptx = externs.merge_ptx(
-            ltoir, linked, compiled.arch, symbols, lineinfo=options.lineinfo, opt=options.opt
+            ltoir,
+            linked.code,
+            compiled.arch,
+            [signature.name for signature in compiled.signatures if not signature.kernel],
+            kernels=[signature.name for signature in compiled.signatures if signature.kernel],
+            lineinfo=options.lineinfo,
+            opt=options.opt,
         ).encode()
         missing = externs.undefined(ptx.decode())
         if LTOIR in kinds:
-            ltoir = externs.merge_ltoir(ltoir, linked, compiled.arch)
+            ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
+    constants.check(ptx.decode(), compiled.functions)
     artifacts = {PTX: ptx, LTOIR: ltoir}
     if CUBIN in kinds:
         artifacts[CUBIN] = assembler.assemble(
@@ -204,30 +235,36 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         library: Numba's code library.
         code: The code that Numba compiled it to: PTX as str or LTO-IR as bytes.
         cc: The compute capability of *code*.
-        symbols: The device functions to keep; kernels are always kept.
+        symbols: The device functions to keep; none for a kernel, which is kept itself.
 
     Raises:
         ExportError: A compiler refused the code.
     """
     arch = Arch.of(cc)
     tag = _tag([*symbols, library.name])
-    modules = externs.private_shims(ordered_modules([library], symbols), tag)
+    modules = ordered_modules([library], symbols or [library._entry_name])
     options = {**library._nvvm_options, "arch": arch.compute}
     options.pop("gen-lto", None)
     modules = llvm_ir.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
-    linked = externs.linkable([library], externs.undefined(ptx), arch, tag)
-    if not linked:
+    linked = link_files.compile_files([library], externs.undefined(ptx), arch, tag)
+    if not linked.code:
         return code
     # Up to sm_90 nvJitLink cannot read the LTO-IR that NVVM writes with this option.
     options.pop("g", None)
-    ltoir = nvvm_compile(modules, {**options, "gen-lto": None})
-    if isinstance(code, str):
-        lineinfo = any(map(llvm_ir.has_line_numbers, modules)) and not any(
-            map(llvm_ir.is_for_debugging, modules)
-        )
-        return externs.merge_ptx(ltoir, linked, arch, symbols, lineinfo=lineinfo, opt=options.get("opt") != 0)
-    return externs.merge_ltoir(ltoir, linked, arch)
+    ltoir = nvvm_compile(linked.renamed(modules), {**options, "gen-lto": None})
+    if not isinstance(code, str):
+        return externs.merge_ltoir(ltoir, linked.code, arch)
+    lines = any(map(llvm_ir.has_line_numbers, modules)) and not any(map(llvm_ir.is_for_debugging, modules))
+    return externs.merge_ptx(
+        ltoir,
+        linked.code,
+        arch,
+        symbols,
+        kernels=() if symbols else [library._entry_name],
+        lineinfo=lines,
+        opt=options.get("opt") != 0,
+    )
 
 
 def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ from numba_ptxlink._link.sources import compile_once
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
-from .codegen import externs
+from .codegen import link_files
 from .include_dirs import source_options
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class PtxLinker:
         kind = LTOIR if self.lto else PTX
         source = _content(cu)
         if self._modules:
-            source = externs.needed_shims(source.decode(), self._modules).encode()
+            source = link_files.needed_shims(source.decode(), self._modules).encode()
         try:
             compiled = compile_once(
                 Input(CU, str(name), source),

@@ -13,7 +13,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._numba_cuda.codegen import externs
+from numba_ptxlink._numba_cuda.codegen import link_files
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -220,4 +220,4 @@ def test_a_file_that_holds_more_than_shims_is_left_whole():
         'extern "C" __device__ int\nf_nbst(int* r) { return 0; }\n'
         'extern "C" __device__ int mine(int* r) { return 0; }\n'
     )
-    assert externs.needed_shims(source, ['declare i32 @"mine"()']) == source
+    assert link_files.needed_shims(source, ['declare i32 @"mine"()']) == source

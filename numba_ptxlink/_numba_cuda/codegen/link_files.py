@@ -1,0 +1,268 @@
+"""
+Compile the CUDA C++ that functions link, under names that are private to one export.
+
+Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
+export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
+the same file can be linked together. NVRTC appends it: the identifier in each symbol is defined as a macro.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._link import symbols
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._numba_cuda import stable_names
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.errors import ExportError, LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Function, Variable
+
+log = logging.getLogger(__name__)
+
+# The definitions that numba-cuda's bindings generator writes: shims of functions end in _nbst, those of
+# constructors and conversions begin with the class.
+_SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
+_WORD = re.compile(r"\w+")
+_MEMORY = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
+_NUMBER = re.compile(r"\d+")
+_ASM = re.compile(r"// begin inline asm(.*?)// end inline asm", re.DOTALL)
+# Namespaces of NVIDIA's headers, whose macros are named after them.
+_TOOLKIT = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups"})
+
+
+@dataclass(frozen=True)
+class LinkFiles:
+    """
+    The code of the files that an export links.
+
+    Args:
+        code: Name and LTO-IR of each file.
+        names: The private name of each function in them by the name that Python code calls.
+    """
+
+    code: tuple[tuple[str, bytes], ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def renamed(self, modules: Iterable[str]) -> list[str]:
+        """Return the LLVM IR *modules* with calls of the files' functions by their private names."""
+        parsed = [stable_names.Module(module) for module in modules]
+        # A function of the export can have such a name too, and keeps it.
+        defined = {name for module in parsed for name in module.defined}
+        names = {name: new for name, new in self.names.items() if name not in defined}
+        return [module.renamed(names) for module in parsed]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """
+    A CUDA C++ source and its symbols.
+
+    Args:
+        text: The source.
+        name: Its file name.
+        folders: Where its own headers are.
+        defined: The symbols that only one file of a link may define.
+        used: The symbols that it leaves undefined, or names in assembly code.
+    """
+
+    text: str
+    name: str
+    folders: tuple[Path, ...]
+    defined: frozenset[str]
+    used: frozenset[str] = frozenset()
+
+
+def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str) -> LinkFiles:
+    """
+    Compile the files that *libraries* link, where they can be compiled to LTO-IR.
+
+    Args:
+        libraries: Numba's code libraries.
+        missing: The undefined symbols; of Numba's shims, only these are compiled.
+        arch: The GPU to generate code for.
+        tag: The suffix of private names, one per export.
+
+    Raises:
+        ExportError: NVRTC could not compile a file.
+    """
+    from numba.cuda.cudadrv.linkable_code import LinkableCode
+    from numba.cuda.memory_management.nrt import NRT_LIBRARY
+
+    missing = set(missing)
+    if not missing:
+        return LinkFiles()
+    files = dict.fromkeys(file for library in libraries for file in library._linking_files)
+    compiled: dict[tuple[str, bytes], None] = {}
+    shims: list[_Source] = []
+    sources: list[_Source] = []
+    for file in files:
+        code = LinkableCode.from_path_or_obj(file)
+        if file is NRT_LIBRARY:
+            continue  # added below, where its functions are called
+        content = code.data if isinstance(code.data, bytes) else code.data.encode()
+        if code.kind == LTOIR:
+            compiled[code.name, content] = None
+        elif code.kind == CU:
+            folders = (Path(file).absolute().parent,) if isinstance(file, (str, Path)) else ()
+            head, functions = _split(content.decode())
+            wanted = frozenset(functions) & missing
+            name = Path(code.name).name
+            if functions and not wanted:
+                continue
+            if functions:
+                text = head + "".join(functions[function] for function in sorted(wanted))
+                shims.append(_Source(text, name, folders, wanted))
+            else:
+                sources.append(_read(content.decode(), name, arch, folders))
+    foreign = frozenset(
+        symbol.name
+        for name, content in compiled
+        for symbol in (symbols.table(Input(LTOIR, name, content), arch).symbols or () if sources else ())
+    )
+    private = _private(sources, foreign, tag)
+    try:
+        compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
+    except ExportError as error:
+        # A macro changed the meaning of a source that compiles without.
+        log.warning("link files keep their symbols, which may clash with another export's: %s", error)
+        private = {}
+        compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
+    names = {name: _renamed(name, private) for source in sources for name in source.defined}
+    shims += _memory_manager(missing - names.keys())
+    for source in shims:
+        own = {name: f"{name}_{tag}" for name in source.defined}
+        names |= own
+        compiled[source.name, _compile_private(source, own, arch)] = None
+    return LinkFiles(tuple(sorted(compiled)), names)
+
+
+def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Source:
+    ptx = compile_source(text, name, arch, folders, output=PTX).decode()
+    module = parse(ptx)
+    items: list[Function | Variable] = [*module.functions, *module.variables]
+    defined = frozenset(item.name for item in items if item.defined and item.linkage == "visible")
+    used = {item.name for item in items if not item.defined} - defined
+    used |= {word for asm in _ASM.findall(ptx) for word in _WORD.findall(asm)}
+    return _Source(text, name, folders, defined, frozenset(used))
+
+
+def _private(sources: Sequence[_Source], foreign: frozenset[str], tag: str) -> dict[str, str]:
+    """Return the private name of each identifier that *sources* define and nothing else names."""
+    defined = {name for source in sources for name in source.defined}
+    used = {name for source in sources for name in source.used}
+    outside = {_identifier(name) for name in (used - defined) | foreign}
+    # Assembly code names symbols where no macro is replaced.
+    outside |= {_identifier(name) for source in sources for name in source.used & source.defined}
+    identifiers = {_identifier(name) for name in defined} - outside - _TOOLKIT - {""}
+    return {identifier: f"{identifier}_{tag}" for identifier in identifiers}
+
+
+def _identifier(name: str) -> str:
+    """Return the identifier in the symbol *name*: of a mangled name the first, "" if there is none."""
+    if not name.startswith("_Z"):
+        return name
+    number = _NUMBER.search(name)
+    return name[number.end() : number.end() + int(number[0])] if number else ""
+
+
+def _renamed(name: str, private: Mapping[str, str]) -> str:
+    identifier = _identifier(name)
+    new = private.get(identifier, identifier)
+    return new if name == identifier else name.replace(f"{len(identifier)}{identifier}", f"{len(new)}{new}")
+
+
+def _memory_manager(missing: set[str]) -> list[_Source]:
+    """Return numba-cuda's memory manager for device code, where one of its functions is *missing*."""
+    from numba.cuda.memory_management import nrt
+
+    if not any(name.startswith("NRT_") for name in missing):
+        return []
+    path = Path(nrt.__file__).with_name("nrt.cu")
+    text = path.read_text()
+    names = frozenset(_MEMORY.findall(text))
+    # Its kernels serve numba-cuda's statistics; as device functions the linker drops them if they are unused.
+    text = f"#define __global__ __device__\n{text}"
+    return [_Source(text, path.name, (path.parent,), names)] if names & missing else []
+
+
+def needed_shims(source: str, modules: Iterable[str]) -> str:
+    """
+    Return *source* with only the shims of Numba that the LLVM IR *modules* call, sorted by name.
+
+    Numba-cuda accumulates the shims of all functions that the process has compiled.
+    """
+    head, shims = _split(source)
+    if not shims:
+        return source
+    wanted = {name for module in modules for name in _WORD.findall(module)} & shims.keys()
+    return "\n".join([head.rstrip(), *(shims[name].strip() for name in sorted(wanted)), ""])
+
+
+def _split(source: str) -> tuple[str, dict[str, str]]:
+    """Split *source* into its head and Numba's shims by name; no shims if it holds anything else."""
+    starts = list(_SHIM.finditer(source))
+    if not starts:
+        return source, {}
+    ends = [start.start() for start in starts[1:]] + [len(source)]
+    pieces = {start[1]: source[start.start() : end] for start, end in zip(starts, ends, strict=True)}
+    head = source[: starts[0].start()]
+    plain = all(line.startswith("#") or not line.strip() for line in head.splitlines())
+    if not plain or len(pieces) < len(starts) or not all(map(_is_one_function, pieces.values())):
+        return source, {}
+    others = {word for name, piece in pieces.items() for word in _WORD.findall(piece) if word != name}
+    return (source, {}) if others & pieces.keys() else (head, pieces)
+
+
+def _is_one_function(piece: str) -> bool:
+    """Return whether *piece*, which starts with a function, ends with its body."""
+    depth = 0
+    for at, character in enumerate(piece):
+        depth += (character == "{") - (character == "}")
+        if character == "}" and not depth:
+            return not piece[at + 1 :].strip()
+    return False
+
+
+def _compile_private(source: _Source, private: Mapping[str, str], arch: Arch) -> bytes:
+    macros = [f"-D{identifier}={new}" for identifier, new in sorted(private.items())]
+    return compile_source(source.text, source.name, arch, source.folders, macros)
+
+
+def compile_source(
+    source: str,
+    name: str,
+    arch: Arch,
+    folders: Sequence[Path],
+    flags: Sequence[str] = (),
+    *,
+    output: str = LTOIR,
+) -> bytes:
+    """
+    Compile CUDA C++ with NVRTC to code that is the same in every working directory.
+
+    Raises:
+        ExportError: NVRTC refused the source. Carries its log.
+    """
+    try:
+        return nvrtc.compile_source(
+            source,
+            name,
+            arch,
+            output=output,
+            flags=["-std=c++17", *flags],
+            include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
+            in_root=True,
+        ).code
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
