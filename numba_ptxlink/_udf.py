@@ -61,6 +61,9 @@ class Udf:
 
     @property
     def _dispatcher(self) -> Any:
+        if self.others and type(self.others[0]) is type(self) is Udf:
+            # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
+            return self.others[0]._dispatcher  # noqa: SLF001 - of this class
         # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
         dispatcher = self.__dict__.get("_made")
         return dispatcher or self.__dict__.setdefault("_made", self._make_dispatcher())

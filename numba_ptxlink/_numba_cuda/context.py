@@ -34,6 +34,20 @@ class Result:
     signature: Any = None
 
 
+@dataclass
+class Nested:
+    """
+    The device functions compiled within the compilation of another.
+
+    Args:
+        calls: Their dispatchers, argument types and compute capabilities.
+        cyclic: Whether one of them calls a function whose compilation is not finished.
+    """
+
+    calls: list[tuple[Any, Any, tuple[Any, ...]]] = field(default_factory=list)
+    cyclic: bool = False
+
+
 @dataclass(frozen=True)
 class CompileContext:
     """
@@ -46,6 +60,7 @@ class CompileContext:
         remarks: NVVM's logs.
         result: The results of the compilation.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
+        nested: The device functions compiled within the outermost one; None outside.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -54,6 +69,7 @@ class CompileContext:
     remarks: list[str] | None = None
     result: Result | None = None
     checked: bool | None = None
+    nested: Nested | None = None
 
 
 _current: ContextVar[CompileContext] = ContextVar("numba_ptxlink_compile")

@@ -6,7 +6,7 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
-from numba_ptxlink._numba_cuda.context import DispatcherNotes, LibraryNotes, current, entered, notes
+from numba_ptxlink._numba_cuda.context import DispatcherNotes, LibraryNotes, Nested, current, entered, notes
 
 from .substitution import Substitution
 
@@ -48,12 +48,59 @@ def _wrap_compile_device(original: Any) -> Any:
             return compiled
         if any(known_args == args for known_args, _ in by_cc):
             self.overloads.pop(args, None)
-        with entered(cc=cc):
+        outer = current().nested
+        nested = Nested() if outer is None else outer
+        with entered(cc=cc, nested=nested):
             compiled = original(self, args, return_type)
         by_cc[args, variant] = compiled
+        if outer is not None:
+            nested.calls.append((self, args, variant))
+        elif nested.cyclic:
+            _forget(nested)
         return compiled
 
     return compile_device
+
+
+def _forget(nested: Nested) -> None:
+    """Let functions that call a caller of theirs be compiled again: alone, they lack its library."""
+    for dispatcher, args, variant in nested.calls:
+        dispatcher.overloads.pop(args, None)
+        notes(dispatcher, DispatcherNotes).by_cc.pop((args, variant), None)
+
+
+def _wrap_lower_recursive_call(original: Any) -> Any:
+    @functools.wraps(original)
+    def _lower_call_RecursiveCall(self: Any, fnty: Any, expr: Any, signature: Any) -> Any:  # noqa: N802
+        dispatcher = fnty.dispatcher_type.dispatcher
+        if signature.args in dispatcher.overloads:
+            # Another signature of a function that is being compiled: a call like any other.
+            return self._lower_call_normal(fnty.dispatcher_type, expr, signature)
+        return original(self, fnty, expr, signature)
+
+    return _lower_call_RecursiveCall
+
+
+def _wrap_call_unresolved(original: Any) -> Any:
+    @functools.wraps(original)
+    def call_unresolved(self: Any, builder: Any, name: str, sig: Any, args: Any) -> Any:
+        from numba.cuda import cgutils
+        from numba.cuda.core import imputils
+        from numba.cuda.core.callconv import CUDACallConv
+
+        nested = current().nested
+        if nested is not None:
+            nested.cyclic = True
+        # The function's module is part of every program in which this call can be reached.
+        convention = CUDACallConv(self)
+        kind = convention.get_function_type(sig.return_type, sig.args)
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        status, result = convention.call_function(builder, function, sig.return_type, sig.args, args)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return imputils.fix_returning_optional(self, builder, sig, status, result)
+
+    return call_unresolved
 
 
 def _wrap_ensure_cc(original: Any) -> Any:
@@ -76,6 +123,18 @@ DRIVERLESS = (
         "CUDADispatcher.compile_device",
         _wrap_compile_device,
         "A device function is compiled once for each architecture; stock reuses the first for all.",
+    ),
+    Substitution(
+        "numba.cuda.lowering",
+        "Lower._lower_call_RecursiveCall",
+        _wrap_lower_recursive_call,
+        "A device function may call itself with other argument types, where numba-cuda fails.",
+    ),
+    Substitution(
+        "numba.cuda.core.base",
+        "BaseContext.call_unresolved",
+        _wrap_call_unresolved,
+        "Device functions may call each other in a circle, where numba-cuda fails.",
     ),
 )
 """The rows that let device functions call each other without a driver; an export applies them too."""
