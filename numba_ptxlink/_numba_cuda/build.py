@@ -113,14 +113,19 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
 
 def _entry(udf: Udf) -> Any:
     """Return the function to compile for *udf*: one that calls it, if it calls itself."""
-    if udf.is_kernel or not reached.calls_itself(udf.function):
-        return udf.function
+    function = udf.function
+    callee = None if udf.is_kernel else reached.recursion(function)
+    if callee is None:
+        return function
     # Numba refuses to compile a function within its own compilation, except one of its own dispatchers.
-    params = ", ".join(f"p{number}" for number, _ in enumerate(inspect.signature(udf.function).parameters))
-    source = f"def {udf.function.__name__}({params}): return callee({params})"
-    scope: dict[str, Any] = {"callee": udf, "__name__": udf.function.__module__}
-    exec(compile(source, udf.function.__code__.co_filename, "exec"), scope)  # noqa: S102 - only names are inserted
-    return scope[udf.function.__name__]
+    name, file = function.__name__, function.__code__.co_filename
+    params = ", ".join(f"p{number}" for number, _ in enumerate(inspect.signature(function).parameters))
+    source = f"def {name}({params}): return callee({params})"
+    scope: dict[str, Any] = {"callee": callee, "__name__": function.__module__}
+    exec(compile(source, file, "exec"), scope)  # noqa: S102 - only names are inserted
+    entry = scope[name]
+    entry.__code__ = entry.__code__.replace(co_firstlineno=function.__code__.co_firstlineno)
+    return entry
 
 
 def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:

@@ -33,9 +33,9 @@ def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
                 pending.append(callee)
 
 
-def calls_itself(function: Any) -> bool:
-    """Return whether *function* can reach itself."""
-    return any(decorated(value) is function for _, _, value in names([function]))
+def recursion(function: Any) -> Any:
+    """Return the object by which *function*, or one that it reaches, calls *function*; None if none."""
+    return next((value for _, _, value in names([function]) if decorated(value) is function), None)
 
 
 def _values(function: Any) -> Iterator[tuple[str, Any]]:

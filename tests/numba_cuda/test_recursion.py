@@ -124,7 +124,16 @@ def make():
     return enclosed
 
 
+@cuda.jit(device=True)
+def device(n):
+    """Call itself as a device function."""
+    if n <= 0:
+        return 1
+    return n * device(n - 1)
+
+
 CASES = {
+    "a device function": [udf("int64(int64)", name="marked")(device)],
     "itself": [factorial],
     "wider": [widening],
     "one precision": [single],
@@ -159,6 +168,12 @@ def test_recursion_keeps_the_prototype_and_the_parameters(tmp_path):
     """The header declares the function as it is marked, not as it is compiled."""
     exported = pl.export([widening], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert "int32_t widening(int32_t n);" in exported.header.read_text()
+
+
+def test_recursion_with_line_numbers(tmp_path):
+    """Numba finds the source of what is compiled, and warns of nothing."""
+    exported = pl.export([factorial], tmp_path, archs=["sm_90"], emit=["ptx"], lineinfo=True)
+    assert ["factorial"] == [signature.name for signature in exported.signatures]
 
 
 def test_endless_recursion_is_refused(tmp_path):
@@ -197,5 +212,5 @@ def test_a_module_is_not_asked_for_attributes_that_it_computes(recwarn):
     def uses(x):
         return np.bool8(x)
 
-    assert not reached.calls_itself(uses)
+    assert reached.recursion(uses) is None
     assert [] == [str(warning.message) for warning in recwarn]
