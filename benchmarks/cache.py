@@ -7,8 +7,10 @@ growth: hits and writes of 50 kB in a cache of 10 to 100,000 entries, beside one
 herd: processes that start at one time and want one kernel, with and without a common cache: how long all of
 them took, and how often the kernel was compiled. On a device also beside numba-cuda's own linker.
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
-with and without a link file, with and without `cache=True`, beside numba-cuda's own linker and the driver's
-cache. What the first launch consists of follows it. Needs a device.
+with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
+with the driver's cache. "all" is the import and the first launch; what the latter consists of follows it.
+Without a device a stand-in takes its place, in a checkout: all is compiled, linked and cached, nothing is
+loaded or launched.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ SIZES = {"5 kB": 5_000, "50 kB": 50_000, "5 MB": 5_000_000}
 SMALLEST = 10
 
 LAUNCH = """
-import collections, json, sys, time
+import collections, json, os, sys, time
+import _numba_ptxlink_hook
+if os.environ["NUMBA_PTXLINK"] == "0":
+    _numba_ptxlink_hook.remove()
 begin = time.perf_counter()
 import numpy as np
 from numba import cuda
@@ -59,6 +64,11 @@ timed(dispatcher, "compile_cuda", "front end")
 timed(codegen.nvvm, "compile_ir", "NVVM")
 timed(codegen.CUDACodeLibrary, "get_cubin", "link")
 timed(codegen.CUDACodeLibrary, "get_cufunc", "load")
+if {stand_in!r}:
+    sys.path.insert(0, {stand_in!r})
+    import fakedevice
+    fakedevice.install()
+    fakedevice.ignore_launches()
 SOURCE = 'extern "C" __device__ int twice(float* out, float a) {{ *out = 2 * a; return 0; }}'
 twice = cuda.declare_device("twice", "float32(float32)")
 array = cuda.to_device(np.ones(1024, dtype=np.float32))
@@ -81,15 +91,16 @@ if "numba_ptxlink" in sys.modules:
     import numba_ptxlink as pl
     misses = pl.status().cache_misses if pl.status().active else -1
 parts = {{label: spent[label] for label in ("front end", "NVVM", "link", "load")}}
-print(json.dumps({{"import": imported - begin, "context": context - imported, "first launch": first, **parts,
-                  "rest": first - sum(parts.values()), "misses": misses}}))
+print(json.dumps({{"all": imported - begin + first, "import": imported - begin, "context": context - imported,
+                  "first launch": first, **parts, "rest": first - sum(parts.values()), "misses": misses}}))
 """
 LINKS = {
     "no link file": {"link": "None", "call": "x"},
     "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
 }
-PARTS = ("import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
+PARTS = ("all", "import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
 LINKERS = {"stock": "0", "plugin": "1"}
+STAND_IN = Path(__file__).resolve().parents[1] / "tests" / "helpers"
 
 HERD = """
 import sys
@@ -111,6 +122,7 @@ def main() -> None:
     parser.add_argument(
         "--entries", type=int, default=(100_000, 1_000), help="the largest cache of growth, %(default)s"
     )
+    parser.add_argument("--starts", type=int, default=(10, 1), help="turns of each start, %(default)s")
     _harness.run(parser, sections)
 
 
@@ -265,7 +277,7 @@ def launch_at_once(processes: int, linker: str) -> dict[str, list[float]]:
 
 def start(bench: _harness.Bench) -> None:
     """Measure the first launch of fresh processes, and of the processes that come after them."""
-    if _harness.missing_device():
+    if _harness.missing_device() and not STAND_IN.is_dir():
         raise _harness.LeftOutError(_harness.missing_device())
     for jit_cache in (False, True):
         if jit_cache and bench.options.quick:
@@ -282,10 +294,27 @@ def start(bench: _harness.Bench) -> None:
                 linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache)
                 for linker in linkers
             }
-            for figure, times in bench.in_turns(contenders, bench.options.repeats).items():
-                caches, _, part = figure.partition(" ")
-                row = {"kernel": f"{link}{', cache=True' * jit_cache}", "caches": caches, "part": part}
-                bench.row({**row, **_harness.compare(times)})
+            measure_starts(bench, f"{link}{', cache=True' * jit_cache}", contenders)
+
+
+def measure_starts(bench: _harness.Bench, kernel: str, contenders: dict[str, Callable[[], object]]) -> None:
+    """Print how *contenders* compare after a few turns, and again after all."""
+    samples: dict[str, dict[str, list[float]]] = {}
+    turns = 0
+    while turns < bench.options.starts:
+        more = min(max(2 * turns, 3), bench.options.starts - turns)
+        # The first processes read files that are not in memory yet.
+        for figure, times in bench.in_turns(
+            contenders, more, warmup=not turns and not bench.options.quick
+        ).items():
+            for name, values in times.items():
+                samples.setdefault(figure, {}).setdefault(name, []).extend(values)
+        turns += more
+        for figure, times in samples.items():
+            caches, _, part = figure.partition(" ")
+            spreads = {f"{name} ms": _harness.spread([1e3 * s for s in times[name]]) for name in times}
+            row = {"kernel": kernel, "caches": caches, "part": part}
+            bench.row({**row, **_harness.compare(times), **spreads})
 
 
 def launch_twice(link: str, linker: str, *, jit_cache: bool) -> dict[str, list[float]]:
@@ -303,6 +332,8 @@ def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> 
     """Start a process that launches one kernel, with all its caches in *folder*."""
     environ = {
         **os.environ,
+        # Installed packages are compiled; those of a checkout are, unless this forbids it.
+        "PYTHONDONTWRITEBYTECODE": "",
         "NUMBA_PTXLINK": LINKERS[linker],
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink"),
         "NUMBA_CACHE_DIR": str(folder / "numba"),
@@ -310,10 +341,13 @@ def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> 
     }
     # Numba wants the source of what it compiles, and its own cache looks at the source's time.
     program = folder / "program.py"
-    text = LAUNCH.format(**LINKS[link], cache=jit_cache)
+    stand_in = str(STAND_IN) if _harness.missing_device() else ""
+    text = LAUNCH.format(**LINKS[link], cache=jit_cache, stand_in=stand_in)
     if not program.exists():
         program.write_text(text)
-    return subprocess.Popen([sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", str(program)], env=environ, stdout=subprocess.PIPE, text=True
+    )
 
 
 def read_outcome(process: subprocess.Popen[str], linker: str) -> dict[str, float]:
