@@ -23,9 +23,10 @@ CHECKS = ("all", "cheap", "none")
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
-_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)")
+# Patterns are compiled where they are used, which a process without these variables never does.
+_QUANTITY = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
 # A URL contains the character that separates directories, so it has to come last.
-_URL = re.compile(rf"(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$", re.IGNORECASE)
+_URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -108,7 +109,7 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
         return True, (), None
     if value == "0":
         return False, (), None
-    match = _URL.search(value)
+    match = re.search(_URL, value)
     url = match[0] if match else None
     listed = value[: match.start()] if match else value
     dirs = tuple(part for part in listed.split(os.pathsep) if part)
@@ -131,7 +132,7 @@ def _quantity(
     value = environ.get(variable, "").strip()
     if not value:
         return None
-    match = _QUANTITY.fullmatch(value.lower())
+    match = re.fullmatch(_QUANTITY, value.lower())
     number = int(float(match[1]) * units[match[2]]) if match and match[2] in units else 0
     if number <= 0:
         raise ConfigError(

@@ -10,6 +10,7 @@ warning, and the reason in `status()`. For that, the rest of the package is impo
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import sys
@@ -347,10 +348,10 @@ def _wait(trigger: str) -> None:
 
 def _activate() -> None:
     from ._front_end import HOOKED, release
-    from ._tools import nvptxcompiler
 
-    # The first kernel would need it.
-    nvptxcompiler.load()
+    # Loading it would take time that a cached kernel does not need.
+    if importlib.util.find_spec("numba_ptxlink._native._nvptxcompiler") is None:
+        raise ImportError("numba_ptxlink._native._nvptxcompiler is missing")
     with _all_or_nothing():
         _state.active = True
         for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):

@@ -128,7 +128,7 @@ def assemble(
     key = cache.Key.of(
         "assemble",
         {
-            "package": cache.key.package_version(),
+            "package": cache.package_version(),
             "tool": nvptxcompiler.identity(),
             "flags": flags,
             "ptx": text,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-
-from . import ptx
+from typing import NamedTuple
 
 PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
@@ -14,8 +12,7 @@ _EM_CUDA = 190
 _ELF = b"\x7fELF"
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """
     A kind of code.
 
@@ -58,6 +55,8 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
+    from . import ptx
+
     # Compilers of PTX take any bytes in comments and strings.
     text = code.rstrip(b"\0").decode(errors="surrogateescape")
     if not text.strip() or "\0" in text:

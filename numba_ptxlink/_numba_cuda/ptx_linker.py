@@ -12,20 +12,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
-from numba_ptxlink._link import engine
-from numba_ptxlink._link.inputs import Input, content_of
-from numba_ptxlink._link.sources import compile_once
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
-from .codegen import link_files
-from .include_dirs import source_options
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numba_ptxlink._link import engine
+    from numba_ptxlink._link.inputs import Input
 
 __all__ = ["PtxLinker", "served"]
 
@@ -68,6 +63,8 @@ class PtxLinker:
         lto: bool | None = None,
         additional_flags: Any = None,
     ) -> None:
+        from numba_ptxlink._arch import Arch
+
         if not isinstance(cc, (tuple, list)):
             detail = "" if cc is None else f", not {cc!r}"
             raise _refused(f"A linker needs cc, such as (9, 0){detail}.")
@@ -169,6 +166,14 @@ class PtxLinker:
         from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
+        from numba_ptxlink._arch import Arch
+        from numba_ptxlink._link import engine
+        from numba_ptxlink._link.inputs import Input
+        from numba_ptxlink._link.sources import compile_once
+
+        from .codegen import link_files
+        from .include_dirs import source_options
+
         kind = LTOIR if self.lto else PTX
         source = _content(cu)
         if self._modules:
@@ -253,6 +258,8 @@ class PtxLinker:
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""
+        from numba_ptxlink._link import engine
+
         try:
             linked, flags = engine.link_to_ptx(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except LinkError as error:
@@ -276,6 +283,8 @@ class PtxLinker:
         Raises:
             NumbaLinkError: The link failed. Carries inputs, flags and log.
         """
+        from numba_ptxlink._link import engine
+
         if not self._inputs:
             raise _refused("There is nothing to link; add an input first.")
         try:
@@ -289,6 +298,8 @@ class PtxLinker:
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
+        from numba_ptxlink._link.inputs import Input
+
         shown, witness = str(name), ""
         if shown in _UNNAMED and self._origin:
             # With debug information, numba-cuda adds one PTX per function of a kernel.
@@ -298,6 +309,9 @@ class PtxLinker:
         self._inputs.append(Input(kind, shown, _content(code), witness))
 
     def _options(self) -> engine.LinkOptions:
+        from numba_ptxlink._formats import llvm_ir
+        from numba_ptxlink._link import engine
+
         # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
         texts = [item for item in self._inputs if item.kind == PTX]
         witnesses = [item.witness for item in self._inputs if item.witness]
@@ -326,6 +340,8 @@ def _refused(message: str) -> PtxlinkError:
 
 def _content(code: Any) -> bytes:
     if hasattr(code, "read"):
+        from numba_ptxlink._link.inputs import content_of
+
         code = content_of(code)
     return code.encode() if isinstance(code, str) else bytes(code)
 

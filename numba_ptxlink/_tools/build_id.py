@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import struct
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -37,16 +38,42 @@ def build_id(path: str | os.PathLike[str]) -> str:
         return digest.hexdigest()
 
 
-def loaded(name: str) -> str:
+def of_library(name: str) -> str:
     """
     Return the build ID of the CUDA library that cuda.bindings uses under *name*, such as "nvJitLink".
 
     Raises:
         Exception: The library cannot be found.
     """
+    return build_id(library_path(name))
+
+
+@functools.cache
+def library_path(name: str) -> str:
+    """
+    Return the file of the CUDA library that cuda.bindings uses under *name*, such as "nvJitLink".
+
+    A library that is in neither the process nor a wheel nor a conda environment is loaded to find it.
+
+    Raises:
+        Exception: The library cannot be found.
+    """
     from cuda import pathfinder
 
-    return build_id(str(pathfinder.load_nvidia_dynamic_lib(name).abs_path))
+    return _unloaded_path(name) or str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+
+
+def _unloaded_path(name: str) -> str:
+    """Return the file that pathfinder would load, "" where that shows only when it does."""
+    # pathfinder has no public function for this, and loading takes 5 to 100 ms, which a cached kernel saves.
+    try:
+        loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
+        library = loading.LIB_DESCRIPTORS[name]
+        if loading.LOADER.check_if_already_loaded_from_elsewhere(library) is not None:
+            return ""
+        return str(loading.run_find_steps(loading.SearchContext(library), loading.EARLY_FIND_STEPS).abs_path)
+    except Exception:  # noqa: BLE001 - another pathfinder may have none of these
+        return ""
 
 
 def _notes(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:

@@ -45,7 +45,7 @@ def version() -> tuple[int, int]:
 def identity() -> tuple[str, ...]:
     """Return name, version and build of nvJitLink, which identify it in keys."""
     try:
-        return ("nvJitLink", "{}.{}".format(*version()), build_id.loaded("nvJitLink"))
+        return ("nvJitLink", "{}.{}".format(*version()), build_id.of_library("nvJitLink"))
     except Exception as error:
         raise LinkError(_MISSING.format(reason=error)) from error
 
@@ -73,7 +73,7 @@ def key(
     return cache.Key.of(
         "link",
         {
-            "package": cache.key.package_version(),
+            "package": cache.package_version(),
             "tool": identity() if tool is None else tool,
             "flags": tuple(flags),
             "output": output,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import Arch, PtxVersion
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import AssembleError
 
@@ -15,11 +15,17 @@ from . import build_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from numba_ptxlink._arch import Arch, PtxVersion
     from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
 
     _Getter = Callable[[object, object], int]
 
 _WORKING_SET = 16 << 20
+_NOT_BUILT = (
+    "The compiled part of numba-ptxlink cannot be imported ({reason}); "
+    "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
+    "or python -m pip install -e . in a checkout."
+)
 
 
 class RefusedError(Exception):
@@ -54,15 +60,15 @@ def version() -> tuple[int, int]:
 
 def identity() -> tuple[str, ...]:
     """
-    Return name, version and build of this nvPTXCompiler, which identify it in keys.
+    Return name and build of this nvPTXCompiler, which identify it in keys. Does not load it.
 
     Raises:
         AssembleError: The package is not built.
     """
-    release = "{}.{}".format(*version())
-    from numba_ptxlink._native import _nvptxcompiler
-
-    return ("nvPTXCompiler", release, build_id.build_id(_nvptxcompiler.__file__))
+    module = importlib.util.find_spec("numba_ptxlink._native._nvptxcompiler")
+    if module is None or module.origin is None:
+        raise AssembleError(_NOT_BUILT.format(reason="it is missing"))
+    return ("nvPTXCompiler", build_id.build_id(module.origin))
 
 
 def supported_archs() -> tuple[Arch, ...]:
@@ -74,6 +80,8 @@ def supported_archs() -> tuple[Arch, ...]:
     Raises:
         AssembleError: The package is not built.
     """
+    from numba_ptxlink._arch import Arch
+
     ffi, lib = load()
     count = ffi.new("int *")
     _check("nvPTXCompilerGetNumSupportedArchs", lib.nvPTXCompilerGetNumSupportedArchs(count))
@@ -89,6 +97,8 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     Raises:
         AssembleError: The package is not built.
     """
+    from numba_ptxlink._arch import PtxVersion
+
     ffi, lib = load()
     count = ffi.new("int *")
     _check("nvPTXCompilerGetNumSupportedVersions", lib.nvPTXCompilerGetNumSupportedVersions(count))
@@ -139,11 +149,7 @@ def load() -> tuple[_Ffi, _Lib]:
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        raise AssembleError(
-            f"The compiled part of numba-ptxlink cannot be imported ({error}); "
-            "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
-            "or python -m pip install -e . in a checkout."
-        ) from error
+        raise AssembleError(_NOT_BUILT.format(reason=error)) from error
     return ffi, lib
 
 

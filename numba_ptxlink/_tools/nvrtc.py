@@ -197,8 +197,8 @@ def _key(
     return cache.Key.of(
         "nvrtc",
         {
-            "package": cache.key.package_version(),
-            "tool": ("NVRTC", "{}.{}".format(*version()), build_id.loaded("nvrtc")),
+            "package": cache.package_version(),
+            "tool": ("NVRTC", "{}.{}".format(*version()), build_id.of_library("nvrtc")),
             "flags": plain,
             "output": output,
             "source": source,

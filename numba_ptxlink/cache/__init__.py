@@ -5,8 +5,35 @@ A result is stored under a hash of everything it depends on, in a directory that
 is configured, on a Redis server that machines share. A damaged, unreadable or foreign entry is a miss.
 """
 
-from .entry import Entry
-from .key import Key
-from .tiered import Cache, Counters, Described, cached, counters, default
+from __future__ import annotations
 
-__all__ = ["Cache", "Counters", "Described", "Entry", "Key", "cached", "counters", "default"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .key import Key, package_version
+    from .tiered import Cache, Counters, Described, cached, counters, default
+
+__all__ = [
+    "Cache",
+    "Counters",
+    "Described",
+    "Entry",
+    "Key",
+    "cached",
+    "counters",
+    "default",
+    "package_version",
+]
+
+# Imported when it is first used: a kernel that numba-cuda itself has kept needs keys, and no tier.
+_HOMES = {"Entry": "entry", "Key": "key", "package_version": "key"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f".{_HOMES.get(name, 'tiered')}", __name__)
+    value = globals()[name] = getattr(home, name)
+    return value

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SCHEMA = 1
 """Incremented whenever a part changes its meaning, or a stored result its form, so that old entries miss."""
@@ -94,12 +95,20 @@ def package_version() -> str:
 def source_digest(package: Path) -> str:
     """Return the start of a digest of all Python files below *package*, "" if there are none."""
     whole = hashlib.sha256()
-    any_file = False
-    for file in sorted(package.rglob("*.py")):
-        try:
-            content = file.read_bytes()
-        except OSError:
-            return ""
-        any_file = True
-        _feed(whole, file.relative_to(package).as_posix().encode(), content)
-    return whole.hexdigest()[:32] if any_file else ""
+    try:
+        names = sorted(_sources(package, ""))
+        for name in names:
+            with open(f"{package}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - it takes a third of the time
+                _feed(whole, name.encode(), file.read())
+    except OSError:
+        return ""
+    return whole.hexdigest()[:32] if names else ""
+
+
+def _sources(package: Path, folder: str) -> Iterator[str]:
+    with os.scandir(package / folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sources(package, f"{folder}{entry.name}/")
+            elif entry.name.endswith(".py"):
+                yield folder + entry.name

@@ -90,7 +90,7 @@ def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
         ]
 
     before = digests()
-    monkeypatch.setattr(cache_key, "package_version", lambda: "0.1.0 another build")
+    monkeypatch.setattr(cache, "package_version", lambda: "0.1.0 another build")
     assert all(one != other for one, other in zip(before, digests(), strict=True))
 
 

@@ -175,7 +175,7 @@ def test_tools_that_cannot_be_told_cost_a_compile(monkeypatch, caplog):
     def fail(name: str) -> str:
         raise RuntimeError(f"there is no {name}")
 
-    monkeypatch.setattr(build_id, "loaded", fail)
+    monkeypatch.setattr(build_id, "of_library", fail)
     with caplog.at_level("INFO", "numba_ptxlink"):
         assert disk_cache._UNKNOWN == disk_cache._digest({}, ())
     assert "there is no nvvm" in caplog.text

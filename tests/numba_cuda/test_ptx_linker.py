@@ -12,6 +12,7 @@ import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
+from numba_ptxlink._link import engine
 from numba_ptxlink._numba_cuda import ptx_linker
 from numba_ptxlink.linker import PtxLinker
 
@@ -118,8 +119,8 @@ def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backend
         used.append(linked.backend)
         return linked
 
-    link = ptx_linker.engine.link_inputs
-    monkeypatch.setattr(ptx_linker.engine, "link_inputs", link_inputs)
+    link = engine.link_inputs
+    monkeypatch.setattr(engine, "link_inputs", link_inputs)
 
     def kernel(x):
         x[0] = x[1] / x[2]

@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
-from numba_ptxlink._numba_cuda.modules import renamed
 
 from .substitution import Substitution
 
@@ -69,6 +68,8 @@ def _wrap_llvm_strs(original: Any) -> Any:
     @functools.wraps(original.fget)
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None:
+            from numba_ptxlink._numba_cuda.modules import renamed
+
             # The driver finds a kernel by this name; callers of a device function use the function's own.
             # A kernel created outside the wrappers of this package has read its name already: keep it.
             context = current()

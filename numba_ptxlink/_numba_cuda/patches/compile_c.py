@@ -10,12 +10,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
-from numba_ptxlink._formats.llvm_ir import in_dialect
 from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
-from numba_ptxlink._numba_cuda.modules import ordered_modules
-from numba_ptxlink.abi import AbiOptions
 from numba_ptxlink.errors import AbiError, ExportError
 
 from .driverless import current_cc
@@ -23,6 +19,8 @@ from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numba_ptxlink.abi import AbiOptions
 
 _BINARY = (CUBIN, FATBIN)
 
@@ -37,6 +35,8 @@ def _wrap_compile_pyfunc(original: Any) -> Any:
     @functools.wraps(original)
     def _compile_pyfunc_with_fixup(*args: Any, **kwargs: Any) -> Any:
         from numba.cuda.core.compiler_lock import global_compiler_lock
+
+        from numba_ptxlink.abi import AbiOptions
 
         arguments = _arguments(original, args, kwargs)
         abi_info = arguments["abi_info"]
@@ -58,6 +58,10 @@ def _wrap_compile_pyfunc(original: Any) -> Any:
 def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, kernel: bool) -> Any:
     from llvmlite.ir._utils import DuplicatedNameError
     from numba.cuda.core import config
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.llvm_ir import in_dialect
+    from numba_ptxlink._numba_cuda.modules import ordered_modules
 
     if kernel and given["forceinline"]:
         raise ValueError("Cannot force-inline kernels")
@@ -175,6 +179,7 @@ def _resolved(code: Any, made: Result) -> Any:
 
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
     from numba_ptxlink import assembler
+    from numba_ptxlink._arch import Arch
     from numba_ptxlink._numba_cuda.codegen import externs
     from numba_ptxlink._tools import nvfatbin
 

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._config import config
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
 from numba_ptxlink._numba_cuda.describe import IndescribableError, describe, describe_stateless
-from numba_ptxlink._numba_cuda.include_dirs import source_options
-from numba_ptxlink._tools import build_id, include_scan, nvptxcompiler
-from numba_ptxlink.cache.key import Key, package_version
 
 from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numba_ptxlink.cache.key import Key
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +160,9 @@ def file_digest(path: str) -> str:
 
 
 def _with_includes(digest: str, content: bytes) -> str:
+    from numba_ptxlink._numba_cuda.include_dirs import source_options
+    from numba_ptxlink._tools import include_scan
+
     # NVRTC receives the file's name without its directory, so the directory is not searched.
     included = include_scan.manifest(content, Path(), source_options().search_path(), {})
     return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
@@ -194,6 +196,9 @@ def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
 
 
 def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
+    from numba_ptxlink._tools import build_id, nvptxcompiler
+    from numba_ptxlink.cache.key import Key, package_version
+
     files = [_code_digest(code) for code in link]
     if any(_UNKNOWN in digest.split() for digest in files):
         raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
@@ -206,7 +211,7 @@ def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
             "config": [
                 f"{name}={settings[name]!r}" for name in settings if not name.startswith(("cache", "log"))
             ],
-            "tools": [*nvptxcompiler.identity(), *map(build_id.loaded, tools)],
+            "tools": [*nvptxcompiler.identity(), *map(build_id.of_library, tools)],
             "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
             "files": files,
         },

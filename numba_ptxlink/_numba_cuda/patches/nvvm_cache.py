@@ -7,17 +7,15 @@ import hashlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import cache
 from numba_ptxlink._locks import in_tool
-from numba_ptxlink._numba_cuda import stable_names
 from numba_ptxlink._numba_cuda.context import current, entered
-from numba_ptxlink._tools import build_id
-from numba_ptxlink.cache.key import package_version
 
 from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numba_ptxlink import cache
 
 
 _DEBUG = "!DICompileUnit"
@@ -42,6 +40,9 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
+        from numba_ptxlink import cache
+        from numba_ptxlink._numba_cuda import stable_names
+
         texts = [llvmir] if isinstance(llvmir, str) else list(llvmir)
         # Names can be restored in PTX text, not in LTO-IR and debug information, which encode them as bytes.
         fixed = {"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in text for text in texts)
@@ -73,13 +74,16 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
 def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
     from numba_cuda import __version__ as numba_cuda
 
+    from numba_ptxlink import cache
+    from numba_ptxlink._tools import build_id
+
     return cache.Key.of(
         "nvvm",
         {
-            "package": package_version(),
+            "package": cache.package_version(),
             # numba-cuda rewrites the text before NVVM reads it.
             "numba-cuda": numba_cuda,
-            "tool": ("NVVM", build_id.loaded("nvvm"), _libdevice()),
+            "tool": ("NVVM", build_id.of_library("nvvm"), _libdevice()),
             # "fastmath" and a missing "-opt" change what numba-cuda passes to NVVM, too.
             "flags": [f"{name}={options[name]!r}" for name in sorted(options)],
             **{f"module {i}": module for i, module in enumerate(modules, start=1)},

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._locks import Lock
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Wrap = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Substitution:
+class Substitution(NamedTuple):
     """
     One attribute of numba-cuda and what takes its place.
 
@@ -51,7 +50,7 @@ class Substitution:
         return self.path.rpartition(".")[2]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _InPlace:
     original: Any
     wanted: int = 1

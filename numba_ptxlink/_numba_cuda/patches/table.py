@@ -16,6 +16,7 @@ from . import (
     error_model,
     linker_class,
     nvvm_cache,
+    unloaded_tools,
 )
 
 TABLE = (
@@ -29,6 +30,7 @@ TABLE = (
     *corrections.CODE,
     *corrections.SUBSTITUTIONS,
     *compile_c.SUBSTITUTIONS,
+    *unloaded_tools.SUBSTITUTIONS,
 )
 """The rows, by purpose."""
 
