@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ._locks import Lock
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,5 +144,29 @@ def _quantity(
 
 @functools.cache
 def config() -> Config:
-    """Return the configuration of this process, read from the environment at the first call."""
-    return Config.from_environ(os.environ)
+    """
+    Return the configuration of this process, read from the environment at the first call.
+
+    That call sets up logging as NUMBA_PTXLINK_LOG says, so every public function calls this first.
+    """
+    settings = Config.from_environ(os.environ)
+    if settings.log_level is not None:
+        _set_up_logging(settings.log_level)
+    return settings
+
+
+_lock = Lock()
+
+
+def _set_up_logging(level: int) -> None:
+    """Show this package's messages on stderr, unless the application has configured its logger."""
+    logger = logging.getLogger(__package__)
+    with _lock.held:
+        if logger.handlers or logger.level != logging.NOTSET:
+            return
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s %(levelname)s: %(message)s"))
+        # An application that logs by the root logger, perhaps configured later, shows each message itself.
+        handler.addFilter(lambda _: not logging.getLogger().handlers)
+        logger.addHandler(handler)
+        logger.setLevel(level)

@@ -280,7 +280,7 @@ def _decide(trigger: str) -> None:
     from ._front_end import release
 
     with _lock.held:
-        _set_up_logging()
+        config()  # which sets up logging
         if _state.active:
             return
         switched_off = _switched_off()
@@ -395,15 +395,6 @@ def _warn(reason: str) -> None:
     except RuntimeWarning:
         # Warnings are errors here, and an import is not to fail for one.
         log.warning(message)
-
-
-def _set_up_logging() -> None:
-    level = config().log_level
-    if level is not None and not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s %(levelname)s: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(level)
 
 
 def _versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ._tools.compilers import Compiler
     from .doctor import Diagnosis
     from .inspection import Inspection, SymbolReport
 
@@ -58,6 +59,8 @@ def diagnosis(report: Diagnosis) -> str:
         "",
         *_table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
+        *map(_compiler, report.compilers),
+        "",
         f"newest PTX that the driver compiles: {report.driver_isa or 'no driver'}",
         "",
     ]
@@ -71,6 +74,11 @@ def diagnosis(report: Diagnosis) -> str:
     if not report.problems:
         lines.append("No problem found.")
     return "\n".join(lines)
+
+
+def _compiler(compiler: Compiler) -> str:
+    ptx = f"{'writes' if compiler.writes else 'reads up to'} PTX {compiler.ptx or 'of an unknown version'}"
+    return f"{compiler.name} {ptx}, for {', '.join(compiler.archs) or 'no architecture'}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import cache
 from ._arch import Arch
+from ._config import config
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
@@ -114,6 +115,7 @@ def assemble(
         AssembleError: The compiler refused *ptx* or an option. Carries its log and the PTX lines it names.
         ConfigError: An option or *arch* has a value this package does not know.
     """
+    config()
     target = Arch.of(arch)
     options = AssembleOptions(
         relocatable=relocatable,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._config import BACKENDS, CHECKS
+from ._config import BACKENDS, CHECKS, config
 from ._version import __version__
 from .errors import PtxlinkError
 
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
+        config()
         arguments.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:

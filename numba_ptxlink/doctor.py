@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _plugin
 from ._arch import Arch
+from ._config import config
 from ._formats import ltoir
 from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
@@ -16,6 +17,7 @@ from ._formats.ptx.isa import newest_isa
 from ._front_end import release
 from ._link.checks import LOSES_STRUCTS
 from ._tools import driver, nvjitlink, nvrtc, pynvjitlink
+from ._tools.compilers import Compiler, compilers
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
 from .inspection import find_tool
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ._arch import PtxVersion
     from ._tools.toolchain import Toolchain
 
-__all__ = ["Ability", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
+__all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
 _CU13 = "pip install 'numba-ptxlink[cu13]'"
 _INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
@@ -101,6 +103,7 @@ class Diagnosis:
 
     Args:
         components: Every tool that takes part.
+        compilers: The architectures and PTX versions of each compiler and linker that can be loaded.
         active: Whether numba-cuda links through this package in a fresh process like this one.
         reason: Why, or why not.
         trigger: The event that decided it.
@@ -110,6 +113,7 @@ class Diagnosis:
     """
 
     components: tuple[Component, ...]
+    compilers: tuple[Compiler, ...]
     active: bool
     reason: str
     trigger: str
@@ -149,12 +153,14 @@ def diagnose() -> Diagnosis:
     Raises:
         AssembleError: The package is not built.
     """
+    config()
     imported = _import_numba_cuda()
     status, tools = _plugin.status(), toolchain()
     driver_isa = newest_isa(tools.driver) if tools.driver else None
     abilities = tuple(_abilities(tools, driver_isa))
     return Diagnosis(
         components=tuple(_components(tools)),
+        compilers=tuple(compilers()),
         active=status.active,
         reason=imported or status.reason,
         trigger=status.trigger or "",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import abi, assembler
 from ._arch import Arch, ArchLike
 from ._cabi import header, proof
+from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
 from ._tools import nvfatbin
@@ -89,6 +90,7 @@ def export(
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
     """
+    config()
     parsed = tuple(dict.fromkeys(Arch.of(arch) for arch in archs))
     kinds = _check_emit(emit)
     if not parsed:

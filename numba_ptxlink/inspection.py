@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import assembler
 from ._arch import Arch
+from ._config import config
 from ._formats import elf, ltoir
 from ._formats.containers import FatbinEntry, fatbin_entries
 from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
@@ -115,6 +116,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
         LinkError: *source* cannot be read, or is damaged.
         ConfigError: *arch* is no GPU architecture.
     """
+    config()
     content = read(source)
     if content.kind == CU:
         raise LinkError(

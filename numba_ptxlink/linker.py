@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
-from ._config import CHECKS
+from ._config import CHECKS, config
 from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
 from ._front_end import PtxLinker
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
@@ -87,6 +87,7 @@ def link(
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, or *backend* or *checks* is none of its choices.
     """
+    config()
     target = Arch.of(arch)
     if checks is not None and checks not in CHECKS:
         raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")

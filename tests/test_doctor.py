@@ -142,3 +142,29 @@ def test_the_command_prints_text_and_json(capsys):
     assert "nvPTXCompiler" in text
     assert 0 == main(["doctor", "--json"])
     assert json.loads(capsys.readouterr().out)["active"] is True
+
+
+def test_the_compilers_tell_architectures_and_ptx_versions(capsys):
+    """Each compiler and linker has the architectures it accepts and its PTX version, as text and as JSON."""
+    assert 0 == main(["doctor", "--json"])
+    listed = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["compilers"]}
+    assert ["nvPTXCompiler", "NVRTC", "nvJitLink", "NVVM"] == [*listed]
+    for name, tool in listed.items():
+        assert {"sm_80", "sm_90"} <= {*tool["archs"]}, name
+        assert tool["archs"] == sorted(tool["archs"], key=lambda sm: int(sm[3:]))
+        assert tool["ptx"].partition(".")[0] in ("8", "9"), name
+    assert [arch.sm for arch in pl.toolchain().archs] == listed["nvPTXCompiler"]["archs"]
+    assert 0 == main(["doctor"])
+    text = capsys.readouterr().out
+    assert f"NVVM writes PTX {listed['NVVM']['ptx']}, for {', '.join(listed['NVVM']['archs'])}" in text
+
+
+def test_an_architecture_that_nvvm_lacks_is_one_that_doctor_does_not_list(tmp_path):
+    """The hint to run doctor is given where its list has the answer."""
+    (tmp_path / "old.py").write_text(
+        "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n"
+    )
+    with pytest.raises(pl.ExportError, match="`numba-ptxlink doctor` lists those that it compiles for"):
+        pl.export(tmp_path / "old.py", tmp_path, archs=["sm_42"])
+    (nvvm,) = [tool for tool in pl.diagnose().compilers if tool.name == "NVVM"]
+    assert "sm_42" not in nvvm.archs

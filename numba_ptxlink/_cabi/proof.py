@@ -57,7 +57,7 @@ def prove(
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     sources = {declaration.signature.name: declaration.source for declaration in declarations}
     try:
-        arch = next((arch for arch in archs if arch.number in nvrtc.supported_archs()), None)
+        arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), None)
         if arch is None:
             known = "NVRTC {}.{}".format(*nvrtc.version())
             log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)

@@ -12,6 +12,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import constants, reached
@@ -225,9 +226,13 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *
         code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **options.nvvm(compiled.arch, lto=lto))
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
+        cure = (
+            "export the functions one by one to see which one it refuses."
+            if nvvm.emitted_isa(compiled.arch)
+            else "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
+        )
         raise ExportError(
-            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}. "
-            "Check that `numba-ptxlink doctor` lists the arch."
+            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}; {cure}"
         ) from error
     return code
 

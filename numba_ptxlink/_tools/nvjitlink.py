@@ -16,6 +16,8 @@ from . import build_id
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numba_ptxlink._arch import Arch
+
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 PACKAGE = "nvidia-nvjitlink"
 
@@ -40,6 +42,16 @@ def version() -> tuple[int, int]:
     """Return nvJitLink's version as (major, minor)."""
     major, minor = _binding().version()
     return (int(major), int(minor))
+
+
+def accepts(arch: Arch) -> bool:
+    """Return whether nvJitLink links for *arch*."""
+    binding = _binding()
+    try:
+        binding.destroy(binding.create(1, [f"-arch={arch.sm}"]))
+    except binding.nvJitLinkError:
+        return False
+    return True
 
 
 def identity() -> tuple[str, ...]:

@@ -69,12 +69,14 @@ def version() -> tuple[int, int]:
 
 
 @functools.cache
-def supported_archs() -> frozenset[int]:
-    """Return the compute capabilities that NVRTC generates code for, such as 90."""
+def supported_archs() -> tuple[Arch, ...]:
+    """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
+    from numba_ptxlink._arch import Arch
+
     status, numbers = _binding().nvrtcGetSupportedArchs()
     if int(status):
         raise LinkError(_MISSING.format(reason=status.name))
-    return frozenset(int(number) for number in numbers)
+    return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
