@@ -151,7 +151,7 @@ def test_declining_lto_for_ltoir_is_an_error():
 def test_a_source_that_does_not_compile_carries_nvrtcs_log():
     """NVRTC's log and flags are in the error."""
     with pytest.raises(pl.LinkError, match=r"NVRTC could not compile <cu 1>") as caught:
-        pl.link("SYNTAX error\n", arch="sm_90")
+        pl.link("SYNTAX error;\n", arch="sm_90")
     assert 'identifier "SYNTAX" is undefined' in caught.value.log
     assert "--gpu-architecture=compute_90" in caught.value.flags
     assert caught.value.inputs == ("<cu 1>",)

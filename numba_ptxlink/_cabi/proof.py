@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
@@ -18,7 +19,6 @@ from . import names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.nvrtc import Compiled
 
     from . import types as c

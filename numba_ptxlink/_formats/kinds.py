@@ -55,7 +55,7 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    from . import ptx
+    from . import ptx, texts
 
     # Compilers of PTX take any bytes in comments and strings.
     text = code.rstrip(b"\0").decode(errors="surrogateescape")
@@ -63,10 +63,11 @@ def recognise(code: bytes) -> str | None:
         return None
     if ptx.begins_module(text):
         return PTX
-    return CU if _is_utf8(code) else None
+    return CU if is_text(code) and texts.is_cxx(text) else None
 
 
-def _is_utf8(code: bytes) -> bool:
+def is_text(code: bytes) -> bool:
+    """Return whether *code* is UTF-8."""
     try:
         code.decode()
     except UnicodeDecodeError:

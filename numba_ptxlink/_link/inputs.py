@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba_ptxlink._formats import ptx
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, recognise
+from numba_ptxlink._formats import ptx, texts
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, is_text, recognise
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def read(source: Any, number: int = 1) -> Input:
     kind = recognise(code)
     if kind is None:
         raise LinkError(
-            f"Input {number}{f' ({name})' if name else ''} is {'empty' if not code else 'of no known kind'}; "
+            f"Input {number}{f' ({name})' if name else ''} is {texts.describe(code)}; "
             "give PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
             inputs=(name,) if name else (),
         )
@@ -131,13 +131,20 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
         # A path may be a mistyped text only where it was given as one.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
         raise LinkError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
-    except OSError as error:
-        raise LinkError(f"{path} could not be read: {error.strerror}.", inputs=(path.name,)) from error
+    except IsADirectoryError as error:
+        raise LinkError(f"{path} is a directory; give a file.", inputs=(path.name,)) from error
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or "it does not fit into memory"
+        raise LinkError(
+            f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
+        ) from error
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
+    if kind is None and declared == CU and code.strip() and is_text(code):
+        kind = CU
     if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
         says = f"its extension says {declared}" if declared else "it has no known extension"
-        holds = f"its content is {kind}" if kind else "its content is of no known kind"
+        holds = f"its content is {kind or texts.describe(code)}"
         raise LinkError(
             f"{path}: {says} and {holds}; give a file of {', '.join(KINDS)} under its own extension.",
             inputs=(path.name,),

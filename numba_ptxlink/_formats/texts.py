@@ -1,0 +1,85 @@
+"""What a content is that no linker takes: other kinds of text, and a few binaries that get mixed up with ours."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+_BINARIES = {
+    b"BC\xc0\xde": "LLVM bitcode",
+    b"\xde\xc0\x17\x0b": "LLVM bitcode",
+    b"PK\x03\x04": "a ZIP archive, as wheels are",
+    b"\x1f\x8b": "compressed by gzip",
+    b"(\xb5/\xfd": "compressed by zstd",
+    b"MZ": "a program or library for Windows",
+}
+_LLVM_IR = re.compile(
+    r'^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|(?:define|declare)\b[^\n]*@|!llvm\.)',
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# No sentence of prose has these; what quotes them does so in a code block of Markdown.
+_SIGN = re.compile(
+    r'\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*include\s*[<"]', re.MULTILINE
+)
+_MARKDOWN = re.compile(r"^(?:```|#+ [A-Z]|=+$|---+$)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"\s*#\s*(?:define|elif|else|endif|error|if|ifdef|ifndef|include|pragma|undef)\b")
+
+
+def is_cxx(text: str) -> bool:
+    """
+    Return whether *text* has the form of a C++ source: keywords of CUDA, or an end as C++ has it.
+
+    Prose, LLVM IR, JSON and Python do not pass; other languages with C's punctuation do, for the compiler to
+    refuse.
+    """
+    if _LLVM_IR.search(text) or _is_json(text):
+        return False
+    code = _COMMENT.sub(" ", text).replace("\\\n", " ").rstrip()
+    if not code:
+        return bool(text.strip())
+    ends = code.endswith((";", "}")) or _DIRECTIVE.match(code.rpartition("\n")[2])
+    signed = _SIGN.search(code) and not _MARKDOWN.search(text)
+    return bool(ends or signed) and not _is_python(text)
+
+
+def describe(code: bytes) -> str:
+    """Return in words what *code* is, which is of none of the kinds that can be linked."""
+    if not code:
+        return "empty"
+    for magic, name in _BINARIES.items():
+        if code.startswith(magic):
+            return name
+    try:
+        text = code.decode()
+    except UnicodeDecodeError:
+        return "of no known kind"
+    if not text.strip():
+        return "blank"
+    if "\0" in text:
+        return "of no known kind"
+    if _LLVM_IR.search(text):
+        return "LLVM IR as text"
+    if _is_json(text):
+        return "JSON"
+    return "Python" if _is_python(text) else "text of no known kind"
+
+
+def _is_json(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_python(text: str) -> bool:
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    # Preprocessor directives are comments of Python, and a call or a name is a statement of both languages.
+    return any(not isinstance(statement, ast.Expr) for statement in body)

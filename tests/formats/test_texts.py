@@ -1,0 +1,107 @@
+"""Which texts are taken for CUDA C++, and what the others are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import kinds, texts
+from numba_ptxlink._formats.demangle import demangled
+
+ROOT = Path(__file__).parents[2]
+CXX = {
+    "kernel": "__global__ void k(float* p)\n{\n    *p = 1;\n}\n",
+    "function": "int f(int a) { return a; }",
+    "comment at the end": "int f();\n// That was all.\n",
+    "directives": '#include "kernel.cuh"\n',
+    "guarded": "#ifdef X\nint x;\n#endif  // X\n",
+    "comment alone": "// nothing yet\n",
+    "declaration": "struct S;\n/* and\nno more */",
+    "unfinished": 'extern "C" __device__ int f() { return 1\n',
+    "long macro": "#define MAKE(v) \\\n .version = v, \\\n .size = 3\n",
+    "macro": "#pragma once\n#define F(x) \\\n    int x;\nF(y)\n#undef F\n",
+}
+OTHERS = {
+    "README": ((ROOT / "README.md").read_text(), "text of no known kind"),
+    "changelog": ((ROOT / "CHANGELOG.md").read_text(), "text of no known kind"),
+    "toml": ((ROOT / "pyproject.toml").read_text(), "text of no known kind"),
+    "Python": (Path(__file__).read_text(), "Python"),
+    "Python with C++": ('SOURCE = """__global__ void k() {}"""\nx = {\n    1: 2\n}\n', "Python"),
+    "JSON": ('{"a": [1, 2]}\n', "JSON"),
+    "LLVM IR": ("define void @f() {\n  ret void\n}\n", "LLVM IR as text"),
+    "quoted": ("# Use\n\n```cpp\n__global__ void k() {}\n```\n", "text of no known kind"),
+    "words": ("hello\nworld\n", "text of no known kind"),
+    "blank": (" \n", "blank"),
+    "empty": ("", "empty"),
+}
+
+
+@pytest.mark.parametrize("text", CXX.values(), ids=CXX)
+def test_cuda_source(text):
+    """What ends as C++ ends is CUDA C++, with its name and without."""
+    assert kinds.CU == kinds.recognise(text.encode())
+
+
+@pytest.mark.parametrize(("text", "name"), OTHERS.values(), ids=OTHERS)
+def test_other_text(tmp_path, text, name):
+    """Text of another kind is said to be that, by `link` and by `inspect`."""
+    assert kinds.recognise(text.encode()) is None
+    assert name == texts.describe(text.encode())
+    (tmp_path / "file").write_text(text)
+    for take in (pl.inspect, lambda path: pl.link(path, arch="sm_80")):
+        with pytest.raises(pl.LinkError, match=f"its content is {name}; give a file of ptx"):
+            take(tmp_path / "file")
+
+
+def test_a_cu_file_is_what_its_extension_says(tmp_path):
+    """A .cu file is CUDA C++ whatever its text looks like: the compiler has the last word."""
+    (tmp_path / "odd.cu").write_text("MACRO_THAT_A_HEADER_DEFINES(f)\n")
+    with pytest.raises(pl.LinkError, match="NVRTC could not compile odd.cu"):
+        pl.link(tmp_path / "odd.cu", arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (b"BC\xc0\xde1234", "LLVM bitcode"),
+        (b"PK\x03\x04", "a ZIP archive"),
+        (b"\xff\xfe\0", "of no known kind"),
+    ],
+)
+def test_other_binaries(code, name):
+    """Binaries that no linker takes have their name where it is known."""
+    assert texts.describe(code).startswith(name)
+
+
+def test_a_directory_is_said_to_be_one(tmp_path):
+    """A directory is no file, and the error says so."""
+    with pytest.raises(pl.LinkError, match="is a directory; give a file"):
+        pl.inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("_Z5undefff", "undef(float, float)"),
+        ("_ZN8__main__6kernelB2v1E5ArrayIfLi1E1C7mutable7alignedE", "__main__::kernel[abi:v1](Array<float,"),
+        ("scale", ""),
+        ("_Z", ""),
+        ("_Zé", ""),
+    ],
+)
+def test_names_are_demangled(name, spelled):
+    """C++'s names and Numba's are spelled out; what is not mangled is not touched."""
+    assert demangled(name).startswith(spelled)
+    assert bool(spelled) == bool(demangled(name))
+
+
+def test_names_stay_where_there_is_no_cxx_library(monkeypatch):
+    """Without a C++ library no name is demangled, and nothing fails."""
+    from numba_ptxlink._formats import demangle
+
+    monkeypatch.setattr(demangle, "_function", lambda: None)
+    demangled.cache_clear()
+    assert "" == demangled("_Z5undefff")
+    demangled.cache_clear()
