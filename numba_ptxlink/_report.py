@@ -23,20 +23,25 @@ def inspection(report: Inspection) -> str:
     header = [report.name, report.kind, *([report.arch] if report.arch else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
     lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
-    for symbol in report.symbols:
+    for symbol in () if report.parts else report.symbols:
         lines += _symbol(symbol)
     lines += [f"  note: {note}" for note in report.notes]
     if report.sass:
         lines += ["", report.sass.rstrip()]
+    for part in report.parts:
+        lines += ["", inspection(part)]
     return "\n".join(lines)
 
 
 def _symbol(symbol: SymbolReport) -> Iterator[str]:
     state = symbol.kind if symbol.defined else f"{symbol.kind}, asked for"
     yield f"  {symbol.name}  ({state})"
-    for text in (symbol.c_prototype, symbol.prototype):
-        if text:
-            yield f"      {text}"
+    if symbol.demangled:
+        yield f"      {symbol.demangled}"
+    if symbol.c_prototype:
+        yield f"      {'' if symbol.exact else 'types not recorded: '}{symbol.c_prototype}"
+    if symbol.prototype:
+        yield f"      {symbol.prototype}"
     costs = [
         (symbol.registers, "registers"),
         (symbol.stack, "bytes of stack"),

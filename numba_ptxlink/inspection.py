@@ -1,18 +1,23 @@
-"""Inspect PTX, cubins, fat binaries, LTO-IR, objects and archives: their symbols and resource usage."""
+"""Inspect PTX, LTO-IR, cubins, and what contains them, up to libraries: their symbols and resource usage."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 import struct
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import assembler
 from ._arch import Arch
 from ._config import config
 from ._formats import elf, ltoir
-from ._formats.containers import FatbinEntry, fatbin_entries
-from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
+from ._formats.containers import FatbinEntry, device_code
+from ._formats.demangle import demangled
+from ._formats.kinds import CU, CUBIN, LTOIR, OBJECT, PTX
 from ._link import symbols
 from ._link.inputs import Input, read
 from ._tools.nvdisasm import disassemble, find_tool
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
 
     from ._arch import ArchLike
     from ._formats.ptx import Param
-    from ._link.inputs import Input
     from ._link.symbol_tables import Symbol
 
 __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "find_tool", "inspect"]
@@ -34,7 +38,8 @@ _SPILLS = re.compile(
     r"Function properties for (\S+)\s*\n[^\n]*?(\d+) bytes stack frame, "
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
 )
-_C_TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
+_MANY = 16
+"""From more pieces on, only what is cheap is read of each: libraries have thousands."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,10 @@ class SymbolReport:
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether it is defined here, rather than only declared.
         prototype: The prototype in PTX terms, "" where it is not recorded.
-        c_prototype: The same in C, with unsigned integers and byte arrays where PTX records only the width.
+        c_prototype: The declaration in C if it is *exact*. Otherwise the shape of one, with widths in
+            comments where the file records no types: a `.b32` may be an integer or a float.
+        exact: Whether `c_prototype` is a declaration, from the file or from the manifest of its export.
+        demangled: The name as C++ spells it, "" if it is not mangled.
         registers: Registers per thread, None where there is no machine code.
         stack: Bytes of stack frame per thread, None where there is no machine code.
         spills: Bytes of spill stores and spill loads, None where nothing was compiled to count them.
@@ -61,6 +69,8 @@ class SymbolReport:
     defined: bool
     prototype: str = ""
     c_prototype: str = ""
+    exact: bool = False
+    demangled: str = ""
     registers: int | None = None
     stack: int | None = None
     spills: tuple[int, int] | None = None
@@ -79,9 +89,10 @@ class Inspection:
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Facts of its header: the PTX ISA, whether it can be linked further, the LTO-IR's versions.
-        entries: The entries of a fat binary.
-        symbols: Its symbols.
-        sass: Its machine code as disassembled by nvdisasm, "" where either is missing.
+        entries: The pieces of device code in a fat binary, a host file or an archive.
+        symbols: Its symbols; of a container, those of the first piece for *arch*.
+        parts: Every piece in it, or every one for the architecture that was named, inspected by itself.
+        sass: Its machine code as disassembled by nvdisasm, "" where either is missing, and for containers.
         notes: What could not be determined, and why.
     """
 
@@ -91,16 +102,15 @@ class Inspection:
     details: dict[str, str]
     entries: tuple[FatbinEntry, ...] = ()
     symbols: tuple[SymbolReport, ...] = ()
+    parts: tuple[Inspection, ...] = ()
     sass: str = field(default="", repr=False)
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary that `json` can encode."""
-        fields = asdict(self)
-        for entry in fields["entries"]:
-            for internal in ("payload", "flags", "packed_size", "unpacked_size"):
-                del entry[internal]
-        return fields
+        entries = [{"kind": entry.kind, "arch": entry.arch, "size": entry.size} for entry in self.entries]
+        fields = asdict(replace(self, entries=(), parts=()))
+        return {**fields, "entries": entries, "parts": [part.as_dict() for part in self.parts]}
 
 
 def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> Inspection:
@@ -108,8 +118,10 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     Read the content of *source*. Needs neither a GPU nor a driver.
 
     Args:
-        source: A path, or content, as `link` takes it, except CUDA C++.
-        arch: The architecture to report resource usage for; by default the one that the file names.
+        source: A path, or content, as `link` takes it, except CUDA C++; shared libraries and executables too.
+            Beside a file that `export` wrote, its manifest tells the declarations in C.
+        arch: The architecture to report resource usage for; by default the one that the file names. Of
+            several pieces of code, only those for it are read.
         sass: Whether to disassemble.
 
     Raises:
@@ -125,11 +137,17 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
             inputs=(content.name,),
         )
     target = None if arch is None else Arch.of(arch)
-    reader = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}.get(content.kind, _of_container)
-    inspection, image = reader(content, target)
-    if not sass or not image:
-        return inspection
-    text, note = disassemble(image)
+    reader = _READERS.get(content.kind)
+    inspection = (
+        _of_container(content, target, sass=sass) if reader is None else _read(content, target, sass=sass)
+    )
+    is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source)
+    return _declared(inspection, Path(source), content.code) if is_path else inspection
+
+
+def _read(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
+    inspection, image = _READERS[source.kind](source, arch)
+    text, note = disassemble(image) if sass and image else ("", "")
     return replace(inspection, sass=text, notes=(*inspection.notes, *((note,) if note else ())))
 
 
@@ -170,12 +188,88 @@ def _of_ltoir(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     return _told(source, machine, details, ())
 
 
-def _of_container(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
-    entries = fatbin_entries(source.code, source.name) if source.kind == FATBIN else ()
-    if arch is None:
-        archs = [entry.arch for entry in entries]
-        arch = Arch.of(archs[0]) if archs else Arch(7, 5)
-    return _told(source, arch, {}, entries)
+_READERS = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}
+
+
+def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
+    pieces = device_code(source.code, source.kind, source.name)
+    entries = tuple(entry for _, entry in pieces)
+    details = {"file": elf.form(source.code)} if source.kind == OBJECT else {}
+    if not pieces:
+        return Inspection(source.name, source.kind, "", details, notes=("There is no device code in it.",))
+    wanted = [piece for piece in pieces if arch is None or piece[1].arch == arch.sm]
+    if arch is not None and not wanted:
+        # nvJitLink may make it of PTX, or of code for an older architecture.
+        inspection, image = _told(source, arch, details, entries)
+        text, note = disassemble(image) if sass and image else ("", "")
+        return replace(inspection, sass=text, notes=(*inspection.notes, *((note,) if note else ())))
+    few = len(wanted) <= _MANY
+    parts = tuple(_part(source, *piece, sass=sass and few, compile_it=few) for piece in wanted)
+    first = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
+    notes = (
+        () if few else (f"Of {len(wanted)} pieces of code only the symbols are read; name one architecture.",)
+    )
+    return Inspection(
+        source.name, source.kind, parts[0].arch, details, entries, first.symbols, parts=parts, notes=notes
+    )
+
+
+def _part(whole: Input, member: str, entry: FatbinEntry, *, sass: bool, compile_it: bool) -> Inspection:
+    """Inspect one piece of the container *whole*."""
+    name = f"{whole.name}({member})" if member else whole.name
+    plain = Inspection(name, entry.kind, entry.arch, {})
+    content = entry.content()
+    if content is None and entry.kind == LTOIR and compile_it:
+        # Only nvJitLink reads compressed LTO-IR.
+        code = symbols.unpack(whole, Arch.of(entry.arch), "-lto")
+        if code is not None:
+            image = elf.read(code, name)
+            return replace(plain, symbols=_resources(symbols.of_image(image), image))
+    if content is None or entry.kind not in _READERS:
+        form = "compressed in a way" if entry.kind in _READERS else f"of a kind, {entry.kind},"
+        return replace(plain, notes=(f"It is {form} that is not known here.",))
+    source = Input(entry.kind, name, content.rstrip(b"\0") if entry.kind == PTX else content)
+    try:
+        if entry.kind != CUBIN and not compile_it:
+            table = symbols.table(source, Arch.of(entry.arch), deep=False).symbols
+            return replace(plain, symbols=tuple(map(_report, table or ())))
+        return replace(_read(source, Arch.of(entry.arch), sass=sass), arch=entry.arch)
+    except PtxlinkError as error:
+        return replace(plain, notes=(str(error),))
+
+
+def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
+    """Give *inspection* the declarations of the manifest beside *path*, if it is of that content."""
+    parts = path.name.split(".")
+    for number in range(len(parts) - 1, 0, -1):
+        manifest = path.with_name(".".join(parts[:number]) + ".json")
+        try:
+            fields = json.loads(manifest.read_bytes())
+            digests = [
+                artifact["sha256"] for artifact in fields["artifacts"] if artifact["file"] == path.name
+            ]
+            functions = {function["symbol"]: function["declaration"] for function in fields["functions"]}
+            externs = {extern["name"]: extern["declaration"] for extern in fields["externs"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if hashlib.sha256(code).hexdigest() in digests:
+            details = {**inspection.details, "manifest": manifest.name}
+            return replace(_with_declarations(inspection, {**externs, **functions}), details=details)
+        if digests:
+            note = f"{manifest.name} is of another export: the digest that it has of this file differs."
+            return replace(inspection, notes=(*inspection.notes, note))
+    return inspection
+
+
+def _with_declarations(inspection: Inspection, declarations: dict[str, str | None]) -> Inspection:
+    reports = tuple(
+        replace(symbol, c_prototype=declaration, exact=True)
+        if (declaration := declarations.get(symbol.name))
+        else symbol
+        for symbol in inspection.symbols
+    )
+    parts = tuple(_with_declarations(part, declarations) for part in inspection.parts)
+    return replace(inspection, symbols=reports, parts=parts)
 
 
 def _told(
@@ -228,19 +322,27 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _report(symbol: Symbol) -> SymbolReport:
+    report = SymbolReport(symbol.name, symbol.kind, symbol.defined, demangled=demangled(symbol.name))
     prototype = symbol.prototype
     if prototype is None:
-        return SymbolReport(symbol.name, symbol.kind, symbol.defined)
-    result = "void" if prototype.result is None else _c_type(prototype.result)
-    params = ", ".join(map(_c_type, prototype.params)) or "void"
-    in_c = f'extern "C" __device__ {result} {symbol.name}({params});'
-    return SymbolReport(symbol.name, symbol.kind, symbol.defined, str(prototype), in_c)
+        return report
+    passed = (prototype.result, *prototype.params)
+    result, *params = map(_c_type, passed)
+    in_c = f"{result} {symbol.name}({', '.join(params) or 'void'})"
+    # A mangled name is declared in C++, with the types that are in the name.
+    exact = all(param is None or param.floating for param in passed) and not report.demangled
+    in_c = f'extern "C" __device__ {in_c};' if exact else in_c
+    return replace(report, prototype=str(prototype), c_prototype=in_c, exact=exact)
 
 
-def _c_type(param: Param) -> str:
+def _c_type(param: Param | None) -> str:
+    """Return the C type of *param*, in a comment its width where only that is recorded."""
+    if param is None:
+        return "void"
     if param.size:
-        aligned = f"alignas({param.align}) " if param.align else ""
-        return f"struct {aligned}{{ uint8_t bytes[{param.size}]; }}"
+        aligned = f", aligned to {param.align}" if param.align else ""
+        return f"/* {param.size} bytes{aligned} */"
     if param.floating:
         return "float" if param.bits == 32 else "double"
-    return _C_TYPES.get(param.bits, f"/* {param.bits} bits */ void")
+    width = {0: "of unknown width", 8: "1 byte"}.get(param.bits, f"{param.bits // 8} bytes")
+    return f"/* {width} */"

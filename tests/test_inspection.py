@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from linkcases import CALLEE, CALLER, KERNEL, function, ltoir
+from linkcases import CALLEE, CALLER, KERNEL, find_nvcc, function, ltoir
 from ptx_kernels import make_large_kernel
 
 import numba_ptxlink as pl
@@ -48,8 +53,9 @@ def test_every_kind(kind):
     assert 0 < kernel.size
     aligned = ".align 8 " if kind == "ptx" else ""
     assert f".func (.b32) scale({aligned}.b8[16], .b32)" == scale.prototype
-    assert scale.c_prototype.startswith('extern "C" __device__ uint32_t scale(struct ')
-    assert "uint8_t bytes[16]" in scale.c_prototype
+    aligned = ", aligned to 8" if kind == "ptx" else ""
+    assert f"/* 4 bytes */ scale(/* 16 bytes{aligned} */, /* 4 bytes */)" == scale.c_prototype
+    assert scale.exact is False
 
 
 def test_a_fat_binary_lists_its_entries():
@@ -132,3 +138,192 @@ def test_the_command_explains_what_it_cannot_read(tmp_path, capsys):
     path.write_bytes(content("cubin")[:300])
     assert 1 == main(["inspect", str(path)])
     assert "source.cubin is not a whole ELF image" in capsys.readouterr().err
+
+
+TWO_ARCHS = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
+HOST = """\
+template<class T> __global__ void scale(T* p, T a) { p[threadIdx.x] *= a; }
+template __global__ void scale<float>(float*, float);
+extern "C" __device__ float f(float a, int b) { return a * b; }
+int main() { return 0; }
+"""
+HOST_FILES = {
+    "object file": ("file.o", ("-c",)),
+    "relocatable": ("file.o", ("-c", "-rdc=true")),
+    "compressed": ("file.o", ("-c", "-Xfatbin", "-compress-all")),
+    "shared library": ("libfile.so", ("-shared", "-Xcompiler=-fPIC")),
+    "executable": ("file", ()),
+}
+
+
+def by_nvcc(folder, name, *flags):
+    """Return what nvcc makes of a source with the given flags."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        pytest.skip("there is no nvcc")
+    (folder / "file.cu").write_text(HOST)
+    command = [nvcc, *TWO_ARCHS, *flags, str(folder / "file.cu"), "-o", str(folder / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nvcc cannot do it here: {done.stderr}")
+    return folder / name
+
+
+def listed_by_cuobjdump(path):
+    """Return the kind and architecture of each piece of code, as cuobjdump lists them, sorted."""
+    tool = inspection.find_tool("cuobjdump")
+    if tool is None:
+        pytest.skip("there is no cuobjdump")
+    command = [tool, "-lelf", "-lptx", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"(?m)^(ELF|PTX) file +\d+: .*\.(sm_\d+)\.(?:cubin|ptx)$", text)
+    return sorted(({"ELF": "cubin", "PTX": "ptx"}[kind], arch) for kind, arch in found)
+
+
+@pytest.mark.parametrize("form", HOST_FILES)
+def test_a_host_file_lists_every_architecture(tmp_path, form):
+    """All device code in objects, libraries and executables is listed as cuobjdump lists it, and read."""
+    name, flags = HOST_FILES[form]
+    path = by_nvcc(tmp_path, name, *flags)
+    report = pl.inspect(path, sass=False)
+    assert listed_by_cuobjdump(path) == sorted((entry.kind, entry.arch) for entry in report.entries)
+    assert [(entry.kind, entry.arch) for entry in report.entries] == [
+        (part.kind, part.arch) for part in report.parts
+    ]
+    assert {"cubin sm_80", "cubin sm_90", "ptx sm_90"} == {
+        f"{part.kind} {part.arch}" for part in report.parts if part.symbols
+    }
+    scales = [symbol for part in report.parts for symbol in part.symbols if symbol.kind == "entry"]
+    assert {"void scale<float>(float*, float)"} == {symbol.demangled for symbol in scales}
+    assert report.details["file"] == (form if form in ("shared library", "executable") else "object file")
+    only = pl.inspect(path, arch="sm_90", sass=False)
+    assert {"sm_90"} == {part.arch for part in only.parts}
+
+
+def test_an_archive_lists_every_member(tmp_path):
+    """Members of a static library are read one by one, whatever the length of their names."""
+    ar = shutil.which("ar")
+    if ar is None:
+        pytest.skip("there is no ar")
+    members = [by_nvcc(tmp_path, name, "-c", "-rdc=true") for name in ("a.o", "a_name_of_more_than_16.o")]
+    subprocess.run([ar, "rc", "lib.a", *(path.name for path in members)], cwd=tmp_path, check=True)
+    report = pl.inspect(tmp_path / "lib.a", sass=False)
+    assert listed_by_cuobjdump(tmp_path / "lib.a") == sorted((part.kind, part.arch) for part in report.parts)
+    assert {"lib.a(a.o)", "lib.a(a_name_of_more_than_16.o)"} == {part.name for part in report.parts}
+
+
+def test_a_host_file_without_device_code_says_so(capsys):
+    """The interpreter itself has no device code: no error, and no list that is just empty."""
+    path = Path(sys.executable).resolve()
+    report = pl.inspect(path)
+    assert ("object", "", ("There is no device code in it.",)) == (report.kind, report.arch, report.notes)
+    assert 0 == main(["inspect", str(path)])
+    assert "note: There is no device code in it." in capsys.readouterr().out
+
+
+def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
+    """From many pieces on, symbols are read and nothing is compiled or disassembled; one architecture is."""
+    monkeypatch.setattr(inspection, "_MANY", 1)
+    packed = nvfatbin.pack([("cubin", ARCH, "k", content("cubin")), ("ptx", ARCH, "k", content("ptx"))])
+    report = pl.inspect(packed)
+    assert "name one architecture" in report.notes[0]
+    assert [("k", "scale")] * 2 == [tuple(sorted(s.name for s in part.symbols)) for part in report.parts]
+    assert [""] * 2 == [part.sass for part in report.parts]
+    assert {None} == {symbol.spills for symbol in report.parts[1].symbols}
+
+
+def test_a_truncated_fat_binary_in_a_library_is_damage(tmp_path):
+    """A fat binary that ends early is an error that names the file, also inside a host file."""
+    path = by_nvcc(tmp_path, "libfile.so", "-shared", "-Xcompiler=-fPIC")
+    code = path.read_bytes()
+    at = code.index(b"\x50\xed\x55\xba")
+    # The size of the content is the second quadword of the header.
+    path.write_bytes(code[: at + 8] + (1 << 40).to_bytes(8, "little") + code[at + 16 :])
+    with pytest.raises(pl.LinkError, match=r"libfile\.so is not a whole fat binary"):
+        pl.inspect(path)
+
+
+def test_only_floats_are_types():
+    """A prototype of floats alone is a declaration; any other type is a width, and no C type is made up."""
+    symbols = {each.name: each for each in pl.inspect(FLOATS, arch="sm_80", sass=False).symbols}
+    assert ('extern "C" __device__ float f(float, double);', True) == (
+        symbols["f"].c_prototype,
+        symbols["f"].exact,
+    )
+    assert ("void g(/* 8 bytes */, float)", False) == (symbols["g"].c_prototype, symbols["g"].exact)
+    for kind in ("ptx", "cubin", "ltoir"):
+        assert "int" not in " ".join(each.c_prototype for each in pl.inspect(content(kind)).symbols)
+
+
+FLOATS = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .func (.param .f32 r) f(.param .f32 a, .param .f64 b)
+{
+    .reg .f32 %f<2>;
+    ld.param.f32 %f1, [a];
+    st.param.f32 [r], %f1;
+    ret;
+}
+.visible .func g(.param .u64 a, .param .f32 b)
+{
+    ret;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return an export of two functions and a kernel."""
+    pytest.importorskip("numba.cuda")
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "some.udfs.py").write_text(
+        "from numba_ptxlink import udf, kernel\n\n"
+        "@udf('float32(float32, int32)')\ndef damp(value, step):\n    return value * step\n\n"
+        "@kernel('void(float32[::1], uint16)')\ndef fill(out, n):\n    out[0] = n\n"
+    )
+    return pl.export(folder / "some.udfs.py", folder / "out", archs=["sm_80"], name="some.udfs")
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
+def test_the_manifest_tells_the_declarations(exported, kind):
+    """Beside its manifest an artifact shows the declarations of the header."""
+    (path,) = [path for (of, _), path in exported.artifacts.items() if of == kind]
+    report = pl.inspect(path, sass=False)
+    header = exported.header.read_text()
+    for inspected in (report, *report.parts):
+        symbols = {each.name: each for each in inspected.symbols}
+        for name in ("damp", "fill"):
+            assert symbols[name].exact
+            assert " ".join(symbols[name].c_prototype.rstrip(";").split()) in " ".join(header.split())
+    assert "some.udfs.json" == report.details["manifest"]
+
+
+def test_a_manifest_of_another_export_is_not_believed(exported, tmp_path):
+    """An artifact that changed since, or was copied elsewhere, has no declarations, and a note says why."""
+    path = exported.artifacts["ptx", "sm_80"]
+    changed = tmp_path / path.name
+    changed.write_text(path.read_text() + "\n")
+    assert "manifest" not in pl.inspect(changed, sass=False).details
+    (tmp_path / "some.udfs.json").write_bytes(exported.manifest.read_bytes())
+    report = pl.inspect(changed, sass=False)
+    assert not any(symbol.exact for symbol in report.symbols if symbol.name == "damp")
+    assert "some.udfs.json is of another export" in report.notes[0]
+    (tmp_path / "some.udfs.json").write_text("[]")
+    assert () == pl.inspect(changed, sass=False).notes
+
+
+def test_every_part_is_in_text_and_json(exported, capsys):
+    """The command prints a section for each piece, and JSON nests them."""
+    path = exported.artifacts["fatbin", ""]
+    assert 0 == main(["inspect", str(path), "--no-sass"])
+    text = capsys.readouterr().out
+    assert 0 == main(["inspect", str(path), "--no-sass", "--json"])
+    fields = json.loads(capsys.readouterr().out)
+    for part in fields["parts"]:
+        assert f"{path.name}  {part['kind']}  {part['arch']}" in text
+        assert {"damp", "fill"} <= {symbol["name"] for symbol in part["symbols"]}
+    assert [(entry["kind"], entry["arch"]) for entry in fields["entries"]] == [
+        (part["kind"], part["arch"]) for part in fields["parts"]
+    ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 from . import compression, elf
-from .kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
+from .kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,7 @@ _MEMBER = struct.Struct("16s12s6s6s8s10s2s")
 _END = b"`\n"
 # Relocatable code; .nv_fatbin holds linked code, which nvJitLink skips.
 _RELOCATABLE_SECTION = "__nv_relfatbin"
+_LINKED_SECTION = ".nv_fatbin"
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,53 @@ def _of_archive(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
     return lists
 
 
+def device_code(code: bytes, kind: str, name: str) -> list[tuple[str, FatbinEntry]]:
+    """
+    Return all device code in a fat binary, a host file or an archive, linked or not, in order.
+
+    Args:
+        code: The container. Host files are objects, shared libraries and executables.
+        kind: "fatbin", "object" or "archive".
+        name: Its name in messages.
+
+    Returns:
+        Each piece, with the name of the archive's member that it is in, "" elsewhere.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: Its form is unknown.
+    """
+    if kind == FATBIN:
+        return [("", entry) for entry in fatbin_entries(code, name)]
+    if kind == OBJECT:
+        contents = [
+            content
+            for section, content in elf.raw_sections(code, name)
+            if section in (_LINKED_SECTION, _RELOCATABLE_SECTION)
+        ]
+        fatbins = [fatbin for content in contents for fatbin in _split(content)]
+        return [("", entry) for fatbin in fatbins for entry in fatbin_entries(fatbin, name)]
+    pieces: list[tuple[str, FatbinEntry]] = []
+    long_names = b""
+    for member, content in members(code, name):
+        if not member:
+            # The table of symbols, and after it that of names too long for a member's header.
+            long_names = content
+            continue
+        if member[:1] == "/" and member[1:].isdigit():
+            title = long_names[int(member[1:]) :].partition(b"/\n")[0].decode(errors="replace")
+        else:
+            title = member
+        whole = f"{name}({title})"
+        inner = recognise(content)
+        if inner == CUBIN:
+            arch = f"sm_{elf.read(content, whole).sm}"
+            pieces.append((title, FatbinEntry(CUBIN, arch, len(content), content)))
+        elif inner in (OBJECT, FATBIN):
+            pieces += [(title, entry) for _, entry in device_code(content, inner, whole)]
+    return pieces
+
+
 _READERS = {FATBIN: _of_fatbin, OBJECT: _of_object, ARCHIVE: _of_archive}
 
 
@@ -221,7 +269,10 @@ def _split(content: bytes) -> Iterator[bytes]:
     """Yield the fat binaries that a linker has concatenated, each aligned to eight bytes."""
     at = 0
     while at + _FATBIN.size <= len(content):
-        _, _, header, size = _FATBIN.unpack_from(content, at)
+        magic, _, header, size = _FATBIN.unpack_from(content, at)
+        if not magic:
+            at += 8
+            continue
         yield content[at : at + header + size]
         at += (header + size + 7) // 8 * 8 or 8
 

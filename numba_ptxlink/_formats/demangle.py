@@ -29,7 +29,7 @@ def demangled(name: str) -> str:
 def _function() -> Any:
     for name in _LIBRARIES:
         try:
-            function = ctypes.CDLL(name).__cxa_demangle
+            function = getattr(ctypes.CDLL(name), "__cxa_demangle")
         except (OSError, AttributeError):
             continue
         function.restype = ctypes.c_void_p

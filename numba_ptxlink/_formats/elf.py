@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 EM_CUDA = 190
 RELOCATABLE = 1
 EXECUTABLE = 2
+_SHARED = 3
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -221,6 +222,16 @@ def _headers(code: bytes, name: str) -> tuple[list[tuple[int, ...]], bytes]:
         raise ValueError("its section headers end past its end")
     headers = [_SECTION.unpack_from(code, table_at + number * entry_size) for number in range(count)]
     return headers, _content(code, headers[names_at])
+
+
+def form(code: bytes) -> str:
+    """Return what kind of host file an ELF image is: "object file", "shared library" or "executable"."""
+    (kind,) = struct.unpack_from("<H", code, 16)
+    if kind == _SHARED:
+        # An executable that can be loaded anywhere names its loader, which a library rarely does.
+        names = [name for name, _ in raw_sections(code, "")]
+        return "executable" if ".interp" in names else "shared library"
+    return {RELOCATABLE: "object file", EXECUTABLE: "executable"}.get(kind, f"ELF file of type {kind}")
 
 
 def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""What a content is that no linker takes: other kinds of text, and a few binaries that get mixed up with ours."""
+"""What a content is that no linker takes: other kinds of text, and a few binaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _BINARIES = {
     b"MZ": "a program or library for Windows",
 }
 _LLVM_IR = re.compile(
-    r'^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|(?:define|declare)\b[^\n]*@|!llvm\.)',
+    r'^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
+    r"(?:define|declare)\b[^\n]*@|!llvm\.)",
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -46,24 +47,22 @@ def is_cxx(text: str) -> bool:
 
 def describe(code: bytes) -> str:
     """Return in words what *code* is, which is of none of the kinds that can be linked."""
-    if not code:
-        return "empty"
     for magic, name in _BINARIES.items():
         if code.startswith(magic):
             return name
     try:
         text = code.decode()
     except UnicodeDecodeError:
-        return "of no known kind"
-    if not text.strip():
-        return "blank"
-    if "\0" in text:
-        return "of no known kind"
-    if _LLVM_IR.search(text):
-        return "LLVM IR as text"
-    if _is_json(text):
-        return "JSON"
-    return "Python" if _is_python(text) else "text of no known kind"
+        text = "\0"
+    names = {
+        "empty": not text,
+        "blank": not text.strip(),
+        "of no known kind": "\0" in text,
+        "LLVM IR as text": _LLVM_IR.search(text),
+        "JSON": _is_json(text),
+        "Python": _is_python(text),
+    }
+    return next((name for name, is_it in names.items() if is_it), "text of no known kind")
 
 
 def _is_json(text: str) -> bool:
