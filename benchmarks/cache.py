@@ -8,7 +8,8 @@ herd: processes that start at one time and want one kernel, with and without a c
 them took, and how often the kernel was compiled. On a device also beside numba-cuda's own linker.
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
 with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
-with the driver's cache. "all" is the import and the first launch; what the latter consists of follows it.
+with the driver's cache. "all" is the import and the first launch, "cpu" the processor time up to there, which
+other programs disturb less; what the first launch consists of follows it.
 Without a device a stand-in takes its place, in a checkout: all is compiled, linked and cached, nothing is
 loaded or launched.
 """
@@ -85,20 +86,21 @@ def kernel(a, n):
 
 kernel[8, 128](array, 8)
 cuda.synchronize()
-first = time.perf_counter() - context
+first, cpu = time.perf_counter() - context, time.process_time()
 misses = -1
 if "numba_ptxlink" in sys.modules:
     import numba_ptxlink as pl
     misses = pl.status().cache_misses if pl.status().active else -1
 parts = {{label: spent[label] for label in ("front end", "NVVM", "link", "load")}}
 print(json.dumps({{"all": imported - begin + first, "import": imported - begin, "context": context - imported,
-                  "first launch": first, **parts, "rest": first - sum(parts.values()), "misses": misses}}))
+                  "cpu": cpu, "first launch": first, **parts, "rest": first - sum(parts.values()),
+                  "misses": misses}}))
 """
 LINKS = {
     "no link file": {"link": "None", "call": "x"},
     "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
 }
-PARTS = ("all", "import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
+PARTS = ("all", "cpu", "import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
 LINKERS = {"stock": "0", "plugin": "1"}
 STAND_IN = Path(__file__).resolve().parents[1] / "tests" / "helpers"
 

@@ -68,7 +68,7 @@ class Status:
     versions: dict[str, str]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _State:
     active: bool = False
     wanted: bool | None = None  # set by enable() and disable(), None before either
