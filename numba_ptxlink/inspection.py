@@ -17,7 +17,7 @@ from ._config import config
 from ._formats import elf, ltoir
 from ._formats.containers import FatbinEntry, device_code
 from ._formats.demangle import demangled
-from ._formats.kinds import CU, CUBIN, LTOIR, OBJECT, PTX
+from ._formats.kinds import ARCHIVE, CU, CUBIN, LTOIR, OBJECT, PTX
 from ._link import symbols
 from ._link.inputs import Input, read
 from ._tools.nvdisasm import disassemble, find_tool
@@ -219,17 +219,17 @@ def _part(whole: Input, member: str, entry: FatbinEntry, *, sass: bool, compile_
     name = f"{whole.name}({member})" if member else whole.name
     plain = Inspection(name, entry.kind, entry.arch, {})
     content = entry.content()
-    if content is None and entry.kind == LTOIR and compile_it:
-        # Only nvJitLink reads compressed LTO-IR.
-        code = symbols.unpack(whole, Arch.of(entry.arch), "-lto")
-        if code is not None:
-            image = elf.read(code, name)
-            return replace(plain, symbols=_resources(symbols.of_image(image), image))
-    if content is None or entry.kind not in _READERS:
-        form = "compressed in a way" if entry.kind in _READERS else f"of a kind, {entry.kind},"
-        return replace(plain, notes=(f"It is {form} that is not known here.",))
-    source = Input(entry.kind, name, content.rstrip(b"\0") if entry.kind == PTX else content)
     try:
+        if content is None and entry.kind == LTOIR and compile_it and whole.kind != ARCHIVE:
+            # Only nvJitLink reads compressed LTO-IR; of an archive it links nothing that nobody asks for.
+            code = symbols.unpack(whole, Arch.of(entry.arch), "-lto")
+            if code is not None:
+                image = elf.read(code, name)
+                return replace(plain, symbols=_resources(symbols.of_image(image), image))
+        if content is None or entry.kind not in _READERS:
+            form = "compressed in a way" if entry.kind in _READERS else f"of a kind, {entry.kind},"
+            return replace(plain, notes=(f"It is {form} that is not known here.",))
+        source = Input(entry.kind, name, content.rstrip(b"\0") if entry.kind == PTX else content)
         if entry.kind != CUBIN and not compile_it:
             table = symbols.table(source, Arch.of(entry.arch), deep=False).symbols
             return replace(plain, symbols=tuple(map(_report, table or ())))

@@ -200,6 +200,14 @@ def test_a_host_file_lists_every_architecture(tmp_path, form):
     assert {"sm_90"} == {part.arch for part in only.parts}
 
 
+def test_compressed_ltoir_in_an_object_is_read(tmp_path):
+    """LTO-IR that nvcc compresses into an object has its functions, by way of nvJitLink."""
+    path = by_nvcc(tmp_path, "file.o", "-c", "-rdc=true", "-gencode=arch=compute_90,code=lto_90")
+    (part,) = [part for part in pl.inspect(path, sass=False).parts if part.kind == "ltoir"]
+    assert {"f", "_Z5scaleIfEvPT_S0_"} == {symbol.name for symbol in part.symbols}
+    assert () == part.notes
+
+
 def test_an_archive_lists_every_member(tmp_path):
     """Members of a static library are read one by one, whatever the length of their names."""
     ar = shutil.which("ar")
