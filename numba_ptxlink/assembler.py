@@ -38,6 +38,8 @@ _UPGRADE = (
     "python -m pip install --upgrade numba-ptxlink"
 )
 
+_OLDER = "choose one of these, or link it where the nvJitLink of a toolkit that knows it is installed"
+
 # Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
 _CURES = (
     ("Unknown option", "Correct or remove that flag in extra_flags."),
@@ -188,7 +190,11 @@ def _explained(
     elif f"'{arch.sm}' is not defined for option" in log:
         archs = supported_archs()
         names = ", ".join(supported.sm for supported in archs)
-        cure = _UPGRADE if arch.number > archs[-1].number else "choose one of these"
+        cure = "choose one of these"
+        if arch.number > archs[-1].number:
+            cure = _UPGRADE
+        elif arch.number < archs[0].number:
+            cure = _OLDER
         message = (
             f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and '
             f'"f" from sm_100 on; {cure}.'

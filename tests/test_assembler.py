@@ -217,7 +217,7 @@ def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
 @pytest.mark.parametrize(
     ("arch", "cure"),
     [
-        ("sm_70", "; choose one of these."),
+        ("sm_70", ", or link it where the nvJitLink of a toolkit that knows it is installed."),
         ("sm_89f", "; choose one of these."),
         ("sm_990", "python -m pip install --upgrade numba-ptxlink."),
     ],

@@ -1,14 +1,24 @@
-"""Choose the tool that makes the cubin: the one the inputs need, or exactly the one the caller names."""
+"""
+Choose the tool that makes the cubin: the one the inputs need, or exactly the one the caller names.
+
+nvPTXCompiler is inside this package, whatever toolkit is installed. A driver loads machine code of every
+release of its own major version and of older ones. So under a toolkit of an older major version, whose
+drivers may be as old, the toolkit's own nvJitLink takes its place, as far as it knows device and PTX.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._tools import nvjitlink, pynvjitlink
+from numba_ptxlink._formats.ptx.isa import sure_isa
+from numba_ptxlink._tools import nvjitlink, nvrtc, pynvjitlink
 from numba_ptxlink.errors import ConfigError, LinkError
+
+from .checks import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +29,15 @@ if TYPE_CHECKING:
 _MODULES = {"nvjitlink": nvjitlink, "pynvjitlink": pynvjitlink}
 
 
-def choose(inputs: Sequence[Input], *, lto: bool, asked: str = "auto") -> tuple[str, str]:
+def choose(inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto") -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
 
     Args:
         inputs: The inputs of the link, none of them CUDA C++.
+        arch: The architecture of the link.
         lto: Whether to optimise at link time.
-        asked: The tool to use, or "auto" to choose by the inputs.
+        asked: The tool to use, or "auto" to choose by the inputs and the installed toolkit.
 
     Raises:
         ConfigError: *asked* is not the name of a tool.
@@ -44,15 +55,54 @@ def choose(inputs: Sequence[Input], *, lto: bool, asked: str = "auto") -> tuple[
         )
     if asked != "auto":
         return asked, "asked for"
-    if obstacle is None:
-        return "nvptxcompiler", "one PTX and nothing to link it with"
-    return _linker(obstacle)
+    return _for_one_ptx(inputs[0], arch) if obstacle is None else _linker(obstacle)
 
 
 def linker(name: str) -> Any:
     """Return the module of the backend *name*, which has `link`, `version` and `PACKAGE`."""
     module: ModuleType = _MODULES[name]
     return module
+
+
+def installed() -> tuple[str, tuple[int, int]] | None:
+    """Return name and version of the backend that links in this environment, None where none does."""
+    for name, tool in _MODULES.items():
+        try:
+            return name, tool.version()
+        except LinkError:
+            continue
+    return None
+
+
+def _for_one_ptx(ptx: Input, arch: Arch) -> tuple[str, str]:
+    """Return the tool that compiles a single PTX, and the reason for it."""
+    usual = "one PTX and nothing to link it with"
+    found = installed()
+    if found is None:
+        return "nvptxcompiler", usual
+    name, linker = found
+    compiler = assembler.compiler_version()
+    older = linker[0] < compiler[0]
+    ours, theirs = f"nvPTXCompiler {dotted(compiler)}", f"nvJitLink {dotted(linker)}"
+    # A newer release knows all devices of its major version; the next major version drops old ones.
+    if (older or linker > compiler) and Arch(*arch.cc) not in assembler.supported_archs():
+        return name, f"{arch.sm}, which {ours} does not know"
+    if not older:
+        return "nvptxcompiler", usual
+    declared, newest = ptx.header.version, sure_isa(linker)
+    if declared is not None and newest is not None and declared > newest:
+        return "nvptxcompiler", f"PTX {declared}, and {theirs} reads {newest} at most"
+    if not _toolkit_knows(arch, linker):
+        return "nvptxcompiler", f"{arch.sm}, which {theirs} does not know"
+    return name, f"the toolkit is of CUDA {dotted(linker)}, whose drivers may not load {ours}'s code"
+
+
+def _toolkit_knows(arch: Arch, linker: tuple[int, int]) -> bool:
+    """Return whether NVRTC, which tells its devices where nvJitLink does not, knows *arch* or cannot tell."""
+    try:
+        return nvrtc.version() != linker or Arch(*arch.cc) in nvrtc.supported_archs()
+    except LinkError:
+        return True
 
 
 def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str | None:

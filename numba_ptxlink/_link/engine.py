@@ -1,8 +1,8 @@
 """
 Link inputs, after CUDA C++ is compiled, to a cubin: choose the tool, check the inputs, cache the result.
 
-A single PTX needs no linker: nvPTXCompiler assembles it in this process. Everything else goes to nvJitLink.
-Nothing here needs a driver.
+A single PTX needs no linker: nvPTXCompiler assembles it in this process, unless the toolkit is of an older
+major version. Everything else goes to nvJitLink. Nothing here needs a driver.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         LinkError: nvJitLink refused the link.
         AssembleError: A single PTX could not be assembled.
     """
-    backend, reason = choose_backend(inputs, lto=lto, asked=options.backend)
+    backend, reason = choose_backend(inputs, arch, lto=lto, asked=options.backend)
     names = tuple(source.name for source in inputs)
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
@@ -143,7 +143,7 @@ def link_to_ptx(
         LinkError: nvJitLink refused the link, or the backend of *options* does not link.
     """
     # nvPTXCompiler does not output PTX, so a linker is needed whether or not it optimises.
-    backend, _ = backends.choose(inputs, lto=True, asked=options.backend or config().backend)
+    backend, _ = backends.choose(inputs, arch, lto=True, asked=options.backend or config().backend)
     flags = nvjitlink_flags(arch, options, lto=lto, ptx=lto)
     return _run_nvjitlink(inputs, arch, flags, backend, options.checks), flags
 
@@ -191,16 +191,19 @@ def _check_and_link(
     return cache.Entry({"log": text}, product.code)
 
 
-def choose_backend(inputs: Sequence[Input], *, lto: bool, asked: str | None = None) -> tuple[str, str]:
+def choose_backend(
+    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str | None = None
+) -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
 
     Args:
         inputs: The inputs of the link.
+        arch: The architecture of the link.
         lto: Whether to optimise at link time.
         asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
     """
-    return backends.choose(inputs, lto=lto, asked=config().backend if asked is None else asked)
+    return backends.choose(inputs, arch, lto=lto, asked=config().backend if asked is None else asked)
 
 
 def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
@@ -16,8 +17,6 @@ from . import build_id, include_scan, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numba_ptxlink._arch import Arch
 
 _MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 

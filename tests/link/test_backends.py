@@ -11,8 +11,10 @@ from linkcases import CALLEE, CALLER, KERNEL, function
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
+from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._config import Config
 from numba_ptxlink._link import backends
+from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
 
@@ -85,6 +87,69 @@ def test_numba_kernels_use_the_backend_of_the_variable():
         check=True,
     )
     assert "nvjitlink nvjitlink" == run.stdout.strip()
+
+
+def in_a_toolkit(monkeypatch, version):
+    """Let nvJitLink be of another release, None for no nvJitLink."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    monkeypatch.setattr(nvjitlink, "version", missing if version is None else lambda: version)
+    monkeypatch.setattr(backends.nvrtc, "version", lambda: version)
+    devices = (pl.Arch(7, 0), pl.Arch(8, 0), pl.Arch(9, 0))
+    monkeypatch.setattr(backends.nvrtc, "supported_archs", lambda: devices)
+
+
+USUAL = ("nvptxcompiler", "one PTX and nothing to link it with")
+UNKNOWN = "which nvPTXCompiler 13.5 does not know"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "arch", "isa", "chosen"),
+    [
+        (None, "sm_80", "8.0", USUAL),
+        ((13, 5), "sm_80", "9.4", USUAL),
+        ((13, 0), "sm_80", "9.4", USUAL),
+        ((14, 0), "sm_80", "9.4", USUAL),
+        # nvPTXCompiler says best that nothing here knows the device.
+        ((13, 5), "sm_70", "8.0", USUAL),
+        ((13, 0), "sm_130", "9.0", USUAL),
+        (None, "sm_70", "8.0", USUAL),
+        ((12, 9), "sm_70", "8.8", ("nvjitlink", f"sm_70, {UNKNOWN}")),
+        ((14, 0), "sm_130", "9.4", ("nvjitlink", f"sm_130, {UNKNOWN}")),
+        ((14, 0), "sm_130a", "9.4", ("nvjitlink", f"sm_130a, {UNKNOWN}")),
+        ((14, 0), "sm_80", "99.0", ("nvjitlink", "PTX 99.0, newer than nvPTXCompiler's 9.5")),
+        ((13, 0), "sm_80", "99.0", ("nvjitlink", "PTX 99.0, newer than nvPTXCompiler's 9.5")),
+        (
+            (12, 9),
+            "sm_90a",
+            "8.8",
+            (
+                "nvjitlink",
+                "the toolkit is of CUDA 12.9, whose drivers may not load nvPTXCompiler 13.5's code",
+            ),
+        ),
+        ((12, 4), "sm_80", "8.5", ("nvptxcompiler", "PTX 8.5, and nvJitLink 12.4 reads 8.4 at most")),
+        ((12, 4), "sm_120", "8.4", ("nvptxcompiler", "sm_120, which nvJitLink 12.4 does not know")),
+    ],
+)
+def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, arch, isa, chosen):
+    """A toolkit of an older major version, and what nvPTXCompiler does not know, are nvJitLink's."""
+    in_a_toolkit(monkeypatch, toolkit)
+    monkeypatch.setattr(backends.assembler, "compiler_version", lambda: (13, 5))
+    monkeypatch.setattr(backends.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
+    ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
+    assert chosen == backends.choose([ptx], pl.Arch.of(arch), lto=False)
+
+
+@pytest.mark.parametrize("toolkit", [None, (13, 5), (12, 9)])
+def test_a_device_that_the_backend_asked_for_does_not_know_is_an_error(monkeypatch, toolkit):
+    """Asking for nvPTXCompiler gets its error, whatever else is installed."""
+    in_a_toolkit(monkeypatch, toolkit)
+    with pytest.raises(pl.AssembleError, match=r"nvPTXCompiler \d+\.\d+ does not know sm_70; it knows"):
+        pl.link(make_kernel(), arch="sm_70", backend="nvptxcompiler")
 
 
 class FakeLinker:
@@ -173,11 +238,11 @@ def test_auto_falls_back_with_a_reason(monkeypatch):
         raise pl.LinkError("nvJitLink could not be loaded")
 
     monkeypatch.setattr(nvjitlink, "version", missing)
-    chosen = backends.choose([], lto=True)
+    chosen = backends.choose([], pl.Arch(8, 0), lto=True)
     assert (
         "pynvjitlink",
         "link-time optimisation, and nvJitLink is not there through cuda.bindings",
     ) == chosen
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     with pytest.raises(pl.LinkError, match="nvJitLink could not be loaded"):
-        backends.choose([], lto=True)
+        backends.choose([], pl.Arch(8, 0), lto=True)
