@@ -108,10 +108,11 @@ def export(
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
-    wanted = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}
+    wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
     for lowered in compiled:
         built = build.build(lowered, wanted, options)
         externs.update(built.externs)
+        cubin_by = built.cubin_by
         arch, artifacts = lowered.arch, built.artifacts
         packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
         files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
@@ -133,7 +134,7 @@ def export(
             for kind, arch in files
         ],
         "options": asdict(options),
-        "tools": _tools(),
+        "tools": _tools(cubin_by),
     }
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
@@ -275,8 +276,10 @@ def _entry(name: str, code: bytes) -> dict[str, Any]:
     return {"file": name, "bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
 
 
-def _tools() -> dict[str, str]:
+def _tools(cubin_by: str) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
+    if cubin_by and not cubin_by.startswith("nvPTXCompiler"):
+        versions["cubin"] = cubin_by
     for package in ("numba-ptxlink", "numba-cuda", "numba", "llvmlite", "nvidia-nvvm", "nvidia-nvfatbin"):
         try:
             versions[package] = metadata.version(package)

@@ -7,11 +7,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import abi, assembler
+from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._link.relocatable import compile_relocatable
 from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import AbiError, ExportError
 
@@ -60,10 +61,12 @@ class Built:
     Args:
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
+        cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
     """
 
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
+    cubin_by: str = ""
 
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
@@ -192,20 +195,16 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
             ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
     constants.check(ptx.decode(), compiled.functions)
-    artifacts = {PTX: ptx, LTOIR: ltoir}
+    artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
-        artifacts[CUBIN] = assembler.assemble(
-            ptx,
-            compiled.arch,
-            relocatable=True,
-            opt_level=options.level,
-            lineinfo=options.lineinfo,
-        ).code
+        artifacts[CUBIN], made_by = compile_relocatable(
+            ptx, compiled.arch, opt_level=options.level, lineinfo=options.lineinfo
+        )
     declared = {
         name: (prototype, externs.declared(compiled.context, prototype))
         for name, prototype in missing.items()
     }
-    return Built({kind: code for kind, code in artifacts.items() if kind in kinds}, declared)
+    return Built({kind: code for kind, code in artifacts.items() if kind in kinds}, declared, made_by)
 
 
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:

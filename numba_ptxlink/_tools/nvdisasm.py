@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def find_tool(name: str) -> str | None:
     """Return the path of an NVIDIA tool on PATH or in a wheel of this environment, None if there is none."""
-    on_path = shutil.which(name)
-    if on_path:
-        return on_path
-    for folder in map(Path, sys.path):
-        for path in folder.glob(f"nvidia/*/bin/{name}"):
-            return str(path)
-    return None
+    return next(find_tools(name), None)
+
+
+def find_tools(name: str, *, wheels_first: bool = False) -> Iterator[str]:
+    """Return the paths of an NVIDIA tool on PATH and in the wheels of this environment."""
+    wheels = (str(path) for folder in map(Path, sys.path) for path in folder.glob(f"nvidia/*/bin/{name}"))
+    on_path = filter(None, [shutil.which(name)])
+    return itertools.chain(wheels, on_path) if wheels_first else itertools.chain(on_path, wheels)
 
 
 def disassemble(code: bytes) -> tuple[str, str]:

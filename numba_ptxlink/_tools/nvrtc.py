@@ -70,8 +70,6 @@ def version() -> tuple[int, int]:
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
-    from numba_ptxlink._arch import Arch
-
     status, numbers = _binding().nvrtcGetSupportedArchs()
     if int(status):
         raise LinkError(_MISSING.format(reason=status.name))

@@ -1,0 +1,122 @@
+"""Which tool compiles a relocatable cubin, so that the environment's own linker reads it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from linkcases import KERNEL, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import relocatable
+from numba_ptxlink._tools import nvjitlink, ptxas
+from numba_ptxlink._tools.nvdisasm import find_tool
+
+PTX = function().encode()
+ARCH = pl.Arch(8, 0)
+
+
+@pytest.fixture(autouse=True)
+def _no_other_binding(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    ptxas._version_text.cache_clear()
+
+
+def in_a_toolkit(monkeypatch, version):
+    """Let nvJitLink say that it is of another release, and nvPTXCompiler that it is of 13.5."""
+    monkeypatch.setattr(nvjitlink, "version", lambda: version)
+    monkeypatch.setattr(relocatable.assembler, "compiler_version", lambda: (13, 5))
+
+
+def own_ptxas(monkeypatch, folder, release):
+    """Put a ptxas that says it is of *release* among the wheels, in place of all others."""
+    real = find_tool("ptxas")
+    if real is None:
+        pytest.skip("there is no ptxas")
+    script = folder / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo "release {release}, V{release}.1"; exit; fi\n'
+        f'exec {real} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    monkeypatch.setattr(
+        "numba_ptxlink._tools.ptxas.find_tools", lambda *_, **__: iter(["/nowhere/ptxas", str(script)])
+    )
+
+
+@pytest.mark.parametrize("version", [(13, 5), (13, 6), (14, 0)])
+def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
+    """Where the linker is as new as nvPTXCompiler, that one compiles, without a word."""
+    in_a_toolkit(monkeypatch, version)
+    code, tool = relocatable.compile_relocatable(PTX, ARCH)
+    assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
+    """The nvJitLink of CUDA 13 compiles what it is to link, with level and line numbers."""
+    in_a_toolkit(monkeypatch, (13, 1))
+    code, tool = relocatable.compile_relocatable(PTX, ARCH, opt_level=opt_level, lineinfo=True)
+    assert "nvJitLink 13.1" == tool
+    assert pl.link(KERNEL, code, arch="sm_80").cubin
+
+
+def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
+    """Under CUDA 12, the toolkit's ptxas compiles, and its options are those of the export."""
+    in_a_toolkit(monkeypatch, (12, 9))
+    own_ptxas(monkeypatch, tmp_path, "12.9")
+    code, tool = relocatable.compile_relocatable(PTX, ARCH)
+    assert "ptxas 12.9" == tool
+    assert code.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("release", ["11.8", "12.6", "13.0"])
+def test_a_ptxas_that_is_no_better_is_left_alone(monkeypatch, tmp_path, caplog, release):
+    """A ptxas of another major version or newer than the linker is not taken, and a warning tells."""
+    in_a_toolkit(monkeypatch, (12, 4))
+    own_ptxas(monkeypatch, tmp_path, release)
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        code, tool = relocatable.compile_relocatable(PTX, ARCH)
+    assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
+    assert "nvJitLink 12.4 may refuse" in caplog.text
+    assert "install its ptxas" in caplog.text
+
+
+def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
+    """PTX that is too new, which spoils nvJitLink for the process, stays with nvPTXCompiler."""
+    in_a_toolkit(monkeypatch, (13, 0))
+    monkeypatch.setattr(nvjitlink, "link", pytest.fail)
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        _, tool = relocatable.compile_relocatable(PTX.replace(b".version 8.0", b".version 9.1"), ARCH)
+    assert "nvPTXCompiler 13.5" == tool
+    assert "nvJitLink 13.0 may refuse" in caplog.text
+
+
+def test_what_the_toolkits_tools_refuse_is_an_error(monkeypatch, tmp_path):
+    """PTX that is wrong is an AssembleError with the tool's log, whichever tool it is."""
+    wrong = PTX.replace(b"ret;", b"retire;")
+    assert wrong != PTX
+    in_a_toolkit(monkeypatch, (13, 1))
+    with pytest.raises(pl.AssembleError, match="retire"):
+        relocatable.compile_relocatable(wrong, ARCH)
+    in_a_toolkit(monkeypatch, (12, 9))
+    own_ptxas(monkeypatch, tmp_path, "12.9")
+    with pytest.raises(pl.AssembleError, match="ptxas refused the PTX") as caught:
+        relocatable.compile_relocatable(wrong, ARCH)
+    assert "--compile-only" in caught.value.flags
+    assert "retire" in caught.value.log
+
+
+def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
+    """An export whose cubin nvPTXCompiler did not compile says in its manifest which tool did."""
+    import json
+
+    udf = pl.udf("float32(float32)", name="half")(lambda x: x / 2)
+    tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
+    assert "cubin" not in tools or nvjitlink.version() < pl.toolchain().nvptxcompiler
+    in_a_toolkit(monkeypatch, (13, 3))
+    monkeypatch.setattr(relocatable, "_reads", lambda *_: True)
+    tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
+    assert "nvJitLink 13.3" == tools["cubin"]
