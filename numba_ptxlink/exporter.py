@@ -110,7 +110,7 @@ def export(
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
     for lowered in compiled:
-        built = build.build(lowered, wanted, options)
+        built = build.build(lowered, wanted, options, dispensable=wanted.difference(kinds))
         externs.update(built.externs)
         cubin_by = built.cubin_by
         arch, artifacts = lowered.arch, built.artifacts
@@ -150,12 +150,14 @@ def export(
     )
 
 
-def compile_udfs(udfs: Sequence[Udf], arch: Arch, kind: str) -> bytes:
-    """Compile *udfs* to one artifact of *kind*, PTX or LTO-IR, with the default options."""
-    options = CompileOptions()
+def compile_udfs(udfs: Sequence[Udf], arch: Arch, *, lto: bool) -> tuple[str, bytes]:
+    """Compile *udfs* with the default options; return kind and code: PTX, or LTO-IR for *lto* if possible."""
+    options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
     lowered = build.lower(typed(udfs), arch, options)
+    built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
+    kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))
-    return build.build(lowered, (kind,), options).artifacts[kind]
+    return kind, built.artifacts[kind]
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:

@@ -124,7 +124,8 @@ def link(
     if udfs:
         from .exporter import compile_udfs
 
-        ready.append(Input(kind, "<udfs>", compile_udfs(udfs, target, kind)))
+        compiled_kind, code = compile_udfs(udfs, target, lto=wants_lto)
+        ready.append(Input(compiled_kind, "<udfs>", code))
     try:
         linked = link_inputs(ready, target, options, lto=wants_lto)
     except (LinkError, AssembleError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link.relocatable import compile_relocatable
-from numba_ptxlink._tools import nvvm
+from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import constants, reached
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     from .compile import CompileOptions
     from .signatures import Typed
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,17 @@ def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence
         raise AbiError(f"{error} ({each.udf.source})") from error
 
 
-def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -> Built:
+def build(
+    compiled: Compiled, kinds: Collection[str], options: CompileOptions, *, dispensable: Collection[str] = ()
+) -> Built:
     """
     Return the artifacts of *kinds*, with the link files merged in where they can be linked.
+
+    Args:
+        compiled: The functions.
+        kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
+        options: The options of the export.
+        dispensable: Those of *kinds* that are left out, with a warning, where the toolkit cannot make them.
 
     Raises:
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
@@ -192,7 +204,13 @@ def build(compiled: Compiled, kinds: Collection[str], options: CompileOptions) -
         ).encode()
         missing = externs.undefined(ptx.decode())
         if LTOIR in kinds:
-            ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
+            try:
+                ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
+            except ExportError as error:
+                if LTOIR not in dispensable or nvjitlink.merges_ltoir():
+                    raise
+                log.warning("no LTO-IR for %s: %s", compiled.arch.sm, error)
+                kinds = {*kinds} - {LTOIR}
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
+# The first release whose result can be LTO-IR.
+_LTOIR_SINCE = (13, 2)
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
 PACKAGE = "nvidia-nvjitlink"
 
@@ -52,6 +54,11 @@ def accepts(arch: Arch) -> bool:
     except binding.nvJitLinkError:
         return False
     return True
+
+
+def merges_ltoir() -> bool:
+    """Return whether the result of a link can be LTO-IR."""
+    return version() >= _LTOIR_SINCE
 
 
 def identity() -> tuple[str, ...]:

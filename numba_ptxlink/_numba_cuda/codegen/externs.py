@@ -40,7 +40,18 @@ def undefined(ptx: str) -> dict[str, Prototype]:
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
-    """Merge the functions and the code they call into one LTO-IR module."""
+    """
+    Merge the functions and the code they call into one LTO-IR module.
+
+    Raises:
+        ExportError: nvJitLink refused the code, or cannot return LTO-IR.
+    """
+    if not nvjitlink.merges_ltoir():
+        raise ExportError(
+            f"{', '.join(name for name, _ in linked)} cannot be merged into LTO-IR by nvJitLink "
+            f"{'.'.join(map(str, nvjitlink.version()))}: CUDA 13.2 is the first that can. Leave ltoir out: "
+            "PTX, cubins and fat binaries hold the same functions."
+        )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 
 

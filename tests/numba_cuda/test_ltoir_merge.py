@@ -1,0 +1,66 @@
+"""Functions that call CUDA C++, in a toolkit whose nvJitLink returns no LTO-IR."""
+
+from __future__ import annotations
+
+import pytest
+from numba import cuda
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink.inspection import inspect
+
+SOURCE = 'extern "C" __device__ float twice(float x) { return 2 * x; }'
+CALLER = """
+extern "C" __device__ float quadruple(float);
+extern "C" __global__ void k(float* p) { *p = quadruple(*p); }
+"""
+twice = cuda.declare_device(
+    "twice", "float32(float32)", link=[cuda.CUSource(SOURCE, name="twice.cu")], abi="c"
+)
+
+
+@pl.udf("float32(float32)")
+def quadruple(value):
+    """Call what CUDA C++ defines."""
+    return twice(twice(value))
+
+
+@pytest.fixture
+def _older(monkeypatch):
+    monkeypatch.setattr(nvjitlink, "merges_ltoir", lambda: False)
+
+
+@pytest.mark.parametrize(("version", "expected"), [((12, 9), False), ((13, 1), False), ((13, 2), True)])
+def test_the_release_decides(monkeypatch, version, expected):
+    """CUDA 13.2 is the first whose linker returns LTO-IR."""
+    monkeypatch.setattr(nvjitlink, "version", lambda: version)
+    assert expected is nvjitlink.merges_ltoir()
+
+
+@pytest.mark.usefixtures("_older")
+def test_ltoir_that_is_asked_for_is_an_error(tmp_path):
+    """The error names the code, the linker and the kinds to export in its place."""
+    said = r"twice\.cu cannot be merged into LTO-IR by nvJitLink 1\d\.\d: CUDA 13\.2 .* Leave ltoir out"
+    with pytest.raises(pl.ExportError, match=said):
+        pl.export([quadruple], tmp_path, archs=["sm_80"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("_older")
+def test_a_fat_binary_is_made_without_ltoir(tmp_path, caplog):
+    """A fat binary has the other kinds, and a warning tells what it lacks."""
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        exported = pl.export([quadruple], tmp_path, archs=["sm_80"], emit=["ptx", "fatbin"])
+    assert "no LTO-IR for sm_80: twice.cu cannot be merged" in caplog.text
+    kinds = {entry.kind for entry in inspect(exported.artifacts["fatbin", ""]).entries}
+    assert {"ptx", "cubin"} == kinds
+    assert pl.link(CALLER, exported.artifacts["fatbin", ""], arch="sm_80").cubin
+
+
+@pytest.mark.usefixtures("_older")
+def test_a_link_takes_the_function_as_ptx(caplog):
+    """A link with a UDF takes its PTX, and a warning says that it is not optimised at link time."""
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        linked = pl.link(CALLER, quadruple, arch="sm_80")
+    assert linked.lto
+    assert "no LTO-IR for sm_80" in caplog.text
