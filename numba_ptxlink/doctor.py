@@ -16,7 +16,7 @@ from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa
 from ._front_end import release
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, nvjitlink, nvrtc, pynvjitlink
+from ._tools import driver, nvjitlink, nvrtc, packages, pynvjitlink
 from ._tools.compilers import Compiler, compilers
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
-_CU13 = "pip install 'numba-ptxlink[cu13]'"
 _INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
 # By words of the reason; the first that are in it count.
 _CURES = (
@@ -187,7 +186,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         ("nvJitLink", "nvJitLink", tools.nvjitlink),
         ("NVRTC", "nvrtc", tools.nvrtc),
         ("nvFatbin", "nvfatbin", tools.nvfatbin),
-        ("NVVM", "nvvm", _package_version(tools, "nvidia-nvvm")),
+        ("NVVM", "nvvm", _nvvm_version(tools)),
     ):
         yield Component(name, _dotted(version), _library(library))
     yield Component("pynvjitlink", *_pynvjitlink_found())
@@ -221,8 +220,12 @@ def _package_version(tools: Toolchain, package: str) -> tuple[int, int] | None:
     return (int(major), int(minor))
 
 
+def _nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
+    return _package_version(tools, "nvidia-nvvm") or _package_version(tools, "nvidia-cuda-nvcc-cu12")
+
+
 def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Ability]:
-    nvvm = _package_version(tools, "nvidia-nvvm") or tools.nvrtc
+    nvvm = _nvvm_version(tools) or tools.nvrtc
     newest_here = tools.ptx_versions[-1]
     if nvvm is not None:
         emitted = newest_isa(nvvm)
@@ -242,14 +245,27 @@ def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Abil
                 else "fails where PTX is newer than the driver",
             )
     if tools.driver is not None:
-        yield Ability(
-            "cubins, loaded by the driver",
-            tools.driver[0] >= tools.nvptxcompiler[0],
-            f"made by CUDA {_dotted(tools.nvptxcompiler)}, driver of CUDA {_dotted(tools.driver)}: "
-            "any minor version of one major version",
-        )
+        yield from _loadable(tools, tools.driver)
     if tools.nvrtc is not None and tools.nvjitlink is not None:
         yield _links_ltoir(tools)
+
+
+def _loadable(tools: Toolchain, cuda: tuple[int, int]) -> Iterator[Ability]:
+    compiler, linker = tools.nvptxcompiler, tools.nvjitlink
+    # Under a toolkit of an older major version, all links are nvJitLink's.
+    maker = linker if linker and linker[0] < compiler[0] else compiler
+    rule = "any minor version of one major version"
+    yield Ability(
+        "cubins, loaded by the driver",
+        cuda[0] >= maker[0],
+        f"made by CUDA {_dotted(maker)}, driver of CUDA {_dotted(cuda)}: {rule}",
+    )
+    if maker != compiler:
+        yield Ability(
+            "cubins of assemble(), loaded by the driver",
+            cuda[0] >= compiler[0],
+            f"made by nvPTXCompiler {_dotted(compiler)}, driver of CUDA {_dotted(cuda)}: {rule}",
+        )
 
 
 def _links_ltoir(tools: Toolchain) -> Ability:
@@ -258,7 +274,7 @@ def _links_ltoir(tools: Toolchain) -> Ability:
     try:
         code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output=LTOIR).code
         header = ltoir.read(code)
-        nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto", "-r"))
+        nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto"))
     except PtxlinkError as error:
         return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
     container = _dotted(header.container) if header else "unknown"
@@ -269,7 +285,7 @@ def _problems(
     tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], imported: str
 ) -> Iterator[Problem]:
     if imported:
-        yield Problem(imported, f"repair numba-cuda, such as with `{_CU13}`")
+        yield Problem(imported, f"repair numba-cuda, such as with `{packages.install()}`")
     elif not status.active:
         yield Problem(f"the plugin is not active: {status.reason}", _activation_cure(status.reason))
     elif status.trigger == "entry point":
@@ -286,14 +302,27 @@ def _problems(
                 f"{ability.what}: {ability.why}. Other programs that hand PTX to this driver fail",
                 "none needed here: kernels are compiled before the driver sees them",
             )
+        elif "assemble()" in ability.what:
+            yield Problem(
+                f"{ability.what}: {ability.why}",
+                "none needed for kernels and link(), which take the toolkit's nvJitLink; "
+                "upgrade the driver for those of assemble()",
+            )
+        elif "loaded by the driver" in ability.what:
+            yield Problem(
+                f"{ability.what}: {ability.why}",
+                "upgrade the driver, or install the tools of its own major version in a new environment, "
+                "as with pip install 'numba-ptxlink[cu12]'",
+            )
         else:
-            yield Problem(f"{ability.what}: {ability.why}", f"upgrade together: {_CU13} --upgrade")
+            cure = f"upgrade together: {packages.install()} --upgrade"
+            yield Problem(f"{ability.what}: {ability.why}", cure)
 
 
 def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
     for name, version in (("nvJitLink", tools.nvjitlink), ("NVRTC", tools.nvrtc)):
         if version is None:
-            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", _CU13)
+            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", packages.install())
     if tools.nvjitlink == LOSES_STRUCTS:
         yield Problem(
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",

@@ -21,7 +21,7 @@ from ._cabi import header, proof
 from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
-from ._tools import nvfatbin
+from ._tools import nvfatbin, packages
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
@@ -282,7 +282,9 @@ def _tools(cubin_by: str) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
     if cubin_by and not cubin_by.startswith("nvPTXCompiler"):
         versions["cubin"] = cubin_by
-    for package in ("numba-ptxlink", "numba-cuda", "numba", "llvmlite", "nvidia-nvvm", "nvidia-nvfatbin"):
+    nvvm = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc-cu12"
+    nvfatbin_package = packages.package("nvidia-nvfatbin")
+    for package in ("numba-ptxlink", "numba-cuda", "numba", "llvmlite", nvvm, nvfatbin_package):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -19,7 +19,7 @@ from ._front_end import PtxLinker
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.sources import SourceOptions, compile_once
-from ._tools import nvrtc
+from ._tools import nvrtc, packages
 from ._udf import Udf
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
@@ -148,9 +148,10 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
     except (AttributeError, RuntimeError) as missing:
         log.warning(
             "the device runtime is called, and lib%s.a is not found (%s); "
-            "install nvidia-cuda-runtime, or give its path as another input",
+            "install %s, or give its path as another input",
             RUNTIME,
             missing,
+            packages.package("nvidia-cuda-runtime"),
         )
         return None
     log.info("%s is linked too: the device runtime is called", path.name)

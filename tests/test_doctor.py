@@ -81,6 +81,52 @@ def test_a_driver_of_an_older_major_version_is_a_problem(monkeypatch):
     assert "upgrade" in problems[0].cure
 
 
+@pytest.fixture
+def _cuda_12(monkeypatch):
+    """Pretend that the tools are those of CUDA 12.9."""
+    for tool in (nvjitlink, doctor.nvrtc):
+        monkeypatch.setattr(tool, "version", lambda: (12, 9))
+    monkeypatch.setattr(doctor.packages, "major", lambda: 12)
+
+
+@pytest.mark.usefixtures("_cuda_12")
+@pytest.mark.parametrize(("driver", "assembled"), [((12, 4), False), ((13, 0), True)])
+def test_a_toolkit_as_old_as_its_driver_links_what_that_loads(monkeypatch, driver, assembled):
+    """Under CUDA 12, links are loaded by drivers of CUDA 12, and assemble()'s cubins are not."""
+    with_driver(monkeypatch, driver)
+    diagnosis = pl.diagnose()
+    able = {each.what: each.able for each in diagnosis.abilities if "cubins" in each.what}
+    expected = {"cubins, loaded by the driver": True, "cubins of assemble(), loaded by the driver": assembled}
+    assert expected == able
+    cures = [each.cure for each in diagnosis.problems if "assemble()" in each.what]
+    assert assembled is (not cures)
+    assert all("take the toolkit's nvJitLink" in cure for cure in cures)
+
+
+@pytest.mark.usefixtures("_cuda_12")
+def test_cures_stay_within_the_major_version(monkeypatch):
+    """No cure under CUDA 12 installs a package of CUDA 13 over it."""
+
+    def missing():
+        raise pl.LinkError("missing")
+
+    with_driver(monkeypatch, (12, 4))
+    for tool in (nvjitlink, doctor.nvrtc):
+        monkeypatch.setattr(tool, "version", missing)
+    cures = [each.cure for each in pl.diagnose().problems if each.what.startswith(("nvJitLink", "NVRTC"))]
+    assert ["pip install 'numba-ptxlink[cu12]'"] * 2 == cures
+
+
+def test_the_probe_uses_no_option_of_newer_linkers(monkeypatch):
+    """What links LTO-IR is tried with the options that CUDA 12 has too."""
+    vectors = []
+    monkeypatch.setattr(
+        nvjitlink, "link", lambda _, flags: vectors.append(flags) or nvjitlink.Product(b"", "", "")
+    )
+    assert {each.what: each.able for each in pl.diagnose().abilities}["NVRTC's LTO-IR, linked by nvJitLink"]
+    assert [("-arch=sm_75", "-lto")] == vectors
+
+
 def test_a_machine_without_a_driver_can_build(monkeypatch):
     """Without a driver there is nothing to cure on a build machine."""
     with_driver(monkeypatch, None)

@@ -59,7 +59,7 @@ def choose(inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto
 
 
 def linker(name: str) -> Any:
-    """Return the module of the backend *name*, which has `link`, `version` and `PACKAGE`."""
+    """Return the module of the backend *name*, which has `link`, `version` and `package`."""
     module: ModuleType = _MODULES[name]
     return module
 

@@ -163,7 +163,7 @@ def _check_and_link(
     inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any, checks: str
 ) -> cache.Entry:
     lto = "-lto" in flags
-    findings = check(inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=checks)
+    findings = check(inputs, arch, tool.version(), tool.package(), lto=lto, checks=checks)
     if findings.merged:
         log.info("equal definitions merged: %s", ", ".join(findings.merged))
     names = tuple(source.name for source in findings.inputs)
@@ -173,7 +173,7 @@ def _check_and_link(
         # The caller retries the link with the device runtime, so compile nothing to explain this error.
         explained = "none" if wants_runtime(error, inputs) else checks
         cure = explain.cure(
-            error.log, findings.inputs, arch, tool.version(), tool.PACKAGE, lto=lto, checks=explained
+            error.log, findings.inputs, arch, tool.version(), tool.package(), lto=lto, checks=explained
         )
         if not cure:
             raise

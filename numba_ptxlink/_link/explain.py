@@ -68,15 +68,23 @@ def cure(
     tables: list[Table] = []
     if _UNDEFINED.search(failure):
         tables = [symbols.table(source, arch, lto=lto, deep=checks != "none") for source in inputs]
-    return explain(failure, tables)
+    return explain(failure, tables, package)
 
 
-def explain(log: str, tables: Sequence[Table]) -> str:
-    """Return how to correct the errors in the linker's *log*, "" where that is not known."""
+def explain(log: str, tables: Sequence[Table], package: str = "nvidia-nvjitlink") -> str:
+    """
+    Return how to correct the errors in the linker's *log*, "" where that is not known.
+
+    Args:
+        log: The linker's log.
+        tables: The symbols of the inputs.
+        package: The package that brings the linker.
+    """
     if _STRUCTS_LOST in log:
-        return (
-            "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. "
-            "Upgrade it with `pip install --upgrade nvidia-nvjitlink`, or link the PTX of one of them."
+        # No release of CUDA 12 is new enough.
+        upgrade = f"Upgrade it with `pip install --upgrade {package}`, or link the PTX of one of them."
+        return "nvJitLink before 13.2 can lose track of the types of inputs that have many structs. " + (
+            "Link the PTX of one of them." if package.endswith("-cu12") else upgrade
         )
     return _explain_undefined(log, tables)
 

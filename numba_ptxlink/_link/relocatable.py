@@ -14,7 +14,7 @@ from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import nvjitlink, ptxas
+from numba_ptxlink._tools import nvjitlink, packages, ptxas
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AssembleError, LinkError
 
@@ -60,9 +60,11 @@ def compile_relocatable(
                 return _by_ptxas(ptx, arch, path, opt_level, lineinfo=lineinfo), f"ptxas {dotted(release)}"
         log.warning(
             "nvPTXCompiler %s makes the relocatable cubin for %s, which nvJitLink %s may refuse: no tool of "
-            "that toolkit compiles the PTX; install its ptxas (nvidia-cuda-nvcc), or link PTX or LTO-IR",
+            "that toolkit compiles the PTX; `pip install '%s==%s.*'` installs its ptxas",
             dotted(compiler),
             arch.sm,
+            dotted(linker),
+            packages.package("nvidia-cuda-nvcc", linker[0]),
             dotted(linker),
         )
     cubin = assembler.assemble(ptx, arch, relocatable=True, opt_level=opt_level, lineinfo=lineinfo)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
+from . import packages
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -66,6 +68,6 @@ def _binding() -> Any:
         nvfatbin.version()
     except Exception as error:
         raise LinkError(
-            f"nvFatbin could not be loaded ({error}); install it with `pip install 'numba-ptxlink[cu13]'`."
+            f"nvFatbin could not be loaded ({error}); install it with `{packages.install()}`."
         ) from error
     return nvfatbin

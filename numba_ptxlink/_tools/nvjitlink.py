@@ -11,7 +11,7 @@ from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
-from . import build_id
+from . import build_id, packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
-_MISSING = "nvJitLink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
-PACKAGE = "nvidia-nvjitlink"
+_MISSING = "nvJitLink could not be loaded ({reason}); install it with `{install}`."
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,11 @@ def accepts(arch: Arch) -> bool:
     return True
 
 
+def package() -> str:
+    """Return the package that brings this release of nvJitLink."""
+    return packages.package("nvidia-nvjitlink", version()[0])
+
+
 def merges_ltoir() -> bool:
     """Return whether the result of a link can be LTO-IR."""
     return version() >= _LTOIR_SINCE
@@ -66,7 +70,7 @@ def identity() -> tuple[str, ...]:
     try:
         return ("nvJitLink", "{}.{}".format(*version()), build_id.of_library("nvJitLink"))
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error)) from error
+        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
 
 
 def key(
@@ -151,7 +155,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         except (AttributeError, RuntimeError) as error:
             raise LinkError(
                 f"nvJitLink {'.'.join(map(str, version()))} cannot give {output} ({error}); upgrade "
-                "nvidia-nvjitlink and cuda-bindings.",
+                f"{package()} and cuda-bindings.",
                 flags=tuple(flags),
                 inputs=names,
             ) from error
@@ -186,5 +190,5 @@ def _binding() -> Any:
 
         nvjitlink.version()
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error)) from error
+        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
     return nvjitlink

@@ -13,12 +13,12 @@ from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
-from . import build_id, include_scan, working_directory
+from . import build_id, include_scan, packages, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_MISSING = "NVRTC could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu13]'`."
+_MISSING = "NVRTC could not be loaded ({reason}); install it with `{install}`."
 
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
@@ -63,7 +63,7 @@ def version() -> tuple[int, int]:
     binding = _binding()
     status, major, minor = binding.nvrtcVersion()
     if int(status):
-        raise LinkError(_MISSING.format(reason=status.name))
+        raise LinkError(_MISSING.format(reason=status.name, install=packages.install()))
     return (int(major), int(minor))
 
 
@@ -72,7 +72,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
     status, numbers = _binding().nvrtcGetSupportedArchs()
     if int(status):
-        raise LinkError(_MISSING.format(reason=status.name))
+        raise LinkError(_MISSING.format(reason=status.name, install=packages.install()))
     return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
 
 
@@ -273,5 +273,5 @@ def _binding() -> Any:
 
         nvrtc.nvrtcVersion()
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error)) from error
+        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
     return nvrtc

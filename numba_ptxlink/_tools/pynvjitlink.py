@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import cache
 
-PACKAGE = "pynvjitlink-cu12"
+_PACKAGE = "pynvjitlink-cu12"
 _MISSING = (
     "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
     "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
@@ -31,13 +31,18 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
+def package() -> str:
+    """Return the package that brings this binding."""
+    return _PACKAGE
+
+
 def key(
     inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
 ) -> cache.Key:
     """Return everything that the result of `link` depends on."""
     release = "{}.{}".format(*version())
     try:
-        build = metadata.version(PACKAGE)
+        build = metadata.version(_PACKAGE)
     except metadata.PackageNotFoundError:
         build = ""  # imported without installed metadata
     return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)

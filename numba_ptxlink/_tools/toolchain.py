@@ -25,6 +25,11 @@ _PACKAGES = (
     "nvidia-nvjitlink",
     "nvidia-cuda-nvrtc",
     "nvidia-nvfatbin",
+    # CUDA 12's, where nvcc's package has NVVM.
+    "nvidia-cuda-nvcc-cu12",
+    "nvidia-nvjitlink-cu12",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-nvfatbin-cu12",
 )
 
 

@@ -1,0 +1,49 @@
+"""What the packages of NVIDIA's tools are called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvfatbin, nvjitlink, nvrtc, packages, pynvjitlink
+
+
+@pytest.mark.parametrize(
+    ("release", "name"), [(12, "nvidia-nvjitlink-cu12"), (13, "nvidia-nvjitlink"), (14, "nvidia-nvjitlink")]
+)
+def test_packages_of_cuda_12_have_a_suffix(monkeypatch, release, name):
+    """The name depends on CUDA's major version: the argument's, or that of the bindings installed."""
+    assert name == packages.package("nvidia-nvjitlink", release)
+    monkeypatch.setattr(metadata, "version", lambda _: f"{release}.9.10")
+    assert name == packages.package("nvidia-nvjitlink")
+    assert name == packages.package("nvidia-nvjitlink", None)
+
+
+def test_without_bindings_the_newest_is_meant(monkeypatch):
+    """Where nothing is installed, the command installs CUDA 13."""
+
+    def missing(_):
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert "pip install 'numba-ptxlink[cu13]'" == packages.install()
+
+
+@pytest.mark.parametrize("tool", [nvjitlink, nvrtc, nvfatbin])
+def test_a_missing_tool_of_cuda_12_is_installed_from_cuda_12(monkeypatch, tool):
+    """The cure of a tool that is missing beside CUDA 12's bindings does not replace those."""
+    monkeypatch.setattr(packages, "major", lambda: 12)
+    monkeypatch.setitem(sys.modules, f"cuda.bindings.{tool.__name__.rpartition('.')[2]}", None)
+    monkeypatch.delattr(f"cuda.bindings.{tool.__name__.rpartition('.')[2]}", raising=False)
+    with pytest.raises(pl.LinkError, match=r"pip install 'numba-ptxlink\[cu12\]'"):
+        tool.version()
+
+
+def test_the_package_to_upgrade_is_the_linkers(monkeypatch):
+    """An nvJitLink of CUDA 12 is upgraded within CUDA 12."""
+    monkeypatch.setattr(nvjitlink, "version", lambda: (12, 4))
+    assert "nvidia-nvjitlink-cu12" == nvjitlink.package()
+    assert "pynvjitlink-cu12" == pynvjitlink.package()
