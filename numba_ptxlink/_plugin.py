@@ -16,7 +16,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._config import config
 from ._locks import Lock, in_tool
@@ -47,6 +47,7 @@ class Status:
         links_served: Links completed by `PtxLinker` in this process.
         assembled: Those of them done by nvPTXCompiler.
         linked: Those of them done by nvJitLink.
+        last_link: Tool and reason of the last of them, "" before any.
         cache_hits: Results of compilers and linkers read from the cache in this process.
         cache_misses: Results that were not in the cache.
         cache_bytes_read: Code read from the cache, in bytes.
@@ -61,6 +62,7 @@ class Status:
     links_served: int
     assembled: int
     linked: int
+    last_link: str
     cache_hits: int
     cache_misses: int
     cache_bytes_read: int
@@ -171,22 +173,23 @@ def status() -> Status:
             reason=_reason(),
             trigger=_state.trigger,
             backend=_backend(),
-            links_served=served["assembled"] + served["linked"],
             versions=_versions(),
             **served,
         )
 
 
-def _served() -> dict[str, int]:
-    names = ("hits", "misses", "bytes_read", "bytes_written")
-    try:
+def _served() -> dict[str, Any]:
+    counts: dict[str, Any] = {"assembled": 0, "linked": 0, "last_link": ""}
+    counts |= dict.fromkeys(("cache_hits", "cache_misses", "cache_bytes_read", "cache_bytes_written"), 0)
+    # Where the package is damaged, nothing was served, and the reason tells it.
+    with contextlib.suppress(Exception):
         from . import cache
         from ._front_end import served
 
-        counters = cache.counters()
-        return {**served(), **{f"cache_{name}": getattr(counters, name) for name in names}}
-    except Exception:  # noqa: BLE001 - the reason tells it; nothing was served
-        return dict.fromkeys(("assembled", "linked", *(f"cache_{name}" for name in names)), 0)
+        links, counters = served(), cache.counters()
+        counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
+        counts |= {name: getattr(counters, name.removeprefix("cache_")) for name in counts if name[:6] == "cache_"}
+    return {"links_served": counts["assembled"] + counts["linked"], **counts}
 
 
 def _backend() -> str:

@@ -13,8 +13,9 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._link.relocatable import compile_relocatable
+from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink, nvvm
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import constants, reached
@@ -215,9 +216,8 @@ def build(
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
-        artifacts[CUBIN], made_by = compile_relocatable(
-            ptx, compiled.arch, opt_level=options.level, lineinfo=options.lineinfo
-        )
+        asked = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
+        artifacts[CUBIN], made_by = single_ptx.compile_ptx(ptx, compiled.arch, asked)
     declared = {
         name: (prototype, externs.declared(compiled.context, prototype))
         for name, prototype in missing.items()

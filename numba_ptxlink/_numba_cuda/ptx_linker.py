@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +29,40 @@ __all__ = ["PtxLinker", "served"]
 # The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
-_served = {"assembled": 0, "linked": 0}
+
+@dataclass
+class Served:
+    """
+    The links completed in this process.
+
+    Args:
+        assembled: How many of them nvPTXCompiler did.
+        linked: How many of them nvJitLink did.
+        last: Tool and reason of the last one, "" before any.
+    """
+
+    assembled: int = 0
+    linked: int = 0
+    last: str = ""
+
+
+_served = Served()
 _served_lock = Lock()
 
 
-def served() -> dict[str, int]:
-    """Return the number of links completed in this process, as "assembled" and "linked"."""
+def served() -> Served:
+    """Return the links completed in this process."""
     with _served_lock.held:
-        return dict(_served)
+        return replace(_served)
 
 
-def _count(backend: str) -> None:
+def _count(linked: engine.Linked) -> None:
     with _served_lock.held:
-        _served["assembled" if backend == "nvptxcompiler" else "linked"] += 1
+        if linked.backend == "nvptxcompiler":
+            _served.assembled += 1
+        else:
+            _served.linked += 1
+        _served.last = f"{linked.backend}: {linked.reason}"
 
 
 class PtxLinker:
@@ -291,7 +313,7 @@ class PtxLinker:
             linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
-        _count(linked.backend)
+        _count(linked)
         self.linker = linked
         from cuda.core import ObjectCode
 

@@ -17,6 +17,7 @@ from numba_ptxlink._link import backends
 from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
+from numba_ptxlink.linker import PtxLinker
 
 
 def test_auto_takes_what_the_inputs_need():
@@ -150,6 +151,16 @@ def test_a_device_that_the_backend_asked_for_does_not_know_is_an_error(monkeypat
     in_a_toolkit(monkeypatch, toolkit)
     with pytest.raises(pl.AssembleError, match=r"nvPTXCompiler \d+\.\d+ does not know sm_70; it knows"):
         pl.link(make_kernel(), arch="sm_70", backend="nvptxcompiler")
+
+
+def test_status_tells_the_last_tool_and_why(monkeypatch):
+    """Where a kernel is not nvPTXCompiler's, status() says whose it is and why."""
+    in_a_toolkit(monkeypatch, (12, 9))
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_ptx(make_kernel())
+    linker.complete()
+    expected = "nvjitlink: the toolkit is of CUDA 12.9, whose drivers may not load nvPTXCompiler"
+    assert pl.status().last_link.startswith(expected)
 
 
 class FakeLinker:

@@ -64,3 +64,15 @@ def test_a_link_takes_the_function_as_ptx(caplog):
         linked = pl.link(CALLER, quadruple, arch="sm_80")
     assert linked.lto
     assert "no LTO-IR for sm_80" in caplog.text
+
+
+@pytest.mark.usefixtures("_older")
+def test_a_fat_binary_of_numbas_compile_is_made_without_ltoir(caplog):
+    """The door of numba.cuda.compile does the same."""
+    pl.enable()
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        code, _ = cuda.compile(
+            quadruple.function, "float32(float32)", cc=(8, 0), abi="c", output="fatbin", device=True
+        )
+    assert "the fat binary has no LTO-IR: twice.cu cannot be merged" in caplog.text
+    assert {"ptx", "cubin"} == {entry.kind for entry in inspect(code).entries}

@@ -47,8 +47,9 @@ def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -
         ExportError: nvJitLink refused the code, or cannot return LTO-IR.
     """
     if not nvjitlink.merges_ltoir():
+        names = ", ".join(dict.fromkeys(name for name, _ in linked))
         raise ExportError(
-            f"{', '.join(name for name, _ in linked)} cannot be merged into LTO-IR by nvJitLink "
+            f"{names} cannot be merged into LTO-IR by nvJitLink "
             f"{'.'.join(map(str, nvjitlink.version()))}: CUDA 13.2 is the first that can. Leave ltoir out: "
             "PTX, cubins and fat binaries hold the same functions."
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numba_ptxlink.abi import AbiOptions
+
+log = logging.getLogger(__name__)
 
 _BINARY = (CUBIN, FATBIN)
 
@@ -152,7 +155,7 @@ def _wrap_compile(original: Any) -> Any:
         if output == FATBIN and arguments["device"]:
             with entered(result=again):
                 ltoir, _ = original(**{**arguments, "output": LTOIR})
-                ltoir = _resolved(ltoir, again) if arguments["abi"] == "c" else ltoir
+                ltoir = _ltoir_for_fatbin(ltoir, again) if arguments["abi"] == "c" else ltoir
         if outcome.library is None or (ltoir and again.library is None):
             # disable() has restored the functions that this one calls: numba-cuda's answer is due.
             return original(**arguments)
@@ -177,23 +180,37 @@ def _resolved(code: Any, made: Result) -> Any:
     return build.resolve(made.library, code, made.cc, made.symbols)
 
 
+def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
+    """Return the same of LTO-IR, or nothing, with a warning, where the toolkit cannot merge it."""
+    from numba_ptxlink._tools import nvjitlink
+
+    try:
+        merged: bytes = _resolved(ltoir, made)
+    except ExportError as error:
+        if nvjitlink.merges_ltoir():
+            raise
+        log.warning("the fat binary has no LTO-IR: %s", error)
+        return b""
+    return merged
+
+
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
-    from numba_ptxlink import assembler
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link import single_ptx
     from numba_ptxlink._numba_cuda.codegen import externs
     from numba_ptxlink._tools import nvfatbin
+    from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
     arch = Arch.of(cc)
     # A kernel without undefined symbols can be loaded without linking.
     relocatable = given["device"] or bool(externs.undefined(ptx))
-    cubin = assembler.assemble(
-        ptx,
-        arch,
+    options = AssembleOptions(
         relocatable=relocatable,
         opt_level=0 if given["debug"] or given["opt"] is False else 3,
         debug=bool(given["debug"]),
         lineinfo=given["lineinfo"],
-    ).code
+    )
+    cubin, _ = single_ptx.compile_ptx(ptx.encode(), arch, options)
     if output == CUBIN:
         return cubin
     entries = [(PTX, arch, PTX, ptx.encode()), (CUBIN, arch, CUBIN, cubin)]

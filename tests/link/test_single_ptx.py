@@ -1,4 +1,4 @@
-"""Which tool compiles a relocatable cubin, so that the environment's own linker reads it."""
+"""Which tool compiles a single PTX, so that the environment's own linker and drivers read the cubin."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from linkcases import KERNEL, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._link import relocatable
+from numba_ptxlink import cache
+from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink, ptxas
 from numba_ptxlink._tools.nvdisasm import find_tool
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
 PTX = function().encode()
 ARCH = pl.Arch(8, 0)
@@ -25,7 +27,7 @@ def _no_other_binding(monkeypatch):
 def in_a_toolkit(monkeypatch, version):
     """Let nvJitLink say that it is of another release, and nvPTXCompiler that it is of 13.5."""
     monkeypatch.setattr(nvjitlink, "version", lambda: version)
-    monkeypatch.setattr(relocatable.assembler, "compiler_version", lambda: (13, 5))
+    monkeypatch.setattr(single_ptx.assembler, "compiler_version", lambda: (13, 5))
 
 
 def own_ptxas(monkeypatch, folder, release):
@@ -46,11 +48,16 @@ def own_ptxas(monkeypatch, folder, release):
     )
 
 
+def compile_relocatable(ptx, **options):
+    """Return cubin and tool."""
+    return single_ptx.compile_ptx(ptx, ARCH, AssembleOptions(relocatable=True, **options))
+
+
 @pytest.mark.parametrize("version", [(13, 5), (13, 6), (14, 0)])
 def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
     """Where the linker is as new as nvPTXCompiler, that one compiles, without a word."""
     in_a_toolkit(monkeypatch, version)
-    code, tool = relocatable.compile_relocatable(PTX, ARCH)
+    code, tool = compile_relocatable(PTX)
     assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
 
 
@@ -58,7 +65,7 @@ def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
 def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
     """The nvJitLink of CUDA 13 compiles what it is to link, with level and line numbers."""
     in_a_toolkit(monkeypatch, (13, 1))
-    code, tool = relocatable.compile_relocatable(PTX, ARCH, opt_level=opt_level, lineinfo=True)
+    code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
     assert "nvJitLink 13.1" == tool
     assert pl.link(KERNEL, code, arch="sm_80").cubin
 
@@ -67,7 +74,7 @@ def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
     """Under CUDA 12, the toolkit's ptxas compiles, and its options are those of the export."""
     in_a_toolkit(monkeypatch, (12, 9))
     own_ptxas(monkeypatch, tmp_path, "12.9")
-    code, tool = relocatable.compile_relocatable(PTX, ARCH)
+    code, tool = compile_relocatable(PTX)
     assert "ptxas 12.9" == tool
     assert code.startswith(b"\x7fELF")
 
@@ -78,7 +85,7 @@ def test_a_ptxas_that_is_no_better_is_left_alone(monkeypatch, tmp_path, caplog, 
     in_a_toolkit(monkeypatch, (12, 4))
     own_ptxas(monkeypatch, tmp_path, release)
     with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        code, tool = relocatable.compile_relocatable(PTX, ARCH)
+        code, tool = compile_relocatable(PTX)
     assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
     assert "nvJitLink 12.4 may refuse" in caplog.text
     assert "`pip install 'nvidia-cuda-nvcc-cu12==12.4.*'` installs its ptxas" in caplog.text
@@ -89,7 +96,7 @@ def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
     in_a_toolkit(monkeypatch, (13, 0))
     monkeypatch.setattr(nvjitlink, "link", pytest.fail)
     with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        _, tool = relocatable.compile_relocatable(PTX.replace(b".version 8.0", b".version 9.1"), ARCH)
+        _, tool = compile_relocatable(PTX.replace(b".version 8.0", b".version 9.1"))
     assert "nvPTXCompiler 13.5" == tool
     assert "nvJitLink 13.0 may refuse" in caplog.text
 
@@ -100,11 +107,11 @@ def test_what_the_toolkits_tools_refuse_is_an_error(monkeypatch, tmp_path):
     assert wrong != PTX
     in_a_toolkit(monkeypatch, (13, 1))
     with pytest.raises(pl.AssembleError, match="retire"):
-        relocatable.compile_relocatable(wrong, ARCH)
+        compile_relocatable(wrong)
     in_a_toolkit(monkeypatch, (12, 9))
     own_ptxas(monkeypatch, tmp_path, "12.9")
     with pytest.raises(pl.AssembleError, match="ptxas refused the PTX") as caught:
-        relocatable.compile_relocatable(wrong, ARCH)
+        compile_relocatable(wrong)
     assert "--compile-only" in caught.value.flags
     assert "retire" in caught.value.log
 
@@ -117,6 +124,23 @@ def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
     tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
     assert "cubin" not in tools or nvjitlink.version() < pl.toolchain().nvptxcompiler
     in_a_toolkit(monkeypatch, (13, 3))
-    monkeypatch.setattr(relocatable, "_reads", lambda *_: True)
+    monkeypatch.setattr(single_ptx, "_reads", lambda *_: True)
     tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
     assert "nvJitLink 13.3" == tools["cubin"]
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"), [({}, "-O3"), ({"opt_level": 0}, "-O0"), ({"debug": True, "opt_level": 0}, "-g")]
+)
+def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypatch, options, flag):
+    """Kernels that are compiled to cubins are loaded by the drivers that the toolkit's own code is."""
+    in_a_toolkit(monkeypatch, (13, 5))
+    assert "nvPTXCompiler 13.5" == single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))[1]
+    in_a_toolkit(monkeypatch, (12, 9))
+    vectors = []
+    link = nvjitlink.link
+    monkeypatch.setattr(nvjitlink, "link", lambda inputs, flags: vectors.append(flags) or link(inputs, flags))
+    monkeypatch.setattr(cache, "cached", lambda _, make: make())
+    code, tool = single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))
+    assert ("nvJitLink 12.9", [("-arch=sm_80", flag)]) == (tool, vectors)
+    assert code.startswith(b"\x7fELF")

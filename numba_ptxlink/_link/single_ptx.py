@@ -1,0 +1,126 @@
+"""
+Compile a single PTX to a cubin that the linker and the drivers of this environment read.
+
+A linker refuses machine code of a release newer than its own: nvJitLink 13.0 and 12.4 refuse that of
+nvPTXCompiler 13.5. Where the toolkit is older than nvPTXCompiler, its own tools make relocatable cubins.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from numba_ptxlink import assembler, cache
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._formats.ptx.isa import sure_isa
+from numba_ptxlink._tools import packages, ptxas
+from numba_ptxlink.errors import AssembleError, LinkError
+
+from . import backends
+from .checks import dotted
+from .inputs import Input
+
+if TYPE_CHECKING:
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+
+log = logging.getLogger(__name__)
+
+# The first release whose nvJitLink has -r, and so compiles PTX without linking it.
+_COMPILES_ONLY = (13, 0)
+
+
+def compile_ptx(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
+    """
+    Return the cubin of *ptx*, and name and release of the tool that compiled it.
+
+    Args:
+        ptx: One PTX module.
+        arch: The GPU to generate code for.
+        options: The options, without `max_registers` and `extra_flags`; `opt_level` is 0 or 3.
+
+    Raises:
+        AssembleError: The tool refused *ptx*. Carries its log.
+    """
+    source = Input(PTX, "code.ptx", ptx)
+    if not options.relocatable:
+        backend, reason = backends.choose([source], arch, lto=False)
+        if backend != "nvptxcompiler":
+            log.info("cubin for %s: %s, %s", arch.sm, backend, reason)
+            return _by_linker(backend, source, arch, options)
+        return _by_nvptxcompiler(ptx, arch, options)
+    found = backends.installed()
+    if found is None or found[1] >= assembler.compiler_version():
+        return _by_nvptxcompiler(ptx, arch, options)
+    backend, linker = found
+    if _reads(linker, source):
+        if backend == "nvjitlink" and linker >= _COMPILES_ONLY:
+            return _by_linker(backend, source, arch, options)
+        own = ptxas.find(linker)
+        if own is not None:
+            return _by_ptxas(own, ptx, arch, options)
+    log.warning(
+        "nvPTXCompiler %s makes the relocatable cubin for %s, which nvJitLink %s may refuse: no tool of "
+        "that toolkit compiles the PTX; `pip install '%s==%s.*'` installs its ptxas",
+        dotted(assembler.compiler_version()),
+        arch.sm,
+        dotted(linker),
+        packages.package("nvidia-cuda-nvcc", linker[0]),
+        dotted(linker),
+    )
+    return _by_nvptxcompiler(ptx, arch, options)
+
+
+def _reads(linker: tuple[int, int], source: Input) -> bool:
+    # nvJitLink that has once refused PTX that is too new accepts undefined references.
+    declared, newest = source.header.version, sure_isa(linker)
+    return declared is None or newest is None or declared <= newest
+
+
+def _by_nvptxcompiler(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
+    cubin = assembler.assemble(
+        ptx,
+        arch,
+        relocatable=options.relocatable,
+        opt_level=options.opt_level,
+        debug=options.debug,
+        lineinfo=options.lineinfo,
+    )
+    return cubin.code, f"nvPTXCompiler {dotted(assembler.compiler_version())}"
+
+
+def _by_linker(backend: str, source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
+    tool = backends.linker(backend)
+    flags = (
+        f"-arch={arch.sm}",
+        *(("-r",) if options.relocatable else ()),
+        "-g" if options.debug else f"-O{options.opt_level}",
+        *(("-lineinfo",) if options.lineinfo and not options.debug else ()),
+    )
+    inputs = [(PTX, source.name, source.code.rstrip(b"\0"))]
+
+    def make() -> cache.Entry:
+        try:
+            return cache.Entry({"log": ""}, tool.link(inputs, flags).code)
+        except LinkError as error:
+            raise AssembleError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+
+    return cache.cached(tool.key(inputs, flags), make).code, f"nvJitLink {dotted(tool.version())}"
+
+
+def _by_ptxas(
+    own: tuple[str, tuple[int, int]], ptx: bytes, arch: Arch, options: AssembleOptions
+) -> tuple[bytes, str]:
+    path, release = own
+    flags = options.arguments(arch)
+    key = cache.Key.of(
+        "assemble",
+        {
+            "package": cache.key.package_version(),
+            "tool": ptxas.identity(path),
+            "flags": flags,
+            "ptx": ptx,
+        },
+    )
+    entry = cache.cached(key, lambda: cache.Entry({"log": ""}, ptxas.compile_ptx(path, ptx, flags)))
+    return entry.code, f"ptxas {dotted(release)}"
