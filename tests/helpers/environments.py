@@ -20,27 +20,86 @@ ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "NUMBA_PTXLINK_THIRDPARTY_DIR"
 TOOLKIT = "13.5.37"
 
-COMMON = (
+# What every environment holds, whichever toolkit it has.
+BASE = (
+    "backports.zstd==1.8.0; python_version < '3.14'",
     "cffi==2.1.1",
-    "cuda-bindings==13.5.0",
     "cuda-core==1.2.2",
     "cuda-pathfinder==1.9.0",
+    "lz4==4.4.5",
     "numba-cuda==0.30.4",
     "numpy==2.4.6; python_version >= '3.11'",
     "numpy==2.2.6; python_version < '3.11'",
+    "packaging==26.3",
+    "pycparser==3.12",
+    "typing_extensions==4.16.0",
+)
+
+COMMON = (
+    *BASE,
+    "cuda-bindings==13.5.0",
     "nvidia-cuda-cccl==13.3.5.0.6",
     f"nvidia-cuda-nvrtc=={TOOLKIT}",
     f"nvidia-cuda-runtime=={TOOLKIT}",
     f"nvidia-nvfatbin=={TOOLKIT}",
     f"nvidia-nvjitlink=={TOOLKIT}",
     f"nvidia-nvvm=={TOOLKIT}",
-    "packaging==26.3",
-    "pycparser==3.12",
-    "typing_extensions==4.16.0",
 )
+
+
+def toolkit(suffix: str, bindings: str, **versions: str) -> tuple[str, ...]:
+    """Return the packages of a CUDA release: those of numba-cuda's extra, nvFatbin and nvcc."""
+    names = {"nvjitlink": "nvidia-nvjitlink", "nvfatbin": "nvidia-nvfatbin", "nvvm": "nvidia-nvvm"}
+    packages = [
+        f"{names.get(part, f'nvidia-cuda-{part}')}{suffix}=={version}" for part, version in versions.items()
+    ]
+    return (*BASE, f"cuda-bindings=={bindings}", "llvmlite==0.50.0", "numba==0.68.1", *packages)
+
+
+TOOLKITS = {
+    "12.4": toolkit(
+        "-cu12",
+        "12.9.10",
+        nvcc="12.4.131",
+        nvrtc="12.4.127",
+        runtime="12.4.127",
+        cccl="12.4.127.post1",
+        nvjitlink="12.4.127",
+        nvfatbin="12.4.127",
+    ),
+    "12.9": toolkit(
+        "-cu12",
+        "12.9.10",
+        nvcc="12.9.86",
+        nvrtc="12.9.86",
+        runtime="12.9.79",
+        cccl="12.9.27",
+        nvjitlink="12.9.86",
+        nvfatbin="12.9.82",
+    ),
+    "13.0": toolkit(
+        "",
+        "13.5.0",
+        nvcc="13.0.88",
+        crt="13.0.88",
+        nvvm="13.0.88",
+        nvrtc="13.0.88",
+        runtime="13.0.96",
+        cccl="13.0.85",
+        nvjitlink="13.0.88",
+        nvfatbin="13.0.85",
+    ),
+    "13.5": toolkit(
+        "",
+        "13.5.0",
+        **dict.fromkeys(("nvcc", "crt", "nvvm", "nvrtc", "runtime", "nvjitlink", "nvfatbin"), TOOLKIT),
+        cccl="13.3.5.0.6",
+    ),
+}
 
 # Everything is named, since their own requirements ask for gigabytes that need a device.
 PACKAGES = {
+    **{f"cuda-{release}": packages for release, packages in TOOLKITS.items()},
     # cuda-cccl 1.1.1 is the last on numba-cuda, and wants numba < 0.66.
     "cccl": (
         *COMMON,
@@ -150,7 +209,7 @@ def environment(name: str) -> Iterator[Path]:
 
 def driver() -> Path:
     """Return the stand-in of the driver's library, compiled where its source is new."""
-    source = Path(__file__).with_name("driver.c")
+    source = ROOT / "tests" / "thirdparty" / "driver.c"
     with locked(f"driver-{digest(source.read_bytes())}") as folder:
         folder.mkdir(exist_ok=True)
         library = folder / "libcuda.so.1"

@@ -1,0 +1,89 @@
+"""
+Exports, links and kernels in environments with other releases of CUDA, against the table in the docs.
+
+The environments take 0.6 to 1.2 GB each and are kept where those of tests/thirdparty are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import environments
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).resolve().parent
+PAGE = environments.ROOT / "docs" / "toolkits.md"
+BEGIN, END = "<!-- outcomes -->\n", "<!-- /outcomes -->"
+# Two major versions, and releases whose linker is older than nvPTXCompiler; the others take minutes more.
+SHORT = ("12.9", "13.0")
+
+
+def read_table(text: str) -> dict[str, dict[str, str]]:
+    """Return the outcomes in the documentation, by release and step."""
+    lines = text.partition(BEGIN)[2].partition(END)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    releases = rows[0][1:]
+    return {
+        release: {row[0]: row[number] for row in rows[2:]} for number, release in enumerate(releases, start=1)
+    }
+
+
+def write_table(outcomes: dict[str, dict[str, str]]) -> str:
+    """Return the table of *outcomes*."""
+    steps = dict.fromkeys(step for column in outcomes.values() for step in column)
+    rows = [["", *outcomes], ["---"] * (len(outcomes) + 1)]
+    rows += [[step, *(column.get(step, "") for column in outcomes.values())] for step in steps]
+    return "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
+
+
+def cell(text: str) -> str:
+    """Return *text* as it stands in a cell."""
+    return text.replace("|", "/").replace("<", "&lt;")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(release, marks=[] if release in SHORT else pytest.mark.long)
+        for release in environments.TOOLKITS
+    ]
+)
+def seen(request, tmp_path):
+    """Return a release, and what became of each step in an environment that has it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            python = stack.enter_context(environments.environment(f"cuda-{request.param}"))
+        except environments.Unavailable as error:
+            pytest.skip(str(error))
+        run = subprocess.run(
+            [python, HERE / "worker.py", tmp_path],
+            env={**os.environ, "NUMBA_PTXLINK_CACHE": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert not run.returncode, run.stderr[-4000:]
+    return request.param, {step: cell(text) for step, text in json.loads(run.stdout.splitlines()[-1]).items()}
+
+
+def test_the_table_tells_what_happens(seen, request):
+    """Each artifact is made and linked in each toolkit, or refused, as the documentation says."""
+    release, outcomes = seen
+    text = PAGE.read_text()
+    table = read_table(text)
+    if request.config.getoption("--update-golden"):
+        table[release] = outcomes
+        before, _, rest = text.partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{write_table(table)}{END}{rest.partition(END)[2]}")
+    assert outcomes == table[release]
+
+
+def test_reading_is_the_inverse_of_writing():
+    """A table that is read is written as it was."""
+    text = PAGE.read_text()
+    assert text.partition(BEGIN)[2].partition(END)[0] == write_table(read_table(text))

@@ -1,0 +1,191 @@
+"""
+Export, link and compile with the toolkit of the environment that runs this, for a stand-in device.
+
+    python worker.py FOLDER
+
+Print, as JSON, what became of each step: "works", or how the error begins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvjitlink, nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "helpers"))
+
+ARCH = pl.Arch(8, 0)
+KINDS = ("ptx", "ltoir", "cubin", "fatbin")
+CALLERS = {
+    "plain": """
+        #include "plain.h"
+        extern "C" __global__ void caller(float* p, Body* bodies) {
+          p[0] = damp(p[1], 3) + checked(int(p[2]));
+          bodies[0] = grown(bodies[1], 2.0);
+        }
+    """,
+    "halves": """
+        #include "halves.h"
+        extern "C" __global__ void caller(__half* p, __nv_bfloat16* q) {
+          p[0] = fused(p[1], p[2]);
+          q[0] = doubled(q[1]);
+        }
+    """,
+}
+
+
+class StepError(Exception):
+    """A tool's error, or what this environment lacks."""
+
+
+def outcome(step: Callable[[], Any], folder: Path) -> str:
+    """Return what became of *step*: what it returns, "works" for nothing, or how its error begins."""
+    try:
+        return str(step() or "works")
+    except Exception as error:  # noqa: BLE001 - any error is an outcome
+        said = str(error).replace(f"{folder}/", "").strip().partition("\n")[0].partition(". ")[0]
+        return said if isinstance(error, StepError) else f"{type(error).__name__}: {said}"
+
+
+def compiler() -> Path:
+    """Return the wheel's nvcc, in a layout that it finds its libraries in."""
+    wheels = [path for each in sys.path for path in Path(each).glob("nvidia/*/bin/nvcc")]
+    if not wheels:
+        raise StepError("no nvcc in the wheels")
+    root = wheels[0].parents[1]
+    # The wheels have libnvvm.so.4 in lib, and nvlink loads libnvvm.so from nvvm/lib64.
+    link = root / "nvvm" / "lib64" / "libnvvm.so"
+    link.parent.mkdir(exist_ok=True)
+    if not link.exists():
+        (library,) = (root / "lib").glob("libnvvm.so.*")
+        link.symlink_to(library)
+    return wheels[0]
+
+
+def run(*command: str | Path) -> None:
+    """Run a tool."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if "warning" not in line.lower()]
+        said = next(
+            (line for line in lines if re.search("error|fatal", line, re.IGNORECASE)), "\n".join(lines)
+        )
+        raise StepError(said)
+
+
+def nvcc(folder: Path, *flags: str | Path) -> None:
+    """Run nvcc on files of *folder*."""
+    tool = compiler()
+    library = tool.parents[1] / "lib"
+    run(tool, f"-arch={ARCH.sm}", f"-I{folder}", f"-I{INCLUDE_DIR}", f"-L{library}", *flags)
+
+
+def device_link(folder: Path, name: str, kind: str) -> None:
+    """Hand an artifact to nvcc as its users do, and link it with a caller."""
+    artifact = artifact_of(folder, name, kind)
+    lto = ("-dlto",) if kind == "ltoir" else ()
+    source, caller = folder / f"{name}_caller.cu", folder / f"{name}_caller_{kind}.o"
+    source.write_text(CALLERS[name])
+    nvcc(folder, "-dc", *lto, source, "-o", caller)
+    if kind in ("ptx", "cubin"):
+        wrapped = folder / f"{name}_{kind}.o"
+        nvcc(folder, "-dc", artifact, "-o", wrapped)
+        artifact = wrapped
+    nvcc(folder, "-dlink", *lto, caller, artifact, "-o", folder / f"{name}_{kind}_linked.o")
+
+
+def artifact_of(folder: Path, name: str, kind: str) -> Path:
+    """Return the path of an artifact that was exported."""
+    path = folder / (f"{name}.fatbin" if kind == "fatbin" else f"{name}.{ARCH.sm}.{kind}")
+    if not path.exists():
+        raise StepError("not exported")
+    return path
+
+
+def export(folder: Path, name: str, kind: str) -> None:
+    """Export a module to one kind of artifact."""
+    pl.export(HERE / f"{name}.py", folder, archs=[ARCH], emit=[kind])
+
+
+def link(folder: Path, name: str, kind: str) -> None:
+    """Link an artifact with CUDA C++."""
+    pl.link(CALLERS[name], artifact_of(folder, name, kind), arch=ARCH, include_dirs=[folder])
+
+
+def link_bare(folder: Path, name: str, kind: str) -> None:
+    """Compile the caller with NVRTC and link it with nvJitLink, as a program without this package would."""
+    includes = [folder, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    caller_kind = "ltoir" if kind == "ltoir" else "cubin"
+    caller = nvrtc.compile_source(
+        CALLERS[name], "caller.cu", ARCH, output=caller_kind, include_dirs=includes
+    ).code
+    code = artifact_of(folder, name, kind).read_bytes()
+    lto = ["-lto"] if kind == "ltoir" else []
+    nvjitlink.link([(caller_kind, "caller", caller), (kind, "artifact", code)], [f"-arch={ARCH.sm}", *lto])
+
+
+def jit(cc: tuple[int, int]) -> str:
+    """Compile a kernel of Python's with nothing to link; return which tool made it, and its ELF's ABI."""
+    import fakedevice
+    from numba.cuda import types
+
+    def double(values: Any) -> None:
+        values[0] *= 2
+
+    fakedevice.install(cc=cc)
+    before = pl.status()
+    _, cubin = fakedevice.compile_kernel(double, (types.float32[::1],))
+    after = pl.status()
+    tool = "nvPTXCompiler" if after.assembled > before.assembled else "nvJitLink"
+    os_abi, version = bytes(cubin.code)[7:9]
+    return f"works: {tool}, ELF ABI {os_abi:#x}.{version}"
+
+
+def doctor() -> None:
+    """Fail where a probe fails, or a cure is of another major version of CUDA."""
+    diagnosis = pl.diagnose()
+    (tried,) = [each for each in diagnosis.abilities if each.what.startswith("NVRTC's LTO-IR")]
+    if not (diagnosis.active and tried.able):
+        raise StepError(diagnosis.reason if tried.able else tried.why)
+    other = "cu12" if pl.toolchain().nvrtc >= (13, 0) else "cu13"
+    for problem in diagnosis.problems:
+        if f"[{other}]" in problem.cure and "new environment" not in problem.cure:
+            raise StepError(problem.cure)
+
+
+def main() -> None:
+    """Take the steps."""
+    folder = Path(sys.argv[1])
+    outcomes: dict[str, str] = {}
+
+    def step(name: str, function: Callable[..., Any], *arguments: Any) -> None:
+        outcomes[name] = outcome(lambda: function(*arguments), folder)
+
+    step("a Python kernel for sm_80", jit, (8, 0))
+    step("a Python kernel for sm_70", jit, (7, 0))
+    step("numba-ptxlink doctor", doctor)
+    for name in CALLERS:
+        for kind in KINDS:
+            step(f"{name}: export {kind}", export, folder, name, kind)
+        for kind in KINDS:
+            step(f"{name}: link {kind} by link()", link, folder, name, kind)
+        for kind in KINDS:
+            step(f"{name}: link {kind} by NVRTC and nvJitLink", link_bare, folder, name, kind)
+        for kind in KINDS:
+            step(f"{name}: link {kind} by nvcc", device_link, folder, name, kind)
+    print(json.dumps(outcomes))  # noqa: T201 - its answer
+
+
+if __name__ == "__main__":
+    main()
