@@ -15,7 +15,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import nvjitlink, nvrtc, pynvjitlink
+from numba_ptxlink._tools import nvjitlink, nvrtc, packages, pynvjitlink
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from .checks import dotted
@@ -77,15 +77,17 @@ def installed() -> tuple[str, tuple[int, int]] | None:
 def _for_one_ptx(ptx: Input, arch: Arch) -> tuple[str, str]:
     """Return the tool that compiles a single PTX, and the reason for it."""
     usual = "one PTX and nothing to link it with"
-    found = installed()
+    compiler = assembler.compiler_version()
+    known = Arch(*arch.cc) in assembler.supported_archs()
+    # Loading nvJitLink to ask for its version takes longer than most kernels.
+    found = None if known and packages.major() >= compiler[0] else installed()
     if found is None:
         return "nvptxcompiler", usual
     name, linker = found
-    compiler = assembler.compiler_version()
     older = linker[0] < compiler[0]
     ours, theirs = f"nvPTXCompiler {dotted(compiler)}", f"nvJitLink {dotted(linker)}"
     # A newer release knows all devices of its major version; the next major version drops old ones.
-    if (older or linker > compiler) and Arch(*arch.cc) not in assembler.supported_archs():
+    if (older or linker > compiler) and not known:
         return name, f"{arch.sm}, which {ours} does not know"
     if not older:
         return "nvptxcompiler", usual

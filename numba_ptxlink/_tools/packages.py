@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import metadata
 
 _LAST_WITH_SUFFIX = 12
 
 
+@functools.cache
 def major() -> int:
-    """Return the major version of CUDA that this environment's bindings are for, 13 without bindings."""
+    """
+    Return the major version of CUDA that this environment's bindings are for, 13 without bindings.
+
+    numba-cuda needs a toolkit of the same. Loads no library.
+    """
     try:
         return int(metadata.version("cuda-bindings").partition(".")[0])
     except (metadata.PackageNotFoundError, ValueError):

@@ -98,6 +98,7 @@ def in_a_toolkit(monkeypatch, version):
 
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     monkeypatch.setattr(nvjitlink, "version", missing if version is None else lambda: version)
+    monkeypatch.setattr(backends.packages, "major", lambda: version[0] if version else 13)
     monkeypatch.setattr(backends.nvrtc, "version", lambda: version)
     devices = (pl.Arch(7, 0), pl.Arch(8, 0), pl.Arch(9, 0))
     monkeypatch.setattr(backends.nvrtc, "supported_archs", lambda: devices)
@@ -143,6 +144,13 @@ def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, a
     monkeypatch.setattr(backends.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
     ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
     assert chosen == backends.choose([ptx], pl.Arch.of(arch), lto=False)
+
+
+def test_a_device_that_is_known_loads_no_linker(monkeypatch):
+    """Under a toolkit of nvPTXCompiler's own major version, nvJitLink is not asked for its version."""
+    in_a_toolkit(monkeypatch, (13, 5))
+    monkeypatch.setattr(backends, "installed", pytest.fail)
+    assert USUAL == backends.choose([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), lto=False)
 
 
 @pytest.mark.parametrize("toolkit", [None, (13, 5), (12, 9)])

@@ -27,6 +27,7 @@ def _no_other_binding(monkeypatch):
 def in_a_toolkit(monkeypatch, version):
     """Let nvJitLink say that it is of another release, and nvPTXCompiler that it is of 13.5."""
     monkeypatch.setattr(nvjitlink, "version", lambda: version)
+    monkeypatch.setattr(single_ptx.packages, "major", lambda: version[0])
     monkeypatch.setattr(single_ptx.assembler, "compiler_version", lambda: (13, 5))
 
 

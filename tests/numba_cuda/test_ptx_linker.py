@@ -47,11 +47,11 @@ def test_the_interface_is_the_stock_linkers():
 
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
-    before = ptx_linker.served()["assembled"]
+    before = ptx_linker.served().assembled
     linker.add_ptx(make_kernel().encode())
     made = linker.complete()
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
-    assert before + 1 == ptx_linker.served()["assembled"]
+    assert before + 1 == ptx_linker.served().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
 
 
