@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import json
-import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,7 +19,7 @@ from ._cabi import header, proof
 from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
-from ._tools import nvfatbin, packages
+from ._tools import nvfatbin, packages, python_imports
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
@@ -75,7 +73,8 @@ def export(
 
     Args:
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
-            or the UDFs themselves.
+            or the UDFs themselves. A file is imported from its source, with the modules of its folder, and
+            leaves no module behind.
         out_dir: The output directory; created if missing.
         archs: The GPUs to generate code for.
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable) and "fatbin".
@@ -171,7 +170,7 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def _loaded(source: Any) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
-        with _imported(Path(source)) as module:
+        with python_imports.imported_file(Path(source)) as module:
             yield Path(source).stem, _defined_in(module)
     elif isinstance(source, ModuleType):
         yield source.__name__.rpartition(".")[2], _defined_in(source)
@@ -194,31 +193,6 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
     return tuple(udfs)
-
-
-@contextmanager
-def _imported(path: Path) -> Iterator[ModuleType]:
-    if not path.is_file():
-        raise ExportError(f"{path} is no file; give the path of a Python file.")
-    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_ptxlink_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
-    module = importlib.util.module_from_spec(spec)
-    folder = str(path.resolve().parent)
-    sys.modules[name] = module
-    sys.path.insert(0, folder)
-    try:
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise ExportError(
-                f"{path} failed while it was imported: {type(error).__name__}: {error}. Mend the file."
-            ) from error
-        yield module
-    finally:
-        sys.path.remove(folder)
-        sys.modules.pop(name, None)
 
 
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:

@@ -1,0 +1,291 @@
+"""
+Import a user's Python file in an import state of its own: from source, and without a trace afterwards.
+
+`sys.modules` and `sys.path` belong to the whole process. Two files in two folders that both import `common`
+would share the first one's, and an edited module would stay as it was when it was first imported. So, in a
+`with` block:
+
+- the modules of the file's own folder are imported again, from their source; byte code is neither read nor
+  written, because it tells edits apart by whole seconds and sizes only;
+- the folder comes first on `sys.path`, as for a script. Names of the standard library and of the packages
+  that compile the functions are an exception: `numba.py` beside the file would break Numba itself;
+- after it, `sys.modules` and `sys.path` are as before, except for modules found on the former `sys.path`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import linecache
+import os
+import site
+import sys
+import sysconfig
+from contextlib import contextmanager, suppress
+from importlib.machinery import FileFinder, SourceFileLoader, SourcelessFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._locks import Lock
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, ModuleType
+
+PROTECTED = sys.stdlib_module_names | {
+    *("numba", "numba_cuda", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda", "nvidia", "packaging"),
+    *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
+    *("typing_extensions", "backports", "lz4", "redis", "pynvjitlink", "pycparser", "yaml"),
+}
+"""The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""
+
+_MAIN = ("__main__", "__mp_main__")
+_NEVER_HIDDEN = PROTECTED.union(_MAIN)
+_lock = Lock()
+
+
+@contextmanager
+def imported_file(path: Path) -> Iterator[ModuleType]:
+    """
+    Import the Python file *path* for a `with` block. Thread-safe: other threads' blocks wait.
+
+    A file in a package is imported under its full name, with the folder above the package first on `sys.path`
+    and its own folder last.
+
+    Raises:
+        ExportError: It is no Python file, or failed while it was imported.
+    """
+    if path.is_dir():
+        raise ExportError(f"{path} is a folder; give the path of a Python file.")
+    if not path.is_file():
+        raise ExportError(f"{path} is no file; give the path of a Python file.")
+    if path.suffix != ".py":
+        raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
+    real = path.resolve()
+    package = _packages_above(real)
+    with _import_state(real.parents[len(package)], last=real.parent if package else None):
+        if package:
+            names = package if real.stem == "__init__" else (*package, real.stem)
+            yield _run(path, functools.partial(importlib.import_module, ".".join(names)))
+        else:
+            yield _run(path, functools.partial(_execute, path))
+
+
+@contextmanager
+def imported_module(name: str) -> Iterator[ModuleType]:
+    """
+    Import the module *name* for a `with` block, as `python -m` finds it: from the working directory first.
+
+    Raises:
+        ExportError: There is no such module, or it failed while it was imported.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ExportError(f"{name!r} is no module's name; write it like package.module.")
+    with _import_state(Path.cwd()):
+        yield _run(name, functools.partial(importlib.import_module, name))
+
+
+def _packages_above(path: Path) -> tuple[str, ...]:
+    """Return the names of the packages around the file *path*, the outermost first."""
+    names: list[str] = []
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    importable = path.stem.isidentifier() and names[:1] != [] and names[0] not in PROTECTED
+    return tuple(names) if importable else ()
+
+
+def _execute(path: Path) -> ModuleType:
+    stem = path.stem
+    name = stem if stem.isidentifier() and stem not in _NEVER_HIDDEN else f"_ptxlink_{stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no loader takes {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run(what: Path | str, load: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return load()
+    except (Exception, SystemExit) as error:
+        says = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise ExportError(
+            f"{what} failed while it was imported: {says.rstrip('.')}. {_cure(error, what)}"
+        ) from error
+
+
+def _cure(error: BaseException, what: Path | str) -> str:
+    """Return what helps: a file beside it of a protected name is easily taken for what was imported."""
+    name = getattr(error, "name", None)
+    if isinstance(error, AttributeError):
+        name = getattr(getattr(error, "obj", None), "__name__", None)
+    top = str(name or "").partition(".")[0]
+    folder = what.resolve().parent if isinstance(what, Path) else Path.cwd()
+    missed = isinstance(error, (ImportError, AttributeError))
+    if missed and top in PROTECTED and (folder / f"{top}.py").is_file():
+        return (
+            f"{folder / top}.py was not imported: the standard library or a package that compiles the "
+            "functions has that name; rename the file."
+        )
+    if isinstance(what, str) and isinstance(error, ModuleNotFoundError):
+        return "Check the name, and that it is found from the working directory."
+    return "Mend the file."
+
+
+class _FromSource(SourceFileLoader):
+    """A loader that neither reads nor writes byte code, and lets tracebacks quote the source of now."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        linecache.cache.pop(path, None)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+class _Finder(FileFinder):
+    """A finder of the modules in one folder that leaves protected names to other folders."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        return None if fullname in PROTECTED else super().find_spec(fullname, target)
+
+
+class _State:
+    """
+    Which folders belong to the file that is imported, rather than to the process.
+
+    Args:
+        home: The folder of the file, or the one above its package.
+        path: `sys.path` as it was.
+    """
+
+    def __init__(self, home: Path, path: Sequence[str]) -> None:
+        self._home = str(home)
+        self._shared = _real(path)
+        self._installed = _real(_installed())
+        self._seen: tuple[str, ...] = ()
+        self._added: set[str] = set()
+        self._known: dict[str, bool] = {}
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the home is a folder of installed packages, which are the process's."""
+        return self._home in self._installed
+
+    def owns(self, folder: str) -> bool:
+        """Return whether *folder* is the home, below it, or below what the file has put on `sys.path`."""
+        if self._seen != (entries := tuple(sys.path)):
+            self._seen, self._added, self._known = entries, _real(entries) - self._shared, {}
+        if folder not in self._known:
+            self._known[folder] = self._decide(Path(os.path.realpath(folder or ".")))
+        return self._known[folder]
+
+    def _decide(self, folder: Path) -> bool:
+        # The nearest known folder decides: a virtual environment may lie in the home, or the home in one.
+        for above in map(str, (folder, *folder.parents)):
+            if above in self._installed:
+                return False
+            if above == self._home:
+                return True
+            if above in self._shared:
+                return False
+            if above in self._added:
+                return True
+        return False
+
+    def owns_module(self, module: Any) -> bool:
+        """Return whether *module* was found in a folder that is owned."""
+        fields: Mapping[str, Any] = getattr(module, "__dict__", {})
+        file = fields.get("__file__")
+        if isinstance(file, str):
+            return self.owns(os.path.dirname(file))  # noqa: PTH120 - called for every module of the process
+        try:
+            portions = [entry for entry in fields.get("__path__", ()) if isinstance(entry, str)]
+        except Exception:  # noqa: BLE001 - whatever a foreign module has put there
+            return False
+        return any(map(self.owns, portions))
+
+    def find(self, entry: str) -> FileFinder:
+        """Return a finder that loads from source, where *entry* is owned; a hook for `sys.path_hooks`."""
+        if not os.path.isdir(entry or ".") or not self.owns(entry):  # noqa: PTH112 - called for each import
+            raise ImportError(f"{entry} is not the export's own")
+        return _Finder(
+            entry or ".",
+            (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+            (_FromSource, importlib.machinery.SOURCE_SUFFIXES),
+            (SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+        )
+
+
+@contextmanager
+def _import_state(home: Path, last: Path | None = None) -> Iterator[None]:
+    with _lock.held:
+        path, former = list(sys.path), dict(sys.modules)
+        state = _State(home.resolve(), path)
+        names = set() if state.is_installed else _offered(home)
+        names = (names | _owned(former, state)) - _NEVER_HIDDEN
+        for name in former:
+            if _top(name) in names:
+                del sys.modules[name]
+        hook = state.find
+        _forget_finders(state)
+        sys.path_hooks.insert(0, hook)
+        if not state.is_installed:
+            sys.path[:] = [str(home), *path, *([] if last is None else [str(last)])]
+        try:
+            yield
+        finally:
+            new = {name: module for name, module in sys.modules.items() if name not in former}
+            names |= _owned(new, state) - _NEVER_HIDDEN
+            for name in list(sys.modules):
+                if _top(name) in names:
+                    del sys.modules[name]
+            sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
+            sys.path_hooks.remove(hook)
+            _forget_finders(state)
+            sys.path[:] = path
+
+
+def _owned(modules: Mapping[str, Any], state: _State) -> set[str]:
+    """Return the top-level names of those *modules* that were found in folders that are owned."""
+    return {_top(name) for name, module in list(modules.items()) if state.owns_module(module)}
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _offered(folder: Path) -> set[str]:
+    """Return the names of the modules and regular packages in *folder*."""
+    suffixes = tuple(importlib.machinery.all_suffixes())
+    with suppress(OSError):
+        return {
+            entry.name.partition(".")[0]
+            for entry in folder.iterdir()
+            if entry.name.endswith(suffixes) or (entry / "__init__.py").is_file()
+        }
+    return set()
+
+
+def _forget_finders(state: _State) -> None:
+    """Drop the finders that `sys.path_importer_cache` keeps of the folders that are owned."""
+    for entry in list(sys.path_importer_cache):
+        if isinstance(entry, str) and state.owns(entry):
+            del sys.path_importer_cache[entry]
+
+
+def _installed() -> set[str]:
+    """Return the folders of the standard library and of installed packages."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return {*filter(None, folders), *site.getsitepackages(), site.getusersitepackages()}
+
+
+def _real(folders: Iterable[str]) -> set[str]:
+    return {os.path.realpath(folder or ".") for folder in folders}

@@ -1,0 +1,232 @@
+"""What an export imports: the file's own modules, as they are now, and nothing that stays."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import python_imports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = "from numba_ptxlink import udf\n"
+UDF = HEAD + "from {module} import K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
+
+
+def tree(folder: Path, **files: str) -> Path:
+    """Write *files*, whose names have "__" for "/" and no extension, into *folder*."""
+    for name, text in files.items():
+        inner = name.replace("____init__", "/INIT").replace("__", "/").replace("INIT", "__init__")
+        path = folder / f"{inner}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def constant(path: Path, tmp_path: Path) -> int:
+    """Return the number that the exported `plus` of *path* adds."""
+    exported = pl.export(path, tmp_path / "out", archs=["sm_75"], emit=["ptx"])
+    text = exported.artifacts["ptx", "sm_75"].read_text()
+    lines = [line for line in text.splitlines() if "add.s32" in line]
+    assert len(lines) == 1
+    return int(lines[0].rstrip(";").split(",")[-1])
+
+
+def test_two_folders_with_modules_of_one_name(tmp_path):
+    """Each file gets the module beside it, and none of them stays."""
+    before, path = set(sys.modules), list(sys.path)
+    for value in (41, 42):
+        tree(tmp_path / str(value), udfs=UDF.format(module="common"), common=f"K = {value}\n")
+        assert constant(tmp_path / str(value) / "udfs.py", tmp_path) == value
+    assert not {"common", "udfs"} & (set(sys.modules) - before)
+    assert sys.path == path
+    assert not any(str(tmp_path) in entry for entry in sys.path_importer_cache)
+
+
+def test_an_edited_module_is_read_again(tmp_path):
+    """An edit of the same length within one second is seen; no byte code is left."""
+    tree(tmp_path, udfs=UDF.format(module="common.values"), common____init__="", common__values="K = 51\n")
+    stamp = (tmp_path / "udfs.py").stat().st_mtime_ns
+    seen = []
+    for value in (51, 52):
+        tree(tmp_path, common__values=f"K = {value}\n")
+        os.utime(tmp_path / "common" / "values.py", ns=(stamp, stamp))
+        seen.append(constant(tmp_path / "udfs.py", tmp_path))
+    assert seen == [51, 52]
+    assert list(tmp_path.rglob("*.pyc")) == []
+
+
+def test_stale_byte_code_is_not_run(tmp_path):
+    """A .pyc whose time and size agree with an edited source is not read."""
+    import py_compile
+
+    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 51\n")
+    py_compile.compile(str(tmp_path / "common.py"))
+    status = (tmp_path / "common.py").stat()
+    tree(tmp_path, common="K = 52\n")
+    os.utime(tmp_path / "common.py", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert constant(tmp_path / "udfs.py", tmp_path) == 52
+
+
+def test_the_callers_module_of_the_name_is_back_afterwards(tmp_path, monkeypatch):
+    """A module that the caller imported from elsewhere gives way during the export only."""
+    tree(
+        tmp_path / "callers", ptxlink_common="K = 1\n", ptxlink_pack____init__="K = 1\n", ptxlink_pack__sub=""
+    )
+    monkeypatch.syspath_prepend(tmp_path / "callers")
+    theirs = [
+        importlib.import_module(name) for name in ("ptxlink_common", "ptxlink_pack.sub", "ptxlink_pack")
+    ]
+    for module in ("ptxlink_common", "ptxlink_pack"):
+        folder = tree(tmp_path / f"own_{module}", udfs=UDF.format(module=module))
+        tree(folder, **{module if module.endswith("common") else f"{module}____init__": "K = 2\n"})
+        assert constant(folder / "udfs.py", tmp_path) == 2
+    again = [sys.modules[module.__name__] for module in theirs]
+    assert all(mine is yours for mine, yours in zip(theirs, again, strict=True))
+
+
+def test_modules_from_elsewhere_are_shared(tmp_path, monkeypatch):
+    """What the process can import itself stays imported, the same object for both."""
+    tree(tmp_path / "callers", ptxlink_elsewhere="K = 7\n")
+    monkeypatch.syspath_prepend(tmp_path / "callers")
+    folder = tree(tmp_path / "own", udfs=UDF.format(module="ptxlink_elsewhere"))
+    assert constant(folder / "udfs.py", tmp_path) == 7
+    first = sys.modules["ptxlink_elsewhere"]
+    assert constant(folder / "udfs.py", tmp_path) == 7
+    assert sys.modules.pop("ptxlink_elsewhere") is first
+
+
+def test_what_the_file_adds_to_the_path_goes_with_it(tmp_path):
+    """A folder that the file itself puts on sys.path is the file's own."""
+    for value in (61, 62):
+        folder = tree(tmp_path / str(value), shared__common=f"K = {value}\n")
+        tree(
+            folder,
+            own__udfs=f"import sys\nsys.path.insert(0, {str(folder / 'shared')!r})\n"
+            + UDF.format(module="common"),
+        )
+        assert constant(folder / "own" / "udfs.py", tmp_path) == value
+
+
+@pytest.mark.parametrize("name", ["numba", "numpy", "random", "cffi", "llvmlite"])
+def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path, name):
+    """`numba.py` beside the file breaks nothing, also where Numba is imported first by the export."""
+    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **{name: "1 / 0\n"})
+    code = (
+        "import sys, numba_ptxlink as pl\n"
+        "made = pl.export(sys.argv[1], sys.argv[2], emit=['ptx'])\n"
+        "print(sys.modules[sys.argv[3]].__file__)\n"
+    )
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "udfs.py"), str(tmp_path / "out"), name]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert str(tmp_path) not in run.stdout
+
+
+def test_a_file_that_is_not_imported_for_its_name_is_told(tmp_path):
+    """A file whose name is taken is named where the file misses something in the module it got."""
+    tree(tmp_path, udfs=UDF.format(module="random"), random="K = 1\n")
+    with pytest.raises(
+        pl.ExportError, match=r"random\.py was not imported: the standard library or a package"
+    ):
+        pl.export(tmp_path / "udfs.py", tmp_path / "out")
+
+
+@pytest.mark.parametrize("stem", ["numba", "random", "__main__", "my udfs", "9"])
+def test_a_file_of_any_name_is_exported(tmp_path, stem):
+    """A file may have a name that is taken, or that is no identifier."""
+    folder = tree(tmp_path / "own", common="K = 81\n")
+    (folder / f"{stem}.py").write_text(UDF.format(module="common"))
+    assert constant(folder / f"{stem}.py", tmp_path) == 81
+
+
+def test_threads_export_at_once(tmp_path):
+    """Two threads whose files import modules of one name each get their own."""
+    values = {}
+
+    def work(value: int) -> None:
+        folder = tree(tmp_path / str(value), udfs=UDF.format(module="common"), common=f"K = {value}\n")
+        values[value] = constant(folder / "udfs.py", folder)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (91, 92, 93, 94)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == {value: value for value in (91, 92, 93, 94)}
+
+
+def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):
+    """Relative imports reach the package, and a module beside the file is found as before."""
+    tree(
+        tmp_path,
+        top__pack____init__="",
+        top__pack__values="K = 30\n",
+        top__pack__inner____init__="",
+        top__pack__inner__beside="K = 2\n",
+        top__pack__inner__udfs=HEAD
+        + "from ..values import K as A\nfrom beside import K as B\n\n"
+        + "@udf('int32(int32)')\ndef plus(x):\n    return x + (A + B)\n",
+    )
+    assert constant(tmp_path / "top" / "pack" / "inner" / "udfs.py", tmp_path) == 32
+    manifest = json.loads((tmp_path / "out" / "udfs.json").read_text())
+    assert manifest["name"] == "udfs"
+    with python_imports.imported_file(tmp_path / "top" / "pack" / "inner" / "udfs.py") as module:
+        assert module.__name__ == "pack.inner.udfs"
+    assert "pack" not in sys.modules
+
+
+def test_a_namespace_package_below_the_folder(tmp_path):
+    """Folders without `__init__.py` are packages too, each export with its own."""
+    for value in (21, 22):
+        folder = tree(
+            tmp_path / str(value), udfs=UDF.format(module="parts.common"), parts__common=f"K = {value}\n"
+        )
+        assert constant(folder / "udfs.py", tmp_path) == value
+
+
+def test_functions_know_their_module_while_they_are_compiled(tmp_path):
+    """`importlib`, `inspect` and pickles find the file's module, and the source as it is now."""
+    text = HEAD + "import pickle, inspect, importlib\n\ndef helper():\n    return {value}\n\n"
+    text += "assert pickle.loads(pickle.dumps(helper)) is helper\n"
+    text += "assert 'return {value}' in inspect.getsource(helper)\n"
+    text += (
+        "K = importlib.import_module('common').K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
+    )
+    for value in (11, 12):
+        tree(tmp_path, udfs=text.format(value=value), common=f"K = {value}\n")
+        assert constant(tmp_path / "udfs.py", tmp_path) == value
+
+
+def test_what_an_export_imports_of_packages_is_protected():
+    """Every installed package that compiling needs is one whose name no file shadows."""
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport numba_ptxlink as pl\nimport tempfile\n"
+        "@pl.udf('float32(float32, float16)')\ndef f(x, y):\n    return x + y\n"
+        "made = pl.export([f], tempfile.mkdtemp(), archs=['sm_90'])\n"
+        "pl.link(made.artifacts['ptx', 'sm_90'], arch='sm_90')\n"
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})\n"
+    )
+    run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    ours = {name for name in run.stdout.split() if not name.startswith(("_", "cython_runtime"))}
+    assert ours - python_imports.PROTECTED == set()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"), [("raise SystemExit(3)", "SystemExit: 3"), ("x = (", "SyntaxError")]
+)
+def test_a_file_that_leaves_is_an_error(tmp_path, body, message):
+    """A file that calls `exit`, or does not parse, is an error that names it, and the state is as before."""
+    tree(tmp_path, udfs=body)
+    before = dict(sys.modules), list(sys.path), list(sys.path_hooks)
+    with pytest.raises(pl.ExportError, match=rf"udfs\.py failed while it was imported: {message}"):
+        pl.export(tmp_path / "udfs.py", tmp_path / "out")
+    assert before == (dict(sys.modules), list(sys.path), list(sys.path_hooks))
