@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
-import tempfile
+import os
+import unicodedata
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -19,12 +19,13 @@ from ._cabi import header, proof
 from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, typed
+from ._link import manifests, outputs
 from ._tools import nvfatbin, packages, python_imports
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ._formats.ptx import Prototype
 
@@ -33,7 +34,15 @@ __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 EMIT = ARTIFACTS
 """The kinds of artifact that an export can write."""
 
-_MANIFEST_FORMAT = 1
+# What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
+_LONGEST_STEM = 200
+_DEVICES = {
+    "CON",
+    "PRN",
+    "AUX",
+    "NUL",
+    *(f"{port}{number}" for port in ("COM", "LPT") for number in range(1, 10)),
+}
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,10 @@ def export(
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
 
-    Files are written after all compilation has succeeded, each atomically; a compile error leaves existing
-    files unchanged. The output is deterministic: the same functions and tools give the same bytes.
+    Files are written after all compilation has succeeded, all or none; an error leaves existing files
+    unchanged. Files that the former export of the same name listed and this one does not write are deleted,
+    unless they were changed since. The output is deterministic: the same functions and tools give the same
+    bytes.
 
     Args:
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
@@ -84,7 +95,8 @@ def export(
         lineinfo: Whether the code carries the Python line numbers.
 
     Raises:
-        ExportError: The file could not be imported or holds no UDF, or a compiler refused a function.
+        ExportError: The file could not be imported or holds no UDF, a compiler refused a function, *name*
+            cannot begin a file name, or a file could not be written.
         AbiError: A function's name or types have no counterpart in C, or a struct that is passed by value
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
@@ -94,8 +106,12 @@ def export(
     kinds = _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
+    out = Path(out_dir)
+    _check_out(out)
+    if name is not None:
+        _check_stem(name)
     with _loaded(source) as (default_name, marked):
-        stem = name or default_name
+        stem = _check_stem(default_name if name is None else name)
         functions = typed(marked)
         options = CompileOptions(opt, fastmath, lineinfo)
         compiled = [build.lower(functions, arch, options) for arch in parsed]
@@ -122,7 +138,7 @@ def export(
     proof.prove(text, declarations, declared, parsed)
     names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
     manifest = {
-        "format": _MANIFEST_FORMAT,
+        "format": manifests.FORMAT,
         "name": stem,
         "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
@@ -135,12 +151,13 @@ def export(
         "options": asdict(options),
         "tools": _tools(cubin_by),
     }
-    out = Path(out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    for key, code in files.items():
-        _write(out / names[key], code)
-    _write(out / f"{stem}.h", text.encode())
-    _write(out / f"{stem}.json", json.dumps(manifest, indent=2).encode() + b"\n")
+    contents = {
+        f"{stem}.h": text.encode(),
+        **{names[key]: code for key, code in files.items()},
+        # The last one: until it is there, the former manifest disagrees with what was replaced.
+        f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
+    }
+    _write(out, contents, out / f"{stem}.json")
     return Export(
         header=out / f"{stem}.h",
         manifest=out / f"{stem}.json",
@@ -149,14 +166,22 @@ def export(
     )
 
 
-def compile_udfs(udfs: Sequence[Udf], arch: Arch, *, lto: bool) -> tuple[str, bytes]:
-    """Compile *udfs* with the default options; return kind and code: PTX, or LTO-IR for *lto* if possible."""
+def compile_udfs(
+    source: Path | Iterable[Udf], arch: Arch, *, lto: bool
+) -> tuple[str, bytes, tuple[abi.Signature, ...]]:
+    """
+    Compile UDFs, or a Python file's, with the default options.
+
+    Returns:
+        Kind and code, PTX, or LTO-IR for *lto* if possible; and the signatures.
+    """
     options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
-    lowered = build.lower(typed(udfs), arch, options)
+    with _loaded(source) as (_, marked):
+        lowered = build.lower(typed(marked), arch, options)
     built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))
-    return kind, built.artifacts[kind]
+    return kind, built.artifacts[kind], lowered.signatures
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
@@ -249,7 +274,7 @@ def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) ->
 
 
 def _entry(name: str, code: bytes) -> dict[str, Any]:
-    return {"file": name, "bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
+    return {"file": name, "bytes": len(code), "sha256": manifests.digest(code)}
 
 
 def _tools(cubin_by: str) -> dict[str, str]:
@@ -266,10 +291,56 @@ def _tools(cubin_by: str) -> dict[str, str]:
     return versions
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write *content* atomically: a reader sees the old file or the new one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
-        temporary.write(content)
-    staged = Path(temporary.name)
-    staged.chmod(0o644)
-    staged.replace(path)
+def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
+    """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
+    former = manifests.read(manifest)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        outputs.write({out / name: content for name, content in files.items()})
+    except OSError as error:
+        raise ExportError(
+            f"{error.filename or out} could not be written: {error.strerror or error}; no file was changed. "
+            "Choose another folder, or mend this one."
+        ) from error
+    digests = former.digests if former else {}
+    for path in (out / name for name in digests if name not in files):
+        try:
+            if manifests.digest(path.read_bytes()) == digests[path.name]:
+                path.unlink()
+                continue
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+        log.warning(
+            "%s is left over from the former export and was not deleted, because it was changed since or "
+            "cannot be deleted; delete it, or rename it.",
+            path,
+        )
+
+
+def _check_stem(stem: str) -> str:
+    """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
+    bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
+    reason = ""
+    if not stem.strip(". "):
+        reason = "is empty or consists of dots"
+    elif bad:
+        reason = f"has {' '.join(map(repr, bad))} in it"
+    elif stem != stem.strip() or stem.endswith("."):
+        reason = "begins or ends with a space, or ends with a dot"
+    elif stem.partition(".")[0].upper() in _DEVICES:
+        reason = "is the name of a device on Windows"
+    elif len(stem.encode()) > _LONGEST_STEM:
+        reason = f"is longer than {_LONGEST_STEM} bytes"
+    if reason:
+        raise ExportError(f"{stem!r} {reason}, and cannot begin file names; choose another name.")
+    return stem
+
+
+def _check_out(out: Path) -> None:
+    if out.is_dir():
+        return
+    if os.path.lexists(out):
+        what = "a link to nothing" if out.is_symlink() else "a file"
+        raise ExportError(f"{out} is {what}; give a folder to write into.")

@@ -8,6 +8,7 @@ result to `_link.engine`. Nothing here needs a driver.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,12 @@ from ._arch import Arch, ArchLike
 from ._config import CHECKS, config
 from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
 from ._front_end import PtxLinker
+from ._link import manifests
+from ._link.declarations import Declared, compile_as_declared, declarations_of
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
-from ._link.sources import SourceOptions, compile_once
-from ._tools import nvrtc, packages
+from ._link.sources import SourceOptions
+from ._tools import include_scan, nvrtc, packages
 from ._udf import Udf
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
@@ -55,9 +58,9 @@ def link(
 
     Args:
         inputs: Each a path; PTX or CUDA C++ text, which a `str` is if it has a line break, or reads as such
-            and names no file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or
-            an archive; a file object; a `LinkableCode` of numba-cuda; or a UDF. The device runtime is added
-            where one of them calls it.
+            and names no file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or an archive; a file
+            object; a `LinkableCode` of numba-cuda; a UDF; or the path of a Python file, for its UDFs. The
+            device runtime is added where one of them calls it.
         arch: The GPU to generate code for, such as "sm_90".
         lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs
             can all become LTO-IR.
@@ -103,29 +106,31 @@ def link(
         flags=(*source_flags(options), *nvrtc_flags),
     )
     sources = [
-        source if isinstance(source, Udf) else read(source, number)
+        source if isinstance(source, Udf) or _is_python(source) else read(source, number)
         for number, source in enumerate(inputs, start=1)
     ]
     wants_lto = _wants_lto(sources, asked=lto)
-    udfs = [source for source in sources if not isinstance(source, Input)]
+    kind = LTOIR if wants_lto else PTX
+    compares = (config().checks if checks is None else checks) != "none"
+    exports = _manifests(sources, source_options) if compares else []
+    from_python, known = _compile_python(sources, target, lto=wants_lto)
+    for manifest in exports:
+        known += declarations_of(manifest)
     remarks: list[str] = []
     lowered: dict[str, str] = {}
     ready: list[Input] = []
-    kind = LTOIR if wants_lto else PTX
     for source in sources:
         if isinstance(source, Input) and source.kind == CU:
             toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
-            compiled = compile_once(source, target, kind, replace(source_options, toolkit_dirs=toolkit))
+            compiled = compile_as_declared(
+                source, target, kind, replace(source_options, toolkit_dirs=toolkit), known if compares else ()
+            )
             remarks.append(compiled.log)
             lowered.update(compiled.lowered_names)
             ready.append(Input(kind, source.name, compiled.code))
         elif isinstance(source, Input):
             ready.append(source)
-    if udfs:
-        from .exporter import compile_udfs
-
-        compiled_kind, code = compile_udfs(udfs, target, lto=wants_lto)
-        ready.append(Input(compiled_kind, "<udfs>", code))
+    ready += from_python
     try:
         linked = link_inputs(ready, target, options, lto=wants_lto)
     except (LinkError, AssembleError) as error:
@@ -135,6 +140,51 @@ def link(
         linked = link_inputs([*ready, runtime], target, options, lto=wants_lto)
     remarks.append(linked.log)
     return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
+
+
+def _is_python(source: Any) -> bool:
+    """Return whether *source* is the path of a Python file."""
+    is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source)
+    return is_path and Path(source).suffix == ".py"
+
+
+def _compile_python(sources: Sequence[Any], arch: Arch, *, lto: bool) -> tuple[list[Input], list[Declared]]:
+    """Compile the UDFs, together, and each Python file among *sources*; return them and what they define."""
+    groups: list[tuple[str, Any]] = [
+        (Path(source).name, Path(source)) for source in sources if not isinstance(source, (Input, Udf))
+    ]
+    if udfs := [source for source in sources if isinstance(source, Udf)]:
+        groups.append(("<udfs>", udfs))
+    compiled: list[Input] = []
+    defined: list[Declared] = []
+    for name, group in groups:
+        from .exporter import compile_udfs
+
+        kind, code, signatures = compile_udfs(group, arch, lto=lto)
+        compiled.append(Input(kind, name, code))
+        defined += [
+            Declared(
+                signature.name,
+                f"{signature};",
+                (signature.result.name, *(ctype.name for _, ctype in signature.params)),
+                name,
+            )
+            for signature in signatures
+            if not signature.kernel
+        ]
+    return compiled, defined
+
+
+def _manifests(sources: Sequence[Any], options: SourceOptions) -> list[manifests.Manifest]:
+    """Return the manifests beside *sources*; refuse what disagrees with them."""
+    listed = [manifests.of(source) for source in sources if isinstance(source, Input)]
+    exports = list(filter(None, listed))
+    names = {manifest.header for manifest in exports}
+    for source in sources:
+        if names and isinstance(source, Input) and source.kind == CU:
+            found = include_scan.included(source.code, names, options.include_dirs, dict(options.headers))
+            manifests.check_headers(exports, found.items())
+    return exports
 
 
 def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:

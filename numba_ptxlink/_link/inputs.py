@@ -31,12 +31,14 @@ class Input:
         name: The name in messages: its file name, or a name in angle brackets.
         code: Its content.
         witness: LLVM IR of the same code, where a binary's producer has it, to read symbols from.
+        path: Where it was read from, None where it was no path.
     """
 
     kind: str
     name: str
     code: bytes = field(repr=False)
     witness: str = field(default="", repr=False, compare=False)
+    path: Path | None = field(default=None, repr=False, compare=False)
     _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -154,4 +156,4 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
             f"{path}: its extension says {declared} and its content does not; the file may be damaged.",
             inputs=(path.name,),
         )
-    return Input(declared or kind, path.name, code)
+    return Input(declared or kind, path.name, code, path=path)

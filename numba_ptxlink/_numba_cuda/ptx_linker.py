@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
@@ -369,10 +370,20 @@ def _content(code: Any) -> bytes:
 
 
 def _read(path: Any) -> bytes:
+    path = Path(path)
     try:
-        return Path(path).read_bytes()
+        code: bytes = path.read_bytes()
     except FileNotFoundError as error:
         raise _refused(f"{path} not found") from error
+    if config().checks != "none":
+        from numba_ptxlink._link import manifests
+        from numba_ptxlink._link.inputs import Input
+
+        try:
+            manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
+        except LinkError as error:
+            raise _of_numba(error) from error
+    return code
 
 
 def _holds_ltoir(content: Any, constant: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._locks import Lock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _MOST_FILES = 20_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
@@ -112,6 +112,41 @@ def _follow(
                     files[path] = inner
                     pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - four times faster
     return lines, [*(scanned for scanned, _ in own), *files.values()], used
+
+
+def included(
+    source: bytes, names: Collection[str], include_dirs: Sequence[Path | str], headers: Mapping[str, str]
+) -> dict[str, bytes]:
+    """
+    Return the files called one of *names* that a source includes, by path; of each the first in order.
+
+    Args:
+        source: The source text.
+        names: File names without folders.
+        include_dirs: The include directories, in search order.
+        headers: Headers in memory, by name.
+    """
+    found: dict[str, bytes] = {}
+    seen: set[str] = set()
+    inner: _Scan | None
+    pending: list[tuple[_Scan, str]] = [(scan(source), "")]
+    while pending and len(seen) <= _MOST_FILES:
+        scanned, home = pending.pop()
+        for name in scanned.names:
+            if name in headers:
+                path, inner, home_of = name, scan(headers[name].encode()), ""
+            else:
+                paths = (os.path.join(place, name) for place in (home, *include_dirs))  # noqa: PTH118
+                hits = ((path, hit) for path in paths if (hit := _scan_file(path)) is not None)
+                path, inner = next(hits, ("", None))
+                home_of = os.path.dirname(path)  # noqa: PTH120
+            if inner is None or path in seen:
+                continue
+            seen.add(path)
+            pending.append((inner, home_of))
+            if os.path.basename(name) in names:  # noqa: PTH119
+                found[path] = headers[name].encode() if name in headers else Path(path).read_bytes()
+    return found
 
 
 def scan(text: bytes) -> _Scan:

@@ -1,0 +1,171 @@
+"""
+Compare what CUDA C++ declares by hand with what the functions of an export are.
+
+PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
+links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink.errors import LinkError
+
+from .sources import compile_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.nvrtc import Compiled
+
+    from .inputs import Input
+    from .manifests import Manifest
+    from .sources import SourceOptions
+
+_MARK = "numba-ptxlink declares"
+# The log quotes the line of any error in an assertion, such as that of an overloaded name.
+_FAILED = 'static assertion failed with "{}"'
+_FLOATING = ("float", "double")
+_INTEGER = re.compile(r"u?int\d+_t|bool|.*\*")
+# Only arithmetic types, enumerations and addresses are compared.
+_TEMPLATES = """
+namespace numba_ptxlink_declared {
+template <class T, bool = __is_enum(T)> struct kind { static const int value = 0; };
+template <class T> struct kind<T, true> { static const int value = 2; };
+template <class T> struct kind<T*, false> { static const int value = 2; };
+template <class T> struct kind<T&, false> { static const int value = 2; };
+%s
+template <class... T> struct types {};
+template <int... K> struct kinds {};
+template <class T, class K> struct all { static const bool value = true; };
+template <class H, class... T, int k, int... K> struct all<types<H, T...>, kinds<k, K...> > {
+  static const bool value = (k == 0 || kind<H>::value == 0 || kind<H>::value == k)
+      && all<types<T...>, kinds<K...> >::value;
+};
+template <class F, class K> struct agrees { static const bool value = true; };
+template <class R, class... A, class K> struct agrees<R(A...), K> {
+  static const bool value = all<types<R, A...>, K>::value;
+};
+}
+""" % "\n".join(  # noqa: UP031 - the text is full of braces
+    f"template <> struct kind<{name}, false> {{ static const int value = {1 if name in _FLOATING else 2}; }};"
+    for name in (
+        *_FLOATING,
+        *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
+        *("long", "unsigned long", "long long", "unsigned long long"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """
+    A function of an export, as C declares it.
+
+    Args:
+        name: Its symbol.
+        declaration: Its declaration, for messages.
+        types: The names of its C types: of the result, and of each parameter.
+        origin: What says so, for messages.
+    """
+
+    name: str
+    declaration: str
+    types: tuple[str, ...]
+    origin: str
+
+
+def declarations_of(manifest: Manifest) -> list[Declared]:
+    """Return the device functions that *manifest* lists."""
+    found = []
+    for function in manifest.functions:
+        try:
+            types = (function["result"], *(parameter["type"] for parameter in function["parameters"]))
+            if function["kind"] == "function" and str(function["symbol"]).isidentifier():
+                found.append(
+                    Declared(
+                        function["symbol"],
+                        function["declaration"],
+                        tuple(map(str, types)),
+                        str(manifest.path),
+                    )
+                )
+        except (KeyError, TypeError):
+            continue
+    return found
+
+
+def compile_as_declared(
+    source: Input, arch: Arch, output: str, options: SourceOptions, functions: Sequence[Declared]
+) -> Compiled:
+    """
+    Compile *source*, and compare its own declarations of *functions* with what they are.
+
+    Costs a second compilation only where the first one fails.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option, or the source calls one of *functions* with floating
+            point for an integer or an address, or the reverse.
+    """
+    called = _named_in(source.text, functions)
+    if called:
+        try:
+            asserted = replace(source, code=source.code + _assertions(called).encode())
+            return compile_once(asserted, arch, output, options)
+        except LinkError as error:
+            suspects = [
+                function for function in called if _FAILED.format(f"{_MARK} {function.name}.") in error.log
+            ]
+        compiled = compile_once(source, arch, output, options)
+        if suspects:
+            _refuse(source, suspects, compile_once(source, arch, PTX, options).code)
+        return compiled
+    return compile_once(source, arch, output, options)
+
+
+def _refuse(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
+    # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
+    module = ptx.parse(code.decode(errors="replace"))
+    referenced = {function.prototype.name for function in module.functions if not function.defined}
+    wrong = [function for function in suspects if function.name in referenced]
+    if wrong:
+        lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in wrong)
+        raise LinkError(
+            f"{source.name} declares {', '.join(function.name for function in wrong)} with floating point in "
+            f"the place of an integer or an address, or the reverse. What is linked is:\n{lines}\n"
+            "A call would pass wrong values. Include the generated header, or make the declaration agree.",
+            inputs=(source.name,),
+        )
+
+
+def _named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
+    """Return those of *functions* that *text* may declare and call."""
+    return tuple(
+        function
+        for function in functions
+        if any(map(_kind, function.types)) and re.search(rf"\b{re.escape(function.name)}\s*\(", text)
+    )
+
+
+def _assertions(functions: Sequence[Declared]) -> str:
+    """Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise."""
+    return _TEMPLATES + "".join(
+        f"#undef {function.name}\n"
+        "static_assert(numba_ptxlink_declared::agrees<"
+        f"decltype(::{function.name}), "
+        f"numba_ptxlink_declared::kinds<{', '.join(str(_kind(name)) for name in function.types)}> >::value, "
+        f'"{_MARK} {function.name}.");\n'
+        for function in functions
+    )
+
+
+def _kind(name: str) -> int:
+    """Return 1 for floating point, 2 for an integer or an address, 0 for what is not compared."""
+    if name in _FLOATING:
+        return 1
+    return 2 if _INTEGER.fullmatch(name) else 0

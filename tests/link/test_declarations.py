@@ -1,0 +1,129 @@
+"""Declarations that CUDA C++ writes by hand, against the functions of the export that is linked."""
+
+from __future__ import annotations
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import declarations
+
+UDFS = """
+from numba_ptxlink import udf
+
+@udf("float32(float32, int32)")
+def damp(x, n):
+    return x * n
+
+@udf("int64(CPointer(float32), float64, boolean)")
+def pick(p, d, b):
+    return int(p[0] * d) if b else 0
+"""
+KERNEL = '\nextern "C" __global__ void k(float* p, int n) { p[n] = damp(p[n], n); }\n'
+PICK = '\nextern "C" __global__ void k(float* p, int n) { p[n] = (float)pick((float*)p, 2.0, true); }\n'
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return an export of every kind."""
+    folder = tmp_path_factory.mktemp("declared")
+    (folder / "udfs.py").write_text(UDFS)
+    return pl.export(folder / "udfs.py", folder, archs=["sm_90"])
+
+
+WRONG = (
+    'extern "C" __device__ int damp(float, int);' + KERNEL,
+    'extern "C" __device__ float damp(float, float);' + KERNEL,
+    'extern "C" __device__ float damp(int, int);' + KERNEL,
+    'extern "C" __device__ unsigned damp(const int, int n);' + KERNEL,
+    'enum E { A }; extern "C" __device__ E damp(float, int);' + KERNEL,
+    'extern "C" { namespace inner {} __device__ int damp(float, int); }'
+    + KERNEL
+    + "#define damp(a, b) 0 // end",
+    'extern "C" __device__ double pick(float*, double, bool);' + PICK,
+)
+RIGHT = (
+    'extern "C" __device__ float damp(float, int);' + KERNEL,
+    'extern "C" __device__ float damp(const float x, unsigned n);' + KERNEL,
+    'typedef float real; extern "C" __device__ real damp(real, int) noexcept;' + KERNEL,
+    (
+        'enum E : int {}; extern "C" __device__ float damp(float, E);\n'
+        'extern "C" __global__ void k(float* p, int n) { p[n] = damp(p[n], (E)n); }\n'
+    ),
+    '#include "udfs.h"' + KERNEL,
+    "static __device__ int damp(float x, int n) { return n; }" + KERNEL,
+    "__device__ int damp(float x, int n) { return n; }" + KERNEL,
+    "namespace a { __device__ int damp(float x, int n) { return n; } } using namespace a;" + KERNEL,
+    "#define damp(x, n) ((int)(x) + n)" + KERNEL,
+    "template <class T> __device__ T damp(T x, int n) { return x; }" + KERNEL,
+    "__device__ float damp(double, int) { return 1; }\n"
+    'extern "C" __device__ float damp(float, int);' + KERNEL,
+    "struct damp { int v; __device__ damp(float, int n) : v(n) {} __device__ operator int() { return v; } };"
+    + KERNEL,
+    'extern "C" { static __device__ int damp(float x, int n) { return n; } }' + KERNEL,
+    'extern "C" __device__ long pick(const float*, double, bool);' + PICK,
+    'extern "C" __device__ long long pick(void*, double, unsigned char);' + PICK,
+    'extern "C" __device__ unsigned long long pick(unsigned long long, double, bool);'
+    + PICK.replace("(float*)p", "(unsigned long long)p"),
+    'extern "C" __global__ void k() { auto damp = [](float, int) { return 1; }; damp(1, 2); }\n',
+)
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
+@pytest.mark.parametrize("source", WRONG)
+def test_another_class_of_type_does_not_link(exported, source, kind):
+    """Floating point declared in the place of an integer of its width is refused, with what it is."""
+    artifact = exported.artifacts[kind, "" if kind == "fatbin" else "sm_90"]
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(source, artifact, arch="sm_90")
+    name = "pick" if "pick" in source else "damp"
+    says = {"damp": "float damp(float x, int32_t n);", "pick": "int64_t pick(float* p, double d, bool b);"}
+    assert f"declares {name} with floating point in the place of an integer or an address" in str(
+        caught.value
+    )
+    assert says[name] in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+@pytest.mark.parametrize("source", RIGHT)
+def test_right_programs_link(exported, source, kind):
+    """Other spellings of the types, and other things of the name, are linked."""
+    folder = exported.header.parent
+    assert pl.link(source, exported.artifacts[kind, "sm_90"], arch="sm_90", include_dirs=[folder]).cubin
+
+
+def test_without_checks_nothing_is_compared(exported):
+    """`checks="none"` links what contradicts the manifest."""
+    assert pl.link(WRONG[0], exported.artifacts["ptx", "sm_90"], arch="sm_90", checks="none").cubin
+
+
+def test_udfs_are_compared_as_well():
+    """A UDF that is given itself needs no manifest."""
+
+    @pl.udf("float32(float32, int32)")
+    def damp(x, n):
+        return x * n
+
+    with pytest.raises(pl.LinkError, match=r"float damp\(float x, int32_t n\);  in <udfs>"):
+        pl.link(WRONG[0], damp, arch="sm_90")
+    assert pl.link(RIGHT[0], damp, arch="sm_90").cubin
+
+
+def test_the_assertions_generate_no_code():
+    """A source compiles to the same PTX with them."""
+    from numba_ptxlink._link.inputs import read
+    from numba_ptxlink._link.sources import SourceOptions, compile_once
+
+    known = [
+        declarations.Declared("damp", "float damp(float, int32_t);", ("float", "float", "int32_t"), "it")
+    ]
+    source = read(RIGHT[0])
+    compiled = declarations.compile_as_declared(source, pl.Arch.of("sm_90"), "ptx", SourceOptions(), known)
+    plain = compile_once(source, pl.Arch.of("sm_90"), "ptx", SourceOptions())
+    assert compiled.code == plain.code
+
+
+def test_an_error_of_the_source_is_told_as_ever(exported):
+    """A source that does not compile has NVRTC's log of its own text."""
+    with pytest.raises(pl.LinkError, match="NVRTC could not compile") as caught:
+        pl.link(RIGHT[0] + "SYNTAX error\n", exported.artifacts["ptx", "sm_90"], arch="sm_90")
+    assert "numba_ptxlink_declared" not in caught.value.log

@@ -1,0 +1,227 @@
+"""What an export leaves in its folder, and what `link` makes of files that do not belong together."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import outputs
+
+KERNEL = '#include "udfs.h"\nextern "C" __global__ void k(int* p) { *p = twice(*p); }\n'
+
+
+def export(folder: Path, *, body: str = "2 * x", **options) -> pl.Export:
+    """Export `twice` from a file beside *folder*."""
+    path = folder.parent / "udfs.py"
+    path.write_text(
+        f"from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return {body}\n"
+    )
+    options = {"archs": ["sm_75"], "emit": ["ptx"], **options}
+    return pl.export(path, folder, **options)
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names in *folder*, hidden ones included."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files in *folder*."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def out(tmp_path):
+    """Return a folder with an export for two architectures."""
+    export(tmp_path / "out", archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
+    return tmp_path / "out"
+
+
+def test_files_that_are_no_longer_exported_are_deleted(out):
+    """Architectures and kinds of the former export go; what others wrote stays."""
+    (out / "udfs.txt").write_text("mine")
+    (out / "udfs.sm_90.sass").write_text("mine")
+    (out / "other.sm_90.ptx").write_text("mine")
+    export(out, archs=["sm_90"])
+    mine = ["other.sm_90.ptx", "udfs.sm_90.sass", "udfs.txt"]
+    assert names(out) == sorted(["udfs.h", "udfs.json", "udfs.sm_90.ptx", *mine])
+
+
+def test_a_file_that_was_changed_stays_with_a_warning(out, caplog):
+    """A file of the former export that somebody replaced is left, named in a warning, and does not link."""
+    (out / "udfs.sm_90.ptx").write_text("// mine\n" + (out / "udfs.sm_75.ptx").read_text())
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        export(out)
+    assert [record.getMessage() for record in caplog.records] == [
+        (
+            f"{out / 'udfs.sm_90.ptx'} is left over from the former export and was not deleted, because it "
+            "was changed since or cannot be deleted; delete it, or rename it."
+        )
+    ]
+    with pytest.raises(pl.LinkError, match=r"does not list it, so that it is left over from another export"):
+        pl.link(out / "udfs.sm_90.ptx", arch="sm_90")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "[]",
+        "{",
+        "null",
+        '{"format": 1, "name": "udfs", "functions": [], "artifacts": [], "header": {}}',
+        json.dumps(
+            {
+                "format": 1,
+                "name": "udfs",
+                "functions": [],
+                "header": {"file": "udfs.h", "sha256": ""},
+                "artifacts": [{"file": "../precious", "sha256": ""}],
+            }
+        ),
+    ],
+)
+def test_a_manifest_that_is_none_deletes_and_refuses_nothing(tmp_path, manifest):
+    """A damaged or foreign `udfs.json` is not believed, by `link` nor by the next export."""
+    out = tmp_path / "out"
+    path = export(out).artifacts["ptx", "sm_75"]
+    (tmp_path / "precious").write_bytes(b"")
+    (out / "udfs.json").write_text(manifest)
+    path.write_text("// changed\n" + path.read_text())
+    assert pl.link(path, arch="sm_90").cubin
+    export(out, archs=["sm_80"])
+    assert (tmp_path / "precious").exists()
+    assert path.exists()
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize("operation", ["replace", "_fill", "link"])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_an_interrupted_export_leaves_the_former_one(out, monkeypatch, failure, operation, after):
+    """Whatever stops the writing, at whichever file: the former set is there, whole, and nothing else."""
+    before = contents(out)
+    owner = {"replace": Path, "_fill": outputs, "link": os}[operation]
+    original = getattr(owner, operation)
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == after + 1:
+            raise failure
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, operation, interrupted)
+    told = isinstance(failure, OSError)
+    if told and operation == "link":
+        # A file system without hard links is no failure.
+        export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin"])
+        assert "udfs.fatbin" not in names(out)
+        return
+    with pytest.raises(pl.ExportError if told else KeyboardInterrupt) as caught:
+        export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin"])
+    if told:
+        assert "could not be written: No space left on device; no file was changed." in str(caught.value)
+    assert len(calls) > after
+    assert before == contents(out)
+
+
+def test_a_manifest_that_cannot_be_replaced(out):
+    """A folder in the manifest's place changes nothing else."""
+    (out / "udfs.json").unlink()
+    (out / "udfs.json").mkdir()
+    (out / "udfs.json" / "mine").write_text("")
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    with pytest.raises(pl.ExportError, match=r"udfs\.json could not be written: Is a directory; no file was"):
+        export(out, body="3 * x")
+    assert before == {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+def test_what_is_killed_in_between_does_not_link(out):
+    """A process that dies between two renames leaves a set that `link` refuses."""
+    before = contents(out)
+    export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
+    (out / "udfs.json").write_bytes(before["udfs.json"])
+    for name in ("udfs.sm_90.ptx", "udfs.sm_90.cubin", "udfs.fatbin"):
+        with pytest.raises(pl.LinkError, match="lists it with another content"):
+            pl.link(KERNEL, out / name, arch="sm_90", include_dirs=[out])
+
+
+def test_the_header_of_another_export_is_refused(out, tmp_path):
+    """The header that the sources include, directly or not, is the one of the artifact's manifest."""
+    old = tmp_path / "old"
+    shutil.copytree(out, old)
+    (out / "kernel.cuh").write_text('#include "udfs.h"\n')
+    export(out, body="3 * x + 1")
+    artifact = out / "udfs.sm_75.ptx"
+    text = (old / "udfs.h").read_text().replace("int32_t twice", "int64_t twice")
+    (old / "udfs.h").write_text(text)
+    through = KERNEL.replace("udfs.h", "kernel.cuh")
+    (old / "kernel.cuh").write_text('#include "udfs.h"\n')
+    for source in (KERNEL, through):
+        assert pl.link(source, artifact, arch="sm_90", include_dirs=[out, old]).cubin
+        with pytest.raises(pl.LinkError, match=r"old/udfs\.h is the header of another export than the artif"):
+            pl.link(source, artifact, arch="sm_90", include_dirs=[old])
+    with pytest.raises(pl.LinkError, match=r"udfs\.h is the header of another export"):
+        pl.link(KERNEL, artifact, arch="sm_90", headers={"udfs.h": text})
+
+
+def test_files_of_similar_names_are_not_refused(out, tmp_path):
+    """Files that no export has named, and headers that none has written, are as good as any."""
+    artifact = out / "udfs.sm_90.ptx"
+    for name in ("udfs.ptx", "udfs.sm_90.other.ptx", "udfs.sm_90_old.ptx", "udfs2.sm_90.ptx", "my.udfs.ptx"):
+        (out / name).write_text("// mine\n" + artifact.read_text())
+        assert pl.link(out / name, arch="sm_90").cubin
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "udfs.h").write_text('extern "C" __device__ int twice(int);\n')
+    assert pl.link(KERNEL, artifact, arch="sm_90", include_dirs=[tmp_path / "mine"]).cubin
+    elsewhere = shutil.copy(artifact, tmp_path / "mine")
+    Path(elsewhere).write_text("// mine\n" + artifact.read_text())
+    assert pl.link(elsewhere, arch="sm_90").cubin
+    assert pl.link(artifact.read_bytes(), arch="sm_90").cubin
+
+
+def test_two_exports_of_one_name_link_together(tmp_path):
+    """Each header has to belong to one of the manifests of its name."""
+    first, second = tmp_path / "first" / "out", tmp_path / "second" / "out"
+    first.parent.mkdir()
+    second.parent.mkdir()
+    export(first)
+    path = second.parent / "udfs.py"
+    path.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef other(x):\n    return x\n")
+    pl.export(path, second, archs=["sm_75"], emit=["ptx"])
+    assert pl.link(
+        KERNEL, first / "udfs.sm_75.ptx", second / "udfs.sm_75.ptx", arch="sm_90", include_dirs=[first]
+    ).cubin
+
+
+def test_without_checks_the_manifest_is_not_asked(out):
+    """`checks="none"` links left-over files."""
+    (out / "udfs.sm_90.ptx").write_text("// mine\n" + (out / "udfs.sm_90.ptx").read_text())
+    assert pl.link(out / "udfs.sm_90.ptx", arch="sm_90", checks="none").cubin
+
+
+def test_numba_kernels_are_checked_as_well(out):
+    """A file that a Numba kernel links is held against the manifest beside it."""
+    from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+
+    linker = PtxLinker(cc=(9, 0))
+    linker.add_file_guess_ext(str(out / "udfs.sm_90.ptx"))
+    (out / "udfs.sm_90.ptx").write_text("// mine\n" + (out / "udfs.sm_90.ptx").read_text())
+    with pytest.raises(pl.LinkError, match="lists it with another content"):
+        linker.add_file_guess_ext(str(out / "udfs.sm_90.ptx"))
+
+
+def test_files_get_the_permissions_of_the_umask(tmp_path):
+    """Files are as if they had been opened for writing."""
+    former = os.umask(0o027)
+    try:
+        exported = export(tmp_path / "out")
+    finally:
+        os.umask(former)
+    assert {oct(path.stat().st_mode & 0o777) for path in exported.header.parent.iterdir()} == {"0o640"}
