@@ -188,7 +188,8 @@ def _served() -> dict[str, Any]:
 
         links, counters = served(), cache.counters()
         counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
-        counts |= {name: getattr(counters, name.removeprefix("cache_")) for name in counts if name[:6] == "cache_"}
+        for name in ("hits", "misses", "bytes_read", "bytes_written"):
+            counts[f"cache_{name}"] = getattr(counters, name)
     return {"links_served": counts["assembled"] + counts["linked"], **counts}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """
@@ -26,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Its arguments, without the program's name; the process's own by default.
 
     Returns:
-        The exit status: 0 for success, 1 for an error printed to stderr, 2 for wrong usage.
+        The exit status: 0 for success, 1 for an error printed to stderr, 2 for wrong usage, 130 for Ctrl-C.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -41,14 +44,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config()
         arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe, such as head, has quit; Python would flush stdout once more at exit and fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe, such as head, has quit.
+        _drop_stdout()
     except PtxlinkError as error:
-        print(f"numba-ptxlink: error: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            _drop_stdout()
+        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}; check path and disk.")
+    except KeyboardInterrupt:
+        print("numba-ptxlink: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     return 0
+
+
+def _fail(message: str) -> int:
+    print(f"numba-ptxlink: error: {message}", file=sys.stderr)
+    return 1
+
+
+def _drop_stdout() -> None:
+    # Python would flush it once more at exit, and fail.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _path(text: str) -> Path:
+    """Return the path of an argument; an empty one, of an unset variable, would be the working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,8 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands")
 
     export = commands.add_parser("export", help="compile the UDFs of a Python file to C symbols")
-    export.add_argument("file", type=Path, help="the Python file; its @udf functions are exported")
-    export.add_argument("-o", "--out-dir", type=Path, required=True, metavar="DIR")
+    source = export.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "file", type=_path, nargs="?", help="the Python file; its @udf functions are exported"
+    )
+    source.add_argument(
+        "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
+    )
+    export.add_argument("-o", "--out-dir", type=_path, required=True, metavar="DIR")
     _add_archs(export)
     export.add_argument(
         "--emit",
@@ -79,8 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     export.set_defaults(run=_export)
 
     link = commands.add_parser("link", help="link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin")
-    link.add_argument("inputs", nargs="+", metavar="INPUT")
-    link.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    link.add_argument("inputs", type=_path, nargs="+", metavar="INPUT")
+    link.add_argument("-o", "--output", type=_path, required=True, metavar="FILE")
     link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     link.add_argument("--lto", action=argparse.BooleanOptionalAction, default=None)
     link.add_argument("-I", "--include-dir", dest="include_dirs", action="append", default=[], metavar="DIR")
@@ -104,8 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     link.set_defaults(run=_link)
 
     assemble = commands.add_parser("assemble", help="compile PTX to a cubin")
-    assemble.add_argument("ptx", type=Path, metavar="FILE")
-    assemble.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    assemble.add_argument("ptx", type=_path, metavar="FILE")
+    assemble.add_argument("-o", "--output", type=_path, required=True, metavar="FILE")
     assemble.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
     assemble.add_argument("--opt-level", type=int, default=3, choices=range(4))
@@ -113,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     assemble.set_defaults(run=_assemble)
 
     inspect = commands.add_parser("inspect", help="show symbols, resources and machine code of a file")
-    inspect.add_argument("file", type=Path, metavar="FILE")
+    inspect.add_argument("file", type=_path, metavar="FILE")
     inspect.add_argument("--arch", help="the GPU to tell resources for (default: the file's own)")
     inspect.add_argument("--no-sass", action="store_true", help="leave out the machine code")
     inspect.add_argument("--json", action="store_true", help="print JSON")
@@ -140,7 +173,7 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
     ):
         command = commands.add_parser(name, help=what)
         if name in ("export", "import"):
-            command.add_argument("archive", type=Path, metavar="FILE.tar")
+            command.add_argument("archive", type=_path, metavar="FILE.tar")
         command.set_defaults(run=run)
 
 
@@ -161,18 +194,19 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from .exporter import export
+    from .exporter import export, imported_module
 
-    exported = export(
-        arguments.file,
-        arguments.out_dir,
-        archs=arguments.archs or ("sm_75",),
-        emit=[kind.strip() for kind in arguments.emit.split(",") if kind.strip()],
-        name=arguments.name,
-        opt=not arguments.no_opt,
-        fastmath=arguments.fastmath,
-        lineinfo=arguments.lineinfo,
-    )
+    with imported_module(arguments.module) if arguments.module else nullcontext(arguments.file) as source:
+        exported = export(
+            source,
+            arguments.out_dir,
+            archs=arguments.archs or ("sm_75",),
+            emit=[kind.strip() for kind in arguments.emit.split(",") if kind.strip()],
+            name=arguments.name,
+            opt=not arguments.no_opt,
+            fastmath=arguments.fastmath,
+            lineinfo=arguments.lineinfo,
+        )
     for signature in exported.signatures:
         print(f"{signature};")
     for path in (exported.header, *exported.artifacts.values(), exported.manifest):
@@ -182,8 +216,9 @@ def _export(arguments: argparse.Namespace) -> None:
 def _link(arguments: argparse.Namespace) -> None:
     from .linker import link
 
+    _check_output(arguments.output, arguments.inputs)
     linked = link(
-        *(Path(path) for path in arguments.inputs),
+        *arguments.inputs,
         arch=arguments.arch,
         lto=arguments.lto,
         debug=arguments.debug,
@@ -197,14 +232,17 @@ def _link(arguments: argparse.Namespace) -> None:
         checks=arguments.checks,
     )
     _write(arguments.output, linked.cubin)
-    print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}")
+    # What is written to the standard output is the cubin alone.
+    shown = sys.stderr if _is_stream(arguments.output) else sys.stdout
+    print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}", file=shown)
     for expression, symbol in linked.lowered_names.items():
-        print(f"  {expression}  {symbol}")
+        print(f"  {expression}  {symbol}", file=shown)
 
 
 def _assemble(arguments: argparse.Namespace) -> None:
     from .assembler import assemble
 
+    _check_output(arguments.output, [arguments.ptx])
     cubin = assemble(
         _read(arguments.ptx),
         arguments.arch,
@@ -215,7 +253,8 @@ def _assemble(arguments: argparse.Namespace) -> None:
         max_registers=arguments.max_registers,
     )
     _write(arguments.output, cubin.code)
-    print(f"{arguments.output}  {len(cubin.code)} bytes")
+    shown = sys.stderr if _is_stream(arguments.output) else sys.stdout
+    print(f"{arguments.output}  {len(cubin.code)} bytes", file=shown)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -303,10 +342,33 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
+    from ._link import outputs
+
     try:
-        path.write_bytes(content)
+        if _is_stream(path):
+            path.write_bytes(content)
+        else:
+            outputs.write({Path(os.path.realpath(path)): content})
     except OSError as error:
         raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether *path* is a device, a pipe or an open file, which no other file may replace."""
+    return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
+
+
+def _check_output(path: Path, inputs: Sequence[Path]) -> None:
+    """Refuse, before anything is compiled, an output that cannot be written or is one of *inputs*."""
+    try:
+        if path.is_dir():
+            raise PtxlinkError(f"{path} could not be written: it is a folder; give the path of a file.")
+        if not Path(os.path.realpath(path)).parent.is_dir():
+            raise PtxlinkError(f"{path} could not be written: its folder does not exist; create it.")
+        if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
+            raise PtxlinkError(f"{path} is an input too; give another output.")
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error
 
 
 if __name__ == "__main__":

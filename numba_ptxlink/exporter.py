@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import unicodedata
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from ._arch import Arch, ArchLike
 from ._cabi import header, proof
 from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
-from ._front_end import CompileOptions, Typed, build, describe, typed
+from ._front_end import CompileOptions, Typed, build, describe, release, typed
 from ._link import manifests, outputs
 from ._tools import nvfatbin, packages, python_imports
 from ._udf import Kernel, Udf, kernel, udf
@@ -26,6 +27,7 @@ from .errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from ._formats.ptx import Prototype
 
@@ -33,6 +35,8 @@ __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 EMIT = ARTIFACTS
 """The kinds of artifact that an export can write."""
+
+log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
@@ -166,6 +170,11 @@ def export(
     )
 
 
+def imported_module(name: str) -> AbstractContextManager[ModuleType]:
+    """Import the module *name* for a `with` block in which it is exported, as `python -m` finds it."""
+    return python_imports.imported_module(name, release.require_compiler)
+
+
 def compile_udfs(
     source: Path | Iterable[Udf], arch: Arch, *, lto: bool
 ) -> tuple[str, bytes, tuple[abi.Signature, ...]]:
@@ -195,9 +204,11 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def _loaded(source: Any) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
-        with python_imports.imported_file(Path(source)) as module:
+        with python_imports.imported_file(Path(source), release.require_compiler) as module:
             yield Path(source).stem, _defined_in(module)
-    elif isinstance(source, ModuleType):
+        return
+    release.require_compiler()
+    if isinstance(source, ModuleType):
         yield source.__name__.rpartition(".")[2], _defined_in(source)
     else:
         udfs = tuple(source)
@@ -339,8 +350,11 @@ def _check_stem(stem: str) -> str:
 
 
 def _check_out(out: Path) -> None:
-    if out.is_dir():
-        return
+    try:
+        if out.is_dir():
+            return
+    except OSError as error:
+        raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
     if os.path.lexists(out):
         what = "a link to nothing" if out.is_symlink() else "a file"
         raise ExportError(f"{out} is {what}; give a folder to write into.")

@@ -179,7 +179,8 @@ def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):
     assert constant(tmp_path / "top" / "pack" / "inner" / "udfs.py", tmp_path) == 32
     manifest = json.loads((tmp_path / "out" / "udfs.json").read_text())
     assert manifest["name"] == "udfs"
-    with python_imports.imported_file(tmp_path / "top" / "pack" / "inner" / "udfs.py") as module:
+    path = tmp_path / "top" / "pack" / "inner" / "udfs.py"
+    with python_imports.imported_file(path, lambda: None) as module:
         assert module.__name__ == "pack.inner.udfs"
     assert "pack" not in sys.modules
 

@@ -6,14 +6,20 @@ import contextlib
 import os
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUPPORTED = ((0, 30, 4), (0, 31))
 """The supported releases: from the first, inclusive, to the second, exclusive."""
+
+NUMPY_BELOW = (2, 5)
+"""The first release of NumPy that the supported releases of numba-cuda do not run with."""
 
 DRIVER = "numba.cuda.cudadrv.driver"
 """The module whose import decides whether the plugin becomes active."""
@@ -66,6 +72,39 @@ def simulated() -> bool:
             return bool(switch)
     switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
     return switch.isdecimal() and int(switch) != 0
+
+
+def require_compiler() -> None:
+    """
+    Import numba.cuda, so that Python functions can be compiled.
+
+    Raises:
+        ExportError: It cannot be imported, is the simulator, or does not run with the installed NumPy.
+    """
+    try:
+        numpy = metadata.version("numpy")
+        if tuple(int(part) for part in numpy.split(".")[:2]) >= NUMPY_BELOW:
+            below = ".".join(map(str, NUMPY_BELOW))
+            raise ExportError(
+                f"numba-cuda {metadata.version('numba-cuda')} does not run with NumPy {numpy}; "
+                f"run `pip install 'numpy<{below}'`."
+            )
+    except (metadata.PackageNotFoundError, ValueError):
+        pass  # The import tells.
+    try:
+        import numba.cuda  # noqa: F401 - the package whose import is tried
+        from numba.cuda.core import config
+
+        simulator = config.ENABLE_CUDASIM
+    except Exception as error:
+        where = getattr(sys.modules.get("numba"), "__file__", None)
+        raise ExportError(
+            f"numba.cuda could not be imported{f', of {where}' if where else ''}: "
+            f"{type(error).__name__}: {error}. Install it with `pip install 'numba-ptxlink[cu13]'`, and "
+            "rename any numba.py of your own."
+        ) from error
+    if simulator:
+        raise ExportError("The CUDA simulator is in use, which compiles nothing; unset NUMBA_ENABLE_CUDASIM.")
 
 
 def is_imported(name: str) -> bool:

@@ -49,25 +49,25 @@ _lock = Lock()
 
 
 @contextmanager
-def imported_file(path: Path) -> Iterator[ModuleType]:
+def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleType]:
     """
     Import the Python file *path* for a `with` block. Thread-safe: other threads' blocks wait.
 
     A file in a package is imported under its full name, with the folder above the package first on `sys.path`
     and its own folder last.
 
+    Args:
+        path: The file.
+        prepare: Called before the file is run, where no file beside it shadows protected names.
+
     Raises:
         ExportError: It is no Python file, or failed while it was imported.
     """
-    if path.is_dir():
-        raise ExportError(f"{path} is a folder; give the path of a Python file.")
-    if not path.is_file():
-        raise ExportError(f"{path} is no file; give the path of a Python file.")
-    if path.suffix != ".py":
-        raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
+    _check_file(path)
     real = path.resolve()
     package = _packages_above(real)
     with _import_state(real.parents[len(package)], last=real.parent if package else None):
+        prepare()
         if package:
             names = package if real.stem == "__init__" else (*package, real.stem)
             yield _run(path, functools.partial(importlib.import_module, ".".join(names)))
@@ -76,9 +76,13 @@ def imported_file(path: Path) -> Iterator[ModuleType]:
 
 
 @contextmanager
-def imported_module(name: str) -> Iterator[ModuleType]:
+def imported_module(name: str, prepare: Callable[[], object]) -> Iterator[ModuleType]:
     """
     Import the module *name* for a `with` block, as `python -m` finds it: from the working directory first.
+
+    Args:
+        name: Its full name.
+        prepare: Called before the module is run, where no file beside it shadows protected names.
 
     Raises:
         ExportError: There is no such module, or it failed while it was imported.
@@ -86,7 +90,22 @@ def imported_module(name: str) -> Iterator[ModuleType]:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is no module's name; write it like package.module.")
     with _import_state(Path.cwd()):
+        prepare()
         yield _run(name, functools.partial(importlib.import_module, name))
+
+
+def _check_file(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise ExportError(f"{path} is a folder; give the path of a Python file.")
+        if not path.is_file():
+            raise ExportError(f"{path} is no file; give the path of a Python file.")
+        if path.suffix != ".py":
+            raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise ExportError(f"{path} could not be read: {error.strerror}; check the path.") from error
 
 
 def _packages_above(path: Path) -> tuple[str, ...]:

@@ -1,0 +1,332 @@
+"""The command line where something is wrong: one line, a status, and no file half written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._link import outputs
+
+COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
+UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
+KERNEL = 'extern "C" __device__ int twice(int);\nextern "C" __global__ void k(int* p) { *p = twice(*p); }\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return the working directory, with inputs of each verb."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "udfs.py").write_text(UDFS)
+    (tmp_path / "kernel.cu").write_text(KERNEL)
+    (tmp_path / "kernel.ptx").write_text(make_kernel())
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "empty.ptx").write_text("")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "else")
+    return tmp_path
+
+
+def state(folder: Path) -> dict[str, bytes | None]:
+    """Return what lies below *folder*."""
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the command, which fails, and return its one line."""
+    assert cli.main(arguments) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("numba-ptxlink: error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+EXPORT = ["export", "udfs.py", "--emit", "ptx", "-o"]
+LINK = ["--arch", "sm_90"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*EXPORT, "file"], "file is a file; give a folder to write into."),
+        ([*EXPORT, "dangling"], "dangling is a link to nothing; give a folder to write into."),
+        ([*EXPORT, "file/below"], "file"),
+        (["export", "folder.py", "-o", "out"], "folder.py is a folder; give the path of a Python file."),
+        (["export", "empty.py", "-o", "out"], "empty defines no UDF; mark functions with @udf(signature)."),
+        (["export", "kernel.cu", "-o", "out"], "cannot be imported as Python; give the path of a .py file."),
+        (["export", "x" * 300 + ".py", "-o", "out"], "could not be read: File name too long"),
+        (
+            ["export", "-m", "no.such", "-o", "out"],
+            "no.such failed while it was imported: ModuleNotFoundError",
+        ),
+        (["export", "-m", "../x", "-o", "out"], "'../x' is no module's name; write it like package.module."),
+        (["export", "-m", "empty", "-o", "out"], "empty defines no UDF"),
+        (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
+        (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
+        (
+            ["link", "empty.ptx", *LINK, "-o", "out"],
+            "empty.ptx: its extension says ptx and its content is of",
+        ),
+        (["link", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
+        (["link", "kernel.ptx", *LINK, "-o", "folder.py"], "it is a folder; give the path of a file."),
+        (["link", "kernel.ptx", *LINK, "-o", "no/out"], "its folder does not exist; create it."),
+        (["link", "kernel.ptx", *LINK, "-o", "dangling"], "its folder does not exist; create it."),
+        (["link", "kernel.ptx", *LINK, "-o", "file/out"], "file/out could not be written"),
+        (
+            ["link", "kernel.cu", *LINK, "-o", "./kernel.cu"],
+            "kernel.cu is an input too; give another output.",
+        ),
+        (["assemble", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
+        (["assemble", "kernel.ptx", *LINK, "-o", "folder.py"], "it is a folder; give the path of a file."),
+        (["assemble", "kernel.ptx", *LINK, "-o", "kernel.ptx"], "is an input too; give another output."),
+        (["inspect", "udfs.py"], "udfs.py is Python, which has no symbols yet; export it first"),
+        (["inspect", "."], ". could not be read: Is a directory"),
+    ],
+)
+def test_wrong_paths(folder, capsys, arguments, message):
+    """A path of a wrong kind is said in one line, and nothing is written."""
+    before = state(folder)
+    assert message in shown(arguments, capsys)
+    assert before == state(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a/b", "../x", "/x", "", ".", "..", " ", "a\nb", "a\x1b[31m", "a\x7f", "a\udc80", "\u202eb"),
+        *("a\\b", "C:x", "nul", "COM1.x", "a.", " a", "a ", "a*/", 'a"b', "x" * 201),
+    ],
+)
+def test_names_that_cannot_begin_file_names(folder, capsys, name):
+    """`--name` is part of file names on any system, and of nothing else."""
+    before = state(folder)
+    message = shown([*EXPORT, "out", f"--name={name}"], capsys)
+    assert "cannot begin file names; choose another name." in message
+    assert before == state(folder)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b", "a-b", "my udfs", "é", "_x", "x" * 200, "console", "com10"])
+@pytest.mark.usefixtures("folder")
+def test_names_that_can(name):
+    """Any other name is a stem."""
+    assert cli.main([*EXPORT, "out", f"--name={name}"]) == 0
+    assert {f"{name}.h", f"{name}.json", f"{name}.sm_75.ptx"} == {path.name for path in Path("out").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "udfs.py"],
+        ["export", "-o", "out"],
+        ["export", "udfs.py", "-m", "udfs", "-o", "out"],
+        ["export", "", "-o", "out"],
+        ["export", "udfs.py", "-o", ""],
+        ["export", "udfs.py", "empty.py", "-o", "out"],
+        ["link", "kernel.ptx", "--arch", "sm_90"],
+        ["link", "", "--arch", "sm_90", "-o", "out"],
+        ["assemble", "kernel.ptx", "--arch", "sm_90", "-o", ""],
+    ],
+)
+def test_wrong_usage(folder, arguments):
+    """A missing or an empty path is wrong usage."""
+    before = state(folder)
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == 2
+    assert before == state(folder)
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, error: OSError, *, reading: bool = False) -> None:
+    """Let every file that is written, or the file that is read, fail with *error*."""
+
+    def failing(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr(Path if reading else outputs, "open" if reading else "_fill", failing)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize("verb", ["export", "link", "assemble"])
+def test_a_folder_that_cannot_be_written(folder, capsys, monkeypatch, verb, number):
+    """A folder without permission or space is said in one line, and nothing is left."""
+    before = state(folder)
+    deny(monkeypatch, OSError(number, os.strerror(number)))
+    arguments = [*EXPORT, "."] if verb == "export" else [verb, "kernel.ptx", *LINK, "-o", "out"]
+    assert f"could not be written: {os.strerror(number)}" in shown(arguments, capsys)
+    assert before == state(folder)
+
+
+def test_a_file_that_cannot_be_read(folder, capsys, monkeypatch):
+    """A file without permission is said in one line."""
+    deny(monkeypatch, PermissionError(errno.EACCES, "Permission denied"), reading=True)
+    message = shown([*EXPORT, str(folder / "out")], capsys)
+    assert "udfs.py could not be read: Permission denied; check the path." in message
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_simulator_is_said():
+    """With Numba's simulator an export is one line of error."""
+    done = run(*EXPORT, "out", env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "numba-ptxlink: error: The CUDA simulator is in use, which compiles nothing; "
+        "unset NUMBA_ENABLE_CUDASIM.\n"
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_numpy_that_is_too_new_is_said(capsys, monkeypatch):
+    """With a NumPy that numba-cuda does not run with, an export says which one it needs."""
+    from importlib import metadata
+
+    version = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "2.5.0" if name == "numpy" else version(name))
+    message = shown([*EXPORT, "out"], capsys)
+    assert "does not run with NumPy 2.5.0; run `pip install 'numpy<2.5'`." in message
+
+
+def test_the_bound_of_numpy_is_the_packages():
+    """The bound that is told is the one that pip follows."""
+    from importlib import metadata
+
+    from numba_ptxlink._numba_cuda import release
+
+    bound = ".".join(map(str, release.NUMPY_BELOW))
+    assert f"numpy<{bound}" in (metadata.requires("numba-ptxlink") or ())
+
+
+def test_a_broken_numba_is_said(folder):
+    """A `numba.py` that another folder of the path holds is one line of error that names it."""
+    (folder / "path").mkdir()
+    (folder / "path" / "numba.py").write_text("1 / 0\n")
+    done = run(*EXPORT, "out", env={**os.environ, "PYTHONPATH": str(folder / "path"), "NUMBA_PTXLINK": "0"})
+    assert done.returncode == 1
+    assert done.stderr.startswith("numba-ptxlink: error: numba.cuda could not be imported")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_numba_beside_the_file(folder):
+    """A `numba.py` beside the file, which is the working directory too, is not in the way."""
+    (folder / "numba.py").write_text("1 / 0\n")
+    assert run(*EXPORT, "out").returncode == 0
+
+
+INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+
+
+def test_ctrl_c(folder):
+    """Ctrl-C ends the command with status 130, without a traceback and without a file."""
+    (folder / "udfs.py").write_text(INTERRUPT + UDFS)
+    for arguments in ((*EXPORT, "out"), ("link", "udfs.py", *LINK, "-o", "out")):
+        before = state(folder)
+        done = run(*arguments, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "numba-ptxlink: interrupted\n")
+        assert before == state(folder)
+
+
+def test_ctrl_c_while_files_are_written(folder, capsys, monkeypatch):
+    """Ctrl-C between two files leaves the former export."""
+    assert cli.main([*EXPORT, "out"]) == 0
+    before = state(folder / "out")
+    replace = Path.replace
+
+    def interrupted(path, target):
+        if str(target).endswith("json") and Path(target).exists():
+            monkeypatch.setattr(Path, "replace", replace)
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    (folder / "udfs.py").write_text(UDFS.replace("2 *", "3 *"))
+    monkeypatch.setattr(Path, "replace", interrupted)
+    capsys.readouterr()
+    assert cli.main([*EXPORT, "out"]) == 130
+    assert capsys.readouterr() == ("", "numba-ptxlink: interrupted\n")
+    assert before == state(folder / "out")
+
+
+def test_a_module_is_exported_by_its_name(folder, capsys):
+    """`-m package.module` finds the module from the working directory, with its package, and forgets it."""
+    (folder / "pack").mkdir()
+    (folder / "pack" / "__init__.py").write_text("")
+    (folder / "pack" / "values.py").write_text("K = 7\n")
+    text = UDFS.replace("2 *", "K *").replace("import udf\n", "import udf\nfrom .values import K\n")
+    (folder / "pack" / "udfs.py").write_text(text)
+    assert cli.main(["export", "-m", "pack.udfs", "-o", "out", "--emit", "ptx"]) == 0
+    assert "int32_t twice(int32_t x);" in capsys.readouterr().out
+    assert {path.name for path in Path("out").iterdir()} == {"udfs.h", "udfs.json", "udfs.sm_75.ptx"}
+    assert not {"pack", "pack.udfs", "pack.values"} & set(sys.modules)
+    by_name = Path("out/udfs.sm_75.ptx").read_bytes()
+    assert cli.main(["export", "pack/udfs.py", "-o", "out", "--emit", "ptx"]) == 0
+    assert by_name == Path("out/udfs.sm_75.ptx").read_bytes()
+
+
+def test_a_python_file_is_an_input_of_a_link(folder):
+    """`link udfs.py` links the file's UDFs, also where it is named twice."""
+    for inputs in (["kernel.cu", "udfs.py"], ["udfs.py", "kernel.cu", "udfs.py", "./kernel.cu"]):
+        assert cli.main(["link", *inputs, *LINK, "-o", "app.cubin"]) == 0
+        linked = pl.inspect("app.cubin", sass=False)
+        assert [symbol.name for symbol in linked.symbols if symbol.kind == "entry"] == ["k"]
+    linked = pl.link("kernel.cu", "udfs.py", arch="sm_90")
+    assert linked.inputs == ("kernel.cu", "udfs.py")
+    assert folder.exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_named_twice_is_linked_once():
+    """The same file twice is no second definition."""
+    assert cli.main(["link", "kernel.ptx", "./kernel.ptx", *LINK, "-o", "app.cubin"]) == 0
+
+
+@pytest.mark.parametrize("verb", ["link", "assemble"])
+def test_outputs_that_are_no_files_of_their_own(folder, verb):
+    """A link is followed, a device is written to, and a pipe gets the cubin; none of them is replaced."""
+    cubin = pl.assemble(make_kernel(), "sm_90").code
+    (folder / "real").mkdir()
+    (folder / "alias").symlink_to(folder / "real" / "app.cubin")
+    for output in ("alias", "/dev/null"):
+        assert cli.main([verb, "kernel.ptx", *LINK, "-o", output]) == 0
+    assert (folder / "alias").is_symlink()
+    assert cubin == (folder / "real" / "app.cubin").read_bytes()
+    assert Path(os.devnull).is_char_device()
+    command = [*COMMAND, verb, "kernel.ptx", *LINK, "-o", "/dev/stdout"]
+    assert cubin == subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    with (folder / "stdout").open("wb") as stdout:
+        subprocess.run(command, stdout=stdout, check=True)
+    assert cubin == (folder / "stdout").read_bytes()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_full_disk_behind_stdout_is_said():
+    """What cannot be printed is one line of error, with status 1."""
+    with Path("/dev/full").open("wb") as full:
+        command = [*COMMAND, *EXPORT, "out"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_reader_that_stops_early_is_no_error():
+    """An export into a closed pipe ends without a traceback, with its files."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND, *EXPORT, "out"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path("out/udfs.json").exists()
