@@ -92,6 +92,32 @@ def symbols(text: str, arch: Arch) -> Iterator[Symbol]:
             yield Symbol(match["name"], "variable", "external" not in words, not _WEAK.isdisjoint(words))
 
 
+def declared_floats(text: str) -> dict[str, tuple[bool | None, ...]]:
+    """
+    Return which values of each function that *text* declares are floating point, which PTX may not tell.
+
+    Each function has an item for its result and for each parameter: True for `float` and `double`, False for
+    an integer or an address, None for anything else, `void` included.
+    """
+    floats: dict[str, tuple[bool | None, ...]] = {}
+    for match in _FUNCTION.finditer(text):
+        if match["what"] == "declare":
+            try:
+                values = [_words_of_result(match["before"]), *_split(_WORD.findall(match["after"]), ")")]
+                floats[match["name"]] = tuple(map(_is_float, values))
+            except (KeyError, IndexError, ValueError):
+                continue
+    return floats
+
+
+def _is_float(words: list[str]) -> bool | None:
+    if words == ["void"] or "byval" in words or "sret" in words or not _layout(words).scalar:
+        return None
+    if words[0] in _NARROW_FLOATS:
+        return None
+    return words[0] in ("float", "double") and words[1:2] not in (["*"], ["addrspace"])
+
+
 def has_line_numbers(text: str) -> bool:
     """Return whether the module *text* maps its instructions to source lines."""
     return "!DILocation(" in text
@@ -111,12 +137,16 @@ class _Layout:
 
 def _prototype(name: str, before: str, after: str, *, modern: bool) -> Prototype | None:
     try:
-        words = [word for word in _WORD.findall(before) if word not in _WORDS | _WEAK]
+        words = _words_of_result(before)
         result = None if words == ["void"] else _param(words, modern=modern)
         params = [_param(param, modern=modern) for param in _split(_WORD.findall(after), ")")]
     except (KeyError, IndexError, ValueError):
         return None
     return Prototype(name, result, tuple(params))
+
+
+def _words_of_result(before: str) -> list[str]:
+    return [word for word in _WORD.findall(before) if word not in _WORDS | _WEAK]
 
 
 def _split(words: list[str], end: str) -> list[list[str]]:

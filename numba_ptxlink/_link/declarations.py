@@ -1,5 +1,5 @@
 """
-Compare what CUDA C++ declares by hand with what the functions of an export are.
+Compare what CUDA C++ and LLVM IR declare with what the functions of an export are.
 
 PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
 links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats import llvm_ir, ptx
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink.errors import LinkError
 
@@ -123,23 +123,46 @@ def compile_as_declared(
             ]
         compiled = compile_once(source, arch, output, options)
         if suspects:
-            _refuse(source, suspects, compile_once(source, arch, PTX, options).code)
+            _refuse_referenced(source, suspects, compile_once(source, arch, PTX, options).code)
         return compiled
     return compile_once(source, arch, output, options)
 
 
-def _refuse(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
+def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
+    """
+    Compare what the LLVM IR *text* declares of *functions* with what they are.
+
+    Raises:
+        LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
+    """
+    declared = llvm_ir.declared_floats(text) if functions else {}
+    wrong = [
+        function
+        for function in functions
+        if len(floats := declared.get(function.name, ())) == len(function.types)
+        and any(
+            is_float is not None and _kind(spelled) not in (0, 1 if is_float else 2)
+            for is_float, spelled in zip(floats, function.types, strict=True)
+        )
+    ]
+    _refuse(name, wrong)
+
+
+def _refuse_referenced(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
     # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
     module = ptx.parse(code.decode(errors="replace"))
     referenced = {function.prototype.name for function in module.functions if not function.defined}
-    wrong = [function for function in suspects if function.name in referenced]
+    _refuse(source.name, [function for function in suspects if function.name in referenced])
+
+
+def _refuse(name: str, wrong: Sequence[Declared]) -> None:
     if wrong:
         lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in wrong)
         raise LinkError(
-            f"{source.name} declares {', '.join(function.name for function in wrong)} with floating point in "
+            f"{name} declares {', '.join(function.name for function in wrong)} with floating point in "
             f"the place of an integer or an address, or the reverse. What is linked is:\n{lines}\n"
             "A call would pass wrong values. Include the generated header, or make the declaration agree.",
-            inputs=(source.name,),
+            inputs=(name,),
         )
 
 

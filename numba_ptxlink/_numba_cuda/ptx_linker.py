@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numba_ptxlink._link import engine
+    from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.inputs import Input
 
 __all__ = ["PtxLinker", "served"]
@@ -103,6 +104,7 @@ class PtxLinker:
         self._has_ltoir = False
         self._origin = ""
         self._modules: tuple[str, ...] = ()
+        self._exported: list[Declared] = []
         self._failure: PtxlinkError | None = None
 
     def choose_lto(self, *, has_link_files: bool, debug: bool = False, by_linker: bool = False) -> None:
@@ -220,11 +222,11 @@ class PtxLinker:
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
-        self.add_cu(_read(path), Path(path).name)
+        self.add_cu(self._read(path), Path(path).name)
 
     def add_file(self, path: Any, kind: Any) -> None:
         """Add a file whose *kind* is a driver constant of numba-cuda."""
-        self.add_data(_read(path), kind, Path(path).name)
+        self.add_data(self._read(path), kind, Path(path).name)
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
         """Add content whose *kind* is a driver constant of numba-cuda."""
@@ -262,7 +264,7 @@ class PtxLinker:
             if kind == CU:
                 self.add_cu_file(name)
                 return
-            content, constant, shown = _read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
+            content, constant, shown = self._read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
         elif isinstance(path_or_code, LinkableCode):
             if path_or_code.kind == CU:
                 self.add_cu(path_or_code.data, path_or_code.name)
@@ -311,6 +313,10 @@ class PtxLinker:
         if not self._inputs:
             raise _refused("There is nothing to link; add an input first.")
         try:
+            if self._exported:
+                from numba_ptxlink._link.declarations import check_llvm_ir
+
+                check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
             linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
@@ -330,6 +336,26 @@ class PtxLinker:
             shown = f"{self._origin} #{number + 1}" if number else self._origin
             witness = "\n".join(self._modules) if kind == LTOIR else ""
         self._inputs.append(Input(kind, shown, _content(code), witness))
+
+    def _read(self, path: Any) -> bytes:
+        """Return the content of a file; remember what it exports, by the manifest beside it."""
+        path = Path(path)
+        try:
+            code: bytes = path.read_bytes()
+        except FileNotFoundError as error:
+            raise _refused(f"{path} not found") from error
+        if config().checks != "none":
+            from numba_ptxlink._link import manifests
+            from numba_ptxlink._link.declarations import declarations_of
+            from numba_ptxlink._link.inputs import Input
+
+            try:
+                manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
+            except LinkError as error:
+                raise _of_numba(error) from error
+            if manifest is not None:
+                self._exported += declarations_of(manifest)
+        return code
 
     def _options(self) -> engine.LinkOptions:
         from numba_ptxlink._formats import llvm_ir
@@ -367,23 +393,6 @@ def _content(code: Any) -> bytes:
 
         code = content_of(code)
     return code.encode() if isinstance(code, str) else bytes(code)
-
-
-def _read(path: Any) -> bytes:
-    path = Path(path)
-    try:
-        code: bytes = path.read_bytes()
-    except FileNotFoundError as error:
-        raise _refused(f"{path} not found") from error
-    if config().checks != "none":
-        from numba_ptxlink._link import manifests
-        from numba_ptxlink._link.inputs import Input
-
-        try:
-            manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
-        except LinkError as error:
-            raise _of_numba(error) from error
-    return code
 
 
 def _holds_ltoir(content: Any, constant: Any) -> bool:

@@ -107,3 +107,21 @@ def test_what_numba_never_passes_has_no_prototype(declaration):
     """A type outside Numba's is not guessed at: the check of prototypes leaves such a function alone."""
     (symbol,) = llvm_ir.symbols(declaration, pl.Arch(9, 0))
     assert symbol.prototype is None
+
+
+@pytest.mark.parametrize(
+    ("text", "floats"),
+    [
+        ("declare float @f(float, i32 signext, double)", (True, True, False, True)),
+        ("declare dso_local void @f(float*, float addrspace(1)* noundef, ptr)", (None, False, False, False)),
+        ("declare { i32, float } @f([2 x float], half, bfloat)", (None, None, None, None)),
+        ('declare i1 @"f"(%"S"* byval(%"S") align 4)', (False, None)),
+        ("declare double @f()", (True,)),
+        ("define float @f(float) {", None),
+        ("declare float @f(...)", None),
+        ("declare float @f(<2 x float>)", None),
+    ],
+)
+def test_what_llvm_ir_declares(text, floats):
+    """The declarations of LLVM IR tell floating point from integers and addresses."""
+    assert llvm_ir.declared_floats(text).get("f") == floats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fakedevice
 import pytest
 
 import numba_ptxlink as pl
@@ -127,3 +128,48 @@ def test_an_error_of_the_source_is_told_as_ever(exported):
     with pytest.raises(pl.LinkError, match="NVRTC could not compile") as caught:
         pl.link(RIGHT[0] + "SYNTAX error\n", exported.artifacts["ptx", "sm_90"], arch="sm_90")
     assert "numba_ptxlink_declared" not in caught.value.log
+
+
+NUMBA = [
+    ("damp", "int32(float32, int32)", False),
+    ("damp", "float32(int32, int32)", False),
+    ("damp", "float32(float32, float32)", False),
+    ("pick", "int64(CPointer(float32), int64, boolean)", False),
+    ("pick", "float64(CPointer(float32), float64, boolean)", False),
+    ("damp", "float32(float32, int32)", True),
+    ("damp", "float32(float32, uint32)", True),
+    ("pick", "int64(CPointer(float32), float64, boolean)", True),
+    ("pick", "uint64(voidptr, float64, uint8)", True),
+]
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+@pytest.mark.parametrize("case", NUMBA)
+def test_numba_kernels_are_compared_by_their_llvm_ir(exported, monkeypatch, case, kind):
+    """A Numba kernel that declares an exported function is held against its manifest."""
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.core import sigutils
+
+    name, signature, right = case
+    fakedevice.install(monkeypatch.setattr, (9, 0))
+    link = str(exported.artifacts[kind, "sm_90"])
+    function = cuda.declare_device(name, signature, abi="c", link=link)
+    args, _ = sigutils.normalize_signature(signature)
+    pointer = args[0] if name == "pick" else types.int64
+
+    def damping(x, _pointer):
+        x[0] = function(x[0], 2)
+
+    def picking(x, pointer):
+        x[0] = function(pointer, x[0], True)
+
+    def build():
+        body = picking if name == "pick" else damping
+        return fakedevice.compile_kernel(body, (types.float32[::1], pointer))
+
+    if right:
+        assert build()
+        return
+    with pytest.raises(pl.LinkError, match=f"declares {name} with floating point in the place of an integer"):
+        build()
