@@ -201,7 +201,10 @@ class _State:
     def owns(self, folder: str) -> bool:
         """Return whether *folder* is the home, below it, or below what the file has put on `sys.path`."""
         if self._seen != (entries := tuple(sys.path)):
-            self._seen, self._added, self._known = entries, _real(entries) - self._shared, {}
+            added = _real(entries) - self._shared - {self._home}
+            if added != self._added:
+                self._added, self._known = added, {}
+            self._seen = entries
         if folder not in self._known:
             self._known[folder] = self._decide(Path(os.path.realpath(folder or ".")))
         return self._known[folder]
@@ -250,31 +253,37 @@ def _import_state(home: Path, last: Path | None = None) -> Iterator[None]:
         state = _State(home.resolve(), path)
         names = set() if state.is_installed else _offered(home)
         names = (names | _owned(former, state)) - _NEVER_HIDDEN
-        for name in former:
-            if _top(name) in names:
-                del sys.modules[name]
         hook = state.find
-        _forget_finders(state)
-        sys.path_hooks.insert(0, hook)
-        if not state.is_installed:
-            sys.path[:] = [str(home), *path, *([] if last is None else [str(last)])]
         try:
+            for name in former:
+                if _top(name) in names:
+                    sys.modules.pop(name, None)
+            _forget_finders(state)
+            sys.path_hooks.insert(0, hook)
+            if not state.is_installed:
+                sys.path[:] = [str(home), *path, *([] if last is None else [str(last)])]
             yield
         finally:
-            new = {name: module for name, module in sys.modules.items() if name not in former}
-            names |= _owned(new, state) - _NEVER_HIDDEN
-            for name in list(sys.modules):
+            # A copy: other threads import meanwhile.
+            now = dict(sys.modules)
+            names |= _owned({name: module for name, module in now.items() if name not in former}, state)
+            for name in now:
                 if _top(name) in names:
-                    del sys.modules[name]
+                    sys.modules.pop(name, None)
             sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
-            sys.path_hooks.remove(hook)
+            with suppress(ValueError):
+                sys.path_hooks.remove(hook)
             _forget_finders(state)
             sys.path[:] = path
 
 
 def _owned(modules: Mapping[str, Any], state: _State) -> set[str]:
-    """Return the top-level names of those *modules* that were found in folders that are owned."""
-    return {_top(name) for name, module in list(modules.items()) if state.owns_module(module)}
+    """Return the top-level names, protected ones left out, of *modules* found in folders that are owned."""
+    return {
+        _top(name)
+        for name, module in modules.items()
+        if _top(name) not in _NEVER_HIDDEN and state.owns_module(module)
+    }
 
 
 def _top(name: str) -> str:
