@@ -130,12 +130,6 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     """
     config()
     content = read(source)
-    if content.path is not None and content.path.suffix == ".py":
-        raise LinkError(
-            f"{content.name} is Python, which has no symbols yet; export it first, such as with "
-            "`numba-ptxlink export`.",
-            inputs=(content.name,),
-        )
     if content.kind == CU:
         raise LinkError(
             f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "

@@ -74,9 +74,9 @@ LINK = ["--arch", "sm_90"]
         (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
         (
             ["link", "empty.ptx", *LINK, "-o", "out"],
-            "empty.ptx: its extension says ptx and its content is of",
+            "empty.ptx: its extension says ptx and its content is empty",
         ),
-        (["link", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
+        (["link", ".", *LINK, "-o", "out"], ". is a directory; give a file"),
         (["link", "kernel.ptx", *LINK, "-o", "folder.py"], "it is a folder; give the path of a file."),
         (["link", "kernel.ptx", *LINK, "-o", "no/out"], "its folder does not exist; create it."),
         (["link", "kernel.ptx", *LINK, "-o", "dangling"], "its folder does not exist; create it."),
@@ -88,8 +88,11 @@ LINK = ["--arch", "sm_90"]
         (["assemble", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
         (["assemble", "kernel.ptx", *LINK, "-o", "folder.py"], "it is a folder; give the path of a file."),
         (["assemble", "kernel.ptx", *LINK, "-o", "kernel.ptx"], "is an input too; give another output."),
-        (["inspect", "udfs.py"], "udfs.py is Python, which has no symbols yet; export it first"),
-        (["inspect", "."], ". could not be read: Is a directory"),
+        (
+            ["inspect", "udfs.py"],
+            "its content is Python; compile it first, such as with `numba-ptxlink export`",
+        ),
+        (["inspect", "."], ". is a directory; give a file"),
     ],
 )
 def test_wrong_paths(folder, capsys, arguments, message):

@@ -146,11 +146,11 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
         kind = CU
     if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
         says = f"its extension says {declared}" if declared else "it has no known extension"
-        holds = f"its content is {kind or texts.describe(code)}"
-        raise LinkError(
-            f"{path}: {says} and {holds}; give a file of {', '.join(KINDS)} under its own extension.",
-            inputs=(path.name,),
-        )
+        content = kind or texts.describe(code)
+        cure = f"give a file of {', '.join(KINDS)} under its own extension"
+        if content == "Python":
+            cure = "compile it first, such as with `numba-ptxlink export`"
+        raise LinkError(f"{path}: {says} and its content is {content}; {cure}.", inputs=(path.name,))
     if kind == CU and declared not in (CU, None):
         raise LinkError(
             f"{path}: its extension says {declared} and its content does not; the file may be damaged.",

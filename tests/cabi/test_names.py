@@ -256,8 +256,8 @@ def test_fields_of_any_name_compile(tmp_path, toolkit):
     packed = np.dtype(
         {
             "names": HOSTILE,
-            "formats": [np.float32] * len(HOSTILE),
-            "offsets": [8 * n for n in range(len(HOSTILE))],
+            "formats": [np.int8] * len(HOSTILE),
+            "offsets": [2 * n for n in range(len(HOSTILE))],
         }
     )
     marked = []
@@ -266,6 +266,7 @@ def test_fields_of_any_name_compile(tmp_path, toolkit):
         marked.append(pl.udf(F32(record), name=name)(lambda p: p["sin"]))
     text = export_and_compile(tmp_path, toolkit, marked)
     assert "float sin;" in text
+    assert "int8_t sin;" in text
 
 
 def test_structs_of_any_name_compile(tmp_path, toolkit):

@@ -102,7 +102,7 @@ def test_sizes_have_units(value, size):
 @pytest.mark.parametrize(
     "environ",
     [
-        {"NUMBA_PTXLINK_CACHE": "yes"},
+        {"NUMBA_PTXLINK_CACHE": "perhaps"},
         {"NUMBA_PTXLINK_CACHE": "relative/path"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "lots"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "0GiB"},

@@ -121,7 +121,7 @@ def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
     """An export whose cubin nvPTXCompiler did not compile says in its manifest which tool did."""
     import json
 
-    udf = pl.udf("float32(float32)", name="half")(lambda x: x / 2)
+    udf = pl.udf("float32(float32)", name="halve")(lambda x: x / 2)
     tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
     assert "cubin" not in tools or nvjitlink.version() < pl.toolchain().nvptxcompiler
     in_a_toolkit(monkeypatch, (13, 3))

@@ -68,6 +68,7 @@ def test_importing_numba_cuda_imports_the_wrappers_alone():
         "_formats",
         "_front_end",
         "_locks",
+        "_native",
         "_numba_cuda",
         "_plugin",
         "_tools",
