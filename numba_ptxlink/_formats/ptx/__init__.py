@@ -30,11 +30,13 @@ from .operands import (
     Vector,
     Word,
 )
+from .printer import replaced
 from .prototypes import Param, Prototype
 from .statements import (
     Block,
     Call,
     CallPrototype,
+    Code,
     Instruction,
     Label,
     Line,
@@ -52,6 +54,7 @@ __all__ = [
     "Block",
     "Call",
     "CallPrototype",
+    "Code",
     "Declaration",
     "Directive",
     "Expression",
@@ -96,5 +99,6 @@ __all__ = [
     "read_header",
     "renamed",
     "render",
+    "replaced",
     "tokens",
 ]

@@ -13,8 +13,8 @@ from .declarations import Declaration, Directive, Parameter, Pragma, attributed
 from .lexer import MalformedError
 from .operands import Name, Node, Span
 from .prototypes import Prototype
-from .statement_parser import read_section, read_statements
-from .statements import Label, Line, Statement, Values, block
+from .statement_parser import read_outline, read_section, read_statements
+from .statements import Code, Label, Line, Statement, Values, block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -189,6 +189,21 @@ class Function(Node):
         if not self._read:
             self._read.append(self._statements() if self.defined else ())
         return self._read[0]
+
+    @property
+    def outline(self) -> tuple[Statement | Code, ...]:
+        """
+        The statements of the body, with plain instructions outside of blocks as `Code`.
+
+        Raises:
+            LinkError: The body is malformed.
+        """
+        if not self.defined or not self.closed:
+            return self.body
+        try:
+            return read_outline(self.text, self.body_span.start + 1, self.body_span.end - 1)
+        except MalformedError as error:
+            raise _refused(self.text, f"function {self.name}", error) from None
 
     @property
     def has_line_numbers(self) -> bool:

@@ -186,6 +186,21 @@ class Block(Node):
         return block(self.statements)
 
 
+@dataclass(frozen=True, slots=True)
+class Code(Node):
+    """
+    Instructions in the outline of a function.
+
+    Args:
+        text: All of them.
+    """
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 Statement = (
     Label
     | Instruction
