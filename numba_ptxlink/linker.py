@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
-from ._config import CHECKS, config
+from ._config import CHECKS, INLINE, config
 from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
 from ._front_end import PtxLinker
 from ._link import manifests
@@ -52,6 +52,7 @@ def link(
     extra_flags: Sequence[str] = (),
     backend: str | None = None,
     checks: str | None = None,
+    inline: str | None = None,
 ) -> Linked:
     """
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
@@ -83,20 +84,25 @@ def link(
             which has to be compiled to read them; "all" compiles that as well. "none" compares nothing, and
             refuses only inputs that crash NVIDIA's libraries or corrupt their state: damaged containers, PTX
             that is too new, and cubins for another architecture.
+        inline: Which calls between PTX inputs are inlined, where all inputs are PTX: "auto", those of small
+            functions and of functions with one caller; "all", those within one input too; or "none", which
+            leaves the link to nvJitLink. NUMBA_PTXLINK_INLINE's by default, or "auto".
 
     Raises:
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
-        ConfigError: *arch* is no GPU architecture, or *backend* or *checks* is none of its choices.
+        ConfigError: *arch* is no GPU architecture, or *backend*, *checks* or *inline* is none of its choices.
     """
     config()
     target = Arch.of(arch)
     if checks is not None and checks not in CHECKS:
         raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
+    if inline is not None and inline not in INLINE:
+        raise ConfigError(f"inline={inline!r} is unknown; choose {', '.join(INLINE)}.")
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend, checks)
+    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend, checks, inline)
     source_options = SourceOptions(
         include_dirs=(*map(str, include_dirs), str(INCLUDE_DIR)),
         headers=tuple((headers or {}).items()),

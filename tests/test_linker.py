@@ -34,9 +34,9 @@ def test_a_lone_ptx_is_assembled():
 
 @pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("ptx", "cubin"), ("cubin", "ptx"), ("ltoir", "ltoir")])
 def test_several_inputs_are_linked(kinds):
-    """Inputs of any kinds are linked by nvJitLink, with LTO where one of them is LTO-IR."""
+    """PTX is assembled as one; other kinds are linked by nvJitLink, with LTO where one of them is LTO-IR."""
     linked = pl.link(compiled(CALLER, kinds[0]), compiled(CALLEE, kinds[1]), arch="sm_90")
-    assert linked.backend == "nvjitlink"
+    assert linked.backend == ("nvptxcompiler" if set(kinds) == {"ptx"} else "nvjitlink")
     assert linked.lto is ("ltoir" in kinds)
     assert ("-lto" in linked.flags) is linked.lto
     assert b"caller" in linked.cubin
@@ -45,7 +45,7 @@ def test_several_inputs_are_linked(kinds):
 def test_cuda_sources_are_optimised_together():
     """CUDA C++ sources alone are linked with LTO, unless that is declined."""
     assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"
-    assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason == "2 inputs"
+    assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason.startswith("2 PTX as one")
 
 
 def test_a_lone_cuda_source_is_assembled():
@@ -107,7 +107,11 @@ def test_the_register_cap_and_line_numbers_reach_the_tool():
     linked = pl.link(make_kernel(), arch="sm_90", max_registers=32, lineinfo=True)
     assert {"--maxrregcount=32", "--generate-line-info"} <= set(linked.flags)
     linked = pl.link(
-        compiled(CALLER, "ptx"), compiled(CALLEE, "ptx"), arch="sm_90", max_registers=32, lineinfo=True
+        compiled(CALLER, "ptx"),
+        compiled(CALLEE, "cubin"),
+        arch="sm_90",
+        max_registers=32,
+        lineinfo=True,
     )
     assert {"-maxrregcount=32", "-lineinfo"} <= set(linked.flags)
 

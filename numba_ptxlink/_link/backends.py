@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _MODULES = {"nvjitlink": nvjitlink, "pynvjitlink": pynvjitlink}
 
 
-def choose(inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto") -> tuple[str, str]:
+def choose(
+    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto", obstacle: str = ""
+) -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
 
@@ -38,6 +40,7 @@ def choose(inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto
         arch: The architecture of the link.
         lto: Whether to optimise at link time.
         asked: The tool to use, or "auto" to choose by the inputs and the installed toolkit.
+        obstacle: Why several PTX inputs are not made one, if that was tried.
 
     Raises:
         ConfigError: *asked* is not the name of a tool.
@@ -45,17 +48,17 @@ def choose(inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto
     """
     if asked not in BACKENDS:
         raise ConfigError(f"There is no backend {asked!r}; choose {', '.join(BACKENDS)}.")
-    obstacle = _obstacle(inputs, lto=lto)
+    obstacle = ", ".join(filter(None, (_obstacle(inputs, lto=lto), obstacle)))
     if asked == "nvptxcompiler" and obstacle:
         raise LinkError(
-            f"The backend nvptxcompiler assembles one PTX and links nothing; here is {obstacle}. "
+            f"The backend nvptxcompiler makes a cubin of PTX alone; here is {obstacle}. "
             "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
             "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
             inputs=tuple(source.name for source in inputs),
         )
     if asked != "auto":
         return asked, "asked for"
-    return _for_one_ptx(inputs[0], arch) if obstacle is None else _linker(obstacle)
+    return _linker(obstacle) if obstacle else _for_one_ptx(inputs[0], arch)
 
 
 def linker(name: str) -> Any:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._config import config
+from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
 from . import backends, explain, symbols
 from .checks import check, unread
+from .fusion.fuse import Fused, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,8 +48,10 @@ class Linked:
         reason: Why that tool was chosen.
         flags: The exact arguments of the tool.
         inputs: The names of the inputs, in order.
-        log: The messages of the tools.
+        log: The messages of the tools, and the calls between PTX inputs that were not inlined.
         lowered_names: The symbol of each requested name expression.
+        inlined: The calls between PTX inputs that were inlined.
+        ptx: The PTX module that the cubin was compiled from, "" if a linker combined the inputs.
     """
 
     cubin: bytes = field(repr=False)
@@ -59,6 +63,8 @@ class Linked:
     inputs: tuple[str, ...]
     log: str
     lowered_names: Mapping[str, str] = field(default_factory=dict)
+    inlined: int = 0
+    ptx: str = field(default="", repr=False)
 
     def kernel(self, name: str) -> Any:
         """
@@ -85,6 +91,7 @@ class LinkOptions:
         extra_flags: Further arguments for the tool that links.
         backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
         checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
+        inline: Which calls between PTX inputs are inlined, None for NUMBA_PTXLINK_INLINE's.
     """
 
     lto: bool | None = None
@@ -94,6 +101,7 @@ class LinkOptions:
     extra_flags: tuple[str, ...] = ()
     backend: str | None = None
     checks: str | None = None
+    inline: str | None = None
 
 
 def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
@@ -104,33 +112,90 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         LinkError: nvJitLink refused the link.
         AssembleError: A single PTX could not be assembled.
     """
-    backend, reason = choose_backend(inputs, arch, lto=lto, asked=options.backend)
+    fused = _as_one(inputs, arch, options, lto=lto)
+    if isinstance(fused, Fused):
+        others = [source for source in inputs if source.kind != PTX]
+        try:
+            linked = _linked((fused.input, *others), arch, options, lto=lto)
+        except (AssembleError, LinkError) as error:
+            # The same of the inputs as they are tells the reason in their terms, or links them.
+            log.debug("%s", error)
+            fused = "refused as one"
+        else:
+            return _of_parts(linked, fused, inputs)
+    return _linked(inputs, arch, options, lto=lto, obstacle=fused)
+
+
+def _linked(
+    inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool, obstacle: str = ""
+) -> Linked:
+    backend, reason = choose_backend(inputs, arch, lto=lto, asked=options.backend, obstacle=obstacle)
     names = tuple(source.name for source in inputs)
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
         (ptx,) = inputs
-        try:
-            cubin = assembler.assemble(
-                ptx.code.rstrip(b"\0"),
-                arch,
-                opt_level=0 if options.debug else 3,
-                debug=options.debug,
-                lineinfo=options.lineinfo,
-                max_registers=options.max_registers,
-                extra_flags=options.extra_flags,
-            )
-        except AssembleError as error:
-            cure = explain.explain(error.log, [symbols.table(ptx, arch)])
-            message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
-            raise AssembleError(message, flags=error.flags, inputs=names, log=error.log) from error
+        cubin = _assembled(ptx, arch, options)
         if cubin.info_log:
             log.info("%s: %s", ptx.name, cubin.info_log.strip())
-        return Linked(cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log)
+        done = cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log
+        return Linked(*done, ptx=ptx.text.rstrip("\0"))
     flags = nvjitlink_flags(arch, options, lto=lto)
     entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
     if entry.log:
         log.info("%s: %s", ", ".join(names), entry.log.strip())
     return Linked(entry.code, arch, backend, lto, reason, flags, names, entry.log)
+
+
+def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Fused | str:
+    """Return the PTX of *inputs* as one, or the reason why it is not; "" where that is not to be expected."""
+    asked = options.backend or config().backend
+    policy = options.inline or config().inline
+    texts = [source for source in inputs if source.kind == PTX]
+    fewest = 1 if policy == "all" else 2
+    if policy == "none" or len(texts) < fewest or asked not in ("auto", "nvptxcompiler"):
+        return ""
+    if options.debug:
+        return "debug information is kept"
+    if options.lineinfo and any(source.module.has_line_numbers for source in texts):
+        return "line numbers are kept"
+    if options.extra_flags and asked == "auto":
+        return "the flags are nvJitLink's"
+    checks = config().checks if options.checks is None else options.checks
+    closed = len(texts) == len(inputs) and not lto
+    return fuse(texts, arch, checks=checks, everything=policy == "all", closed=closed)
+
+
+def _of_parts(linked: Linked, fused: Fused, inputs: Sequence[Input]) -> Linked:
+    """Return the result of a link in terms of the inputs as they were before some of them became one."""
+    if fused.log:
+        log.info("%s", fused.log)
+    count = sum(source.kind == PTX for source in inputs)
+    calls = f"{fused.inlined} call{'' if fused.inlined == 1 else 's'}"
+    return replace(
+        linked,
+        reason=f"{count} PTX as one, {calls} inlined; {linked.reason}",
+        inputs=tuple(source.name for source in inputs),
+        log="\n".join(filter(None, (linked.log, fused.log))),
+        inlined=fused.inlined,
+        ptx=fused.input.text if count == len(inputs) else "",
+    )
+
+
+def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
+    try:
+        return assembler.assemble(
+            ptx.code.rstrip(b"\0"),
+            arch,
+            opt_level=0 if options.debug else 3,
+            debug=options.debug,
+            lineinfo=options.lineinfo,
+            max_registers=options.max_registers,
+            extra_flags=options.extra_flags,
+        )
+    except AssembleError as error:
+        cure = explain.explain(error.log, [symbols.table(ptx, arch)])
+        message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
+        raise AssembleError(message, flags=error.flags, inputs=(ptx.name,), log=error.log) from error
 
 
 def link_to_ptx(
@@ -192,7 +257,7 @@ def _check_and_link(
 
 
 def choose_backend(
-    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str | None = None
+    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str | None = None, obstacle: str = ""
 ) -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
@@ -202,8 +267,10 @@ def choose_backend(
         arch: The architecture of the link.
         lto: Whether to optimise at link time.
         asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
+        obstacle: Why several PTX inputs are not made one, if that was tried.
     """
-    return backends.choose(inputs, arch, lto=lto, asked=config().backend if asked is None else asked)
+    asked = config().backend if asked is None else asked
+    return backends.choose(inputs, arch, lto=lto, asked=asked, obstacle=obstacle)
 
 
 def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:

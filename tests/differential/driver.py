@@ -50,6 +50,8 @@ class Way:
             **os.environ,
             "NUMBA_PTXLINK": str(int(self.plugin)),
             "NUMBA_PTXLINK_CACHE": self.cache,
+            # Stock inlines nothing out of PTX, so machine code is compared without; what it does, with it.
+            "NUMBA_PTXLINK_INLINE": "all" if self.execute else "none",
             "PYTHONHASHSEED": str(self.hash_seed),
             "DIFFERENTIAL_EXECUTE": str(int(self.execute)),
             "DIFFERENTIAL_WITHOUT_LTO": str(int(self.without_lto)),

@@ -7,7 +7,7 @@ import sys
 import types
 
 import pytest
-from linkcases import CALLEE, CALLER, KERNEL, function
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
@@ -23,7 +23,7 @@ from numba_ptxlink.linker import PtxLinker
 def test_auto_takes_what_the_inputs_need():
     """One PTX is assembled, several inputs are linked."""
     assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80").backend
-    assert "nvjitlink" == pl.link(KERNEL, function(), arch="sm_80").backend
+    assert "nvjitlink" == pl.link(KERNEL, cubin(function()), arch="sm_80").backend
 
 
 def test_a_backend_that_is_asked_for_is_used():
@@ -35,7 +35,7 @@ def test_a_backend_that_is_asked_for_is_used():
 @pytest.mark.parametrize(
     ("inputs", "obstacle"),
     [
-        ((KERNEL, function()), "2 inputs"),
+        ((KERNEL, cubin(function())), "2 inputs"),
         ((CALLER + CALLEE.format(value=1),), "link-time optimisation"),
         ((make_kernel().replace("8.0", "99.0"),), "PTX 99.0, newer than nvPTXCompiler's"),
     ],

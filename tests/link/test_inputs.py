@@ -149,9 +149,10 @@ def test_every_mixture_links(tmp_path):
         'extern "C" __global__ void all(int* p) { *p = f(1) + g(2) + h(3); }\n'
     )
     packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
-    linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80")
-    names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
-    assert {"all", "f", "g", "h"} <= names
+    for inline, functions in (("none", {"f", "g", "h"}), ("auto", {"g", "h"})):
+        linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80", inline=inline)
+        names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+        assert {"all", *functions} == names & {"all", "f", "g", "h"}
 
 
 def test_the_device_runtime_links():

@@ -108,9 +108,10 @@ def test_weakening_changes_the_linkage_alone():
 def test_equal_definitions_are_merged(capfd):
     """One function in two inputs, instruction by instruction the same, is linked once."""
     other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
-    linked = pl.link(KERNEL, function(), other, arch="sm_80")
+    linked = pl.link(KERNEL, function(), other, arch="sm_80", inline="none")
     names = [each.name for each in elf.read(linked.cubin).symbols]
     assert 1 == names.count("f")
+    assert 1 == pl.link(KERNEL, function(), other, arch="sm_80").inlined
     assert ("", "") == capfd.readouterr()
 
 

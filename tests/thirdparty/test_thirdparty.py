@@ -73,6 +73,8 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
         "NUMBA_PTXLINK": active,
         "NUMBA_PTXLINK_CACHE": "0",
         "PYTHONWARNINGS": "ignore",
+        # Stock inlines nothing out of PTX.
+        "NUMBA_PTXLINK_INLINE": "none",
         "STANDIN_DRIVER": str(environments.driver()),
         "STANDIN_SHARED": str(shared),
     }

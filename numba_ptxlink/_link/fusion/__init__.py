@@ -1,0 +1,1 @@
+"""Make one PTX of several: combine them, and inline the calls between them."""

@@ -1,0 +1,329 @@
+"""Read the body of a PTX function for inlining: its calls, and every use of a variable that calls pass."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.ptx.declarations import width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_COUNTED = re.compile(r"(.*?)\d+", re.ASCII | re.DOTALL)
+_WORD = re.compile(r"[\w$%]+", re.ASCII)
+_STACK = ("alloca", "stacksave", "stackrestore")
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """
+    One load or store of a parameter at a constant offset.
+
+    Args:
+        instruction: The `ld.param` or `st.param`.
+        offset: Bytes from the start of the parameter.
+        type: The type of an element without its dot, such as "f32".
+        values: The operands that are loaded or stored, one for each element.
+        bits: Their widths in bits, None for an immediate.
+    """
+
+    instruction: ptx.Instruction
+    offset: int
+    type: str
+    values: tuple[ptx.Operand, ...]
+    bits: tuple[int | None, ...]
+
+    @property
+    def stores(self) -> bool:
+        """Whether it stores."""
+        return self.instruction.opcode == "st"
+
+    @property
+    def guard(self) -> str:
+        """Its predicate as it is spelled before an instruction, "" without one."""
+        return guard(self.instruction.predicate)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Offset and size of each element, in bytes."""
+        size = width(self.type) // 8
+        return [(self.offset + size * number, size) for number in range(len(self.values))]
+
+
+@dataclass(eq=False)
+class Param:
+    """
+    A `.param` variable in a function, or a parameter or result of it, with its uses.
+
+    Args:
+        name: The symbol.
+        size: Bytes.
+        alignment: Bytes.
+        declaration: The statement that declares it, None for one of the function's heading.
+        accesses: Its loads and stores.
+        addresses: The `mov` instructions that take its address.
+        calls: How many calls pass it.
+        exposed: Whether it is used in another way, too.
+    """
+
+    name: str
+    size: int
+    alignment: int
+    declaration: ptx.Declaration | None = None
+    accesses: list[Access] = field(default_factory=list)
+    addresses: list[ptx.Instruction] = field(default_factory=list)
+    calls: int = 0
+    exposed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """
+    A call of a function by its name.
+
+    Args:
+        call: The statement.
+        callee: The name.
+        passed: The variables for the results, then those for the parameters; None for another operand.
+        results: How many of these are results.
+        visible: The names that are declared where the call is.
+    """
+
+    call: ptx.Call
+    callee: str
+    passed: tuple[Param | None, ...]
+    results: int
+    visible: frozenset[str]
+
+
+# A name that is declared: a variable that calls pass, the width of registers in bits, or anything else.
+_Scope = dict[str, Param | int | None]
+
+
+class Body:
+    """
+    The body of a function.
+
+    Args:
+        function: The function, with a body.
+
+    Attributes:
+        sites: The calls of functions by name.
+        formals: Its results and parameters, in order.
+        returns: Its `ret` instructions.
+        labels: The labels in it.
+        symbols: The names in it that it does not declare, but for those of `sites`.
+        size: How many instructions it has.
+        obstacle: Why it cannot be inlined, "" if nothing in it is in the way.
+
+    Raises:
+        LinkError: The body is malformed.
+    """
+
+    def __init__(self, function: ptx.Function) -> None:
+        self.function = function
+        self.sites: list[Site] = []
+        self.returns: list[ptx.Instruction] = []
+        self.labels: list[str] = []
+        self.symbols: set[str] = set()
+        self.size = 0
+        self.obstacle = ""
+        self.formals = tuple(
+            Param(parameter.name, _size(parameter), _alignment(parameter))
+            for parameter in (*function.results, *function.params)
+        )
+        # A kernel is no callee, so only its calls matter, and what they pass.
+        outline = function.outline if function.kind == "entry" else ()
+        if any(_declares_params(statement) for statement in outline):
+            outline = ()
+        self._walk(outline or function.body, {formal.name: formal for formal in self.formals})
+        # A branch may come before its label.
+        self.symbols.difference_update(self.labels)
+        for parameter in (*function.results, *function.params):
+            if parameter.space != "param":
+                self.obstacle = "it takes or returns registers"
+        for directive in function.directives:
+            if isinstance(directive, ptx.Directive) and directive.keyword in ("noreturn", "noinline"):
+                self.obstacle = f"it is marked .{directive.keyword}"
+
+    @property
+    def reached(self) -> set[str]:
+        """The names in it that it does not declare."""
+        return self.symbols | {site.callee for site in self.sites}
+
+    def _walk(self, statements: Iterable[ptx.Statement | ptx.Code], scope: _Scope) -> None:
+        for statement in statements:
+            if isinstance(statement, ptx.Block):
+                self._walk(statement.statements, dict(scope))
+            elif isinstance(statement, ptx.Code):
+                self.size += statement.text.count(";")
+                self.symbols.update(_WORD.findall(statement.text))
+            elif isinstance(statement, ptx.Instruction):
+                self._instruction(statement, scope)
+            elif isinstance(statement, ptx.Call):
+                self._call(statement, scope)
+            elif isinstance(statement, ptx.Registers):
+                _declare_registers(statement, scope)
+            elif isinstance(statement, ptx.Declaration):
+                self._declaration(statement, scope)
+            elif isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)):
+                self.labels += filter(None, [statement.name])
+                self._use((target.name for target in getattr(statement, "targets", ())), scope)
+
+    def _declaration(self, statement: ptx.Declaration, scope: _Scope) -> None:
+        for variable in statement.variables:
+            self.symbols.update(variable.symbols)
+            scope[variable.name] = None
+            if variable.space == "param":
+                exposed = len(statement.variables) > 1 or variable.count is not None
+                scope[variable.name] = Param(
+                    variable.name, _size(variable), _alignment(variable), statement, exposed=exposed
+                )
+            elif variable.space != "local":
+                # Every call shares it; a copy of the function would have a copy of it.
+                self.obstacle = f"it declares {variable.name} in .{variable.space} memory"
+
+    def _call(self, call: ptx.Call, scope: _Scope) -> None:
+        self.size += 1
+        passed = [
+            scope.get(operand.name) if isinstance(operand, ptx.Name) else None
+            for operand in (*call.results, *call.arguments)
+        ]
+        params = tuple(param if isinstance(param, Param) and param.declaration else None for param in passed)
+        for param in params:
+            if param:
+                param.calls += 1
+        names = _names((*call.results, *call.arguments))
+        self._use((name for name in names if not isinstance(scope.get(name), Param)), scope)
+        for operand in passed:
+            if isinstance(operand, Param) and not operand.declaration:
+                operand.exposed = True
+        callee = call.callee
+        if isinstance(callee, ptx.Name) and not call.prototype and not _declared(callee.name, scope):
+            visible = frozenset(scope)
+            self.sites.append(Site(call, callee.name, params, len(call.results), visible))
+            return
+        self._use(ptx.names(callee), scope)
+        if call.prototype:
+            self._use((call.prototype.name,), scope)
+
+    def _instruction(self, instruction: ptx.Instruction, scope: _Scope) -> None:
+        self.size += 1
+        if instruction.opcode == "ret":
+            self.returns.append(instruction)
+        elif instruction.opcode in _STACK:
+            self.obstacle = f"it allocates on the stack by {instruction.opcode}"
+        names = _names(instruction.operands)
+        params = [param for param in map(scope.get, names) if isinstance(param, Param)]
+        if not params:
+            if instruction.opcode in ("ld", "st") and _space(instruction) == "param":
+                self.obstacle = "it accesses parameters through a pointer"
+        elif len(params) > 1:
+            for param in params:
+                param.exposed = True
+        else:
+            (param,) = params
+            access = _access(instruction, scope)
+            if access is not None:
+                param.accesses.append(access)
+            elif _takes_address(instruction):
+                param.addresses.append(instruction)
+            else:
+                param.exposed = True
+        self._use((name for name in names if not isinstance(scope.get(name), Param)), scope)
+
+    def _use(self, names: Iterable[str], scope: _Scope) -> None:
+        for name in names:
+            param = scope.get(name)
+            if isinstance(param, Param):
+                param.exposed = True
+            elif not _declared(name, scope):
+                self.symbols.add(name)
+
+
+def _declare_registers(statement: ptx.Registers, scope: _Scope) -> None:
+    bits = width(statement.type) * int((statement.vector or "v1")[1:])
+    for register in statement.registers:
+        scope[register.name if register.count is None else f"{register.name}<>"] = bits
+
+
+def _declares_params(statement: ptx.Statement | ptx.Code) -> bool:
+    return isinstance(statement, ptx.Declaration) and statement.variables[0].space == "param"
+
+
+def _names(operands: Iterable[ptx.Operand]) -> list[str]:
+    """Return the symbols in *operands*, as `ptx.names` does, which takes five times as long."""
+    names: list[str] = []
+    for operand in operands:
+        if isinstance(operand, ptx.Name):
+            names.append(operand.name)
+        elif isinstance(operand, (ptx.Vector, ptx.Address)) and not getattr(operand, "name", ""):
+            names += _names(operand.elements)
+        elif not isinstance(operand, ptx.Immediate):
+            names += ptx.names(operand)
+    return names
+
+
+def guard(predicate: ptx.Name | ptx.Negated | None) -> str:
+    """Return *predicate* as it is spelled before an instruction, "" without one."""
+    return f"@{predicate} " if predicate else ""
+
+
+def _declared(name: str, scope: _Scope) -> bool:
+    return name in scope or _bits(name, scope) is not None
+
+
+def _bits(name: str, scope: _Scope) -> int | None:
+    bits = scope.get(name)
+    match = None if isinstance(bits, int) else _COUNTED.fullmatch(name)
+    if match:
+        bits = scope.get(f"{match[1]}<>")
+    return bits if isinstance(bits, int) else None
+
+
+def _space(instruction: ptx.Instruction) -> str:
+    return next((word.partition("::")[0] for word in instruction.modifiers if word.startswith("param")), "")
+
+
+def _access(instruction: ptx.Instruction, scope: _Scope) -> Access | None:
+    """Return *instruction* as an access at a constant offset, None if it is another use of a parameter."""
+    if instruction.opcode not in ("ld", "st") or len(instruction.operands) != 2:
+        return None
+    space, *shape, kind = instruction.modifiers or ("",)
+    address, value = instruction.operands if instruction.opcode == "st" else instruction.operands[::-1]
+    if not isinstance(address, ptx.Address) or address.offset is None or address.suffix:
+        return None
+    if space.partition("::")[0] != "param" or len(shape) > 1 or any(word not in _VECTORS for word in shape):
+        return None
+    values = value.elements if isinstance(value, ptx.Vector) else (value,)
+    if len(values) != (_VECTORS[shape[0]] if shape else 1) or width(kind) not in (8, 16, 32, 64, 128):
+        return None
+    registers = [value.name for value in values if isinstance(value, ptx.Name) and value.name != "_"]
+    if None in (_bits(register, scope) for register in registers):
+        return None
+    bits = tuple(_bits(value.name, scope) if isinstance(value, ptx.Name) else None for value in values)
+    return Access(instruction, address.offset, kind, values, bits)
+
+
+def _takes_address(instruction: ptx.Instruction) -> bool:
+    return (
+        instruction.opcode == "mov"
+        and len(instruction.operands) == 2
+        and isinstance(instruction.operands[1], ptx.Name)
+        and not instruction.operands[1].selector
+    )
+
+
+def _size(declared: ptx.Variable | ptx.Parameter) -> int:
+    size = max(1, width(declared.type) // 8) * int((declared.vector or "v1")[1:])
+    for extent in declared.extents:
+        size *= extent or 0
+    return size
+
+
+def _alignment(declared: ptx.Variable | ptx.Parameter) -> int:
+    return declared.alignment or max(1, width(declared.type) // 8)

@@ -1,0 +1,254 @@
+"""
+Combine PTX modules to one, as a linker would: keep private names apart, bind declarations to definitions.
+
+What cannot be combined faithfully raises `NotCombinedError` with the reason; a linker has to do it then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats import ptx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_ARCH = re.compile(r"sm_\d+[af]?")
+# CUDA C++ Programming Guide, "Independent Thread Scheduling".
+_INDEPENDENT_THREADS = 70
+# Comments and strings, whose words are no names.
+_ASIDE = r'"[^"]*"|//[^\n]*|/\*.*?\*/'
+
+
+class NotCombinedError(Exception):
+    """PTX modules cannot be combined; the message says why."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """
+    Several PTX modules as one.
+
+    Args:
+        text: Its PTX.
+        origins: The position of the module that defines each function, by the function's name in *text*.
+    """
+
+    text: str
+    origins: dict[str, int]
+
+
+def combine(modules: Sequence[ptx.Module]) -> Combined:
+    """
+    Return *modules* as one. Line numbers are left out.
+
+    Raises:
+        NotCombinedError: They have debug information, text that is not understood, or definitions that
+            contradict each other.
+        LinkError: A function is malformed.
+    """
+    for module in modules:
+        _check(module)
+    header = _header(modules)
+    parts = _renamed(modules)
+    functions = _chosen_functions(parts)
+    variables = _chosen_variables(parts)
+    both = functions.keys() & variables.keys()
+    if both:
+        raise NotCombinedError(f"{min(both)} is a function and a variable")
+    pragmas = dict.fromkeys(
+        str(item) for module in parts for item in module.items if isinstance(item, ptx.Pragma)
+    )
+    aliases = [str(item) for module in parts for item in module.items if isinstance(item, ptx.Alias)]
+    lines = [
+        header,
+        *pragmas,
+        *(f"{function.heading};" for _, function in functions.values() if function.kind == "func"),
+        *_ordered(variables),
+        *(_without_locations(function) for _, function in functions.values() if function.defined),
+        *aliases,
+        "",
+    ]
+    origins = {name: position for name, (position, function) in functions.items() if function.defined}
+    return Combined("\n".join(lines), origins)
+
+
+def _check(module: ptx.Module) -> None:
+    if "debug" in module.target or any(isinstance(item, ptx.Section) for item in module.items):
+        raise NotCombinedError("an input has debug information")
+    for item in module.items:
+        if isinstance(item, ptx.Unknown):
+            raise NotCombinedError(f"PTX that is not understood: {item.cause}")
+        if isinstance(item, ptx.Line):
+            raise NotCombinedError("an input has lines for a preprocessor")
+
+
+def _header(modules: Sequence[ptx.Module]) -> str:
+    versions = [module.version for module in modules if module.version]
+    archs: list[Arch] = []
+    others: set[tuple[str, ...]] = set()
+    for module in modules:
+        named = [word for word in module.target if _ARCH.fullmatch(word)]
+        if len(named) != 1 or module.version is None:
+            raise NotCombinedError("an input lacks its version or target")
+        archs.append(Arch.of(named[0]))
+        others.add(tuple(sorted(set(module.target) - set(named))))
+    if len(others) > 1:
+        raise NotCombinedError("the inputs have different texture modes")
+    specific = {arch.sm for arch in archs if not arch.sm[-1].isdigit()}
+    if len(specific) > 1:
+        raise NotCombinedError(f"the inputs are for {' and '.join(sorted(specific))}")
+    if {module.address_size for module in modules} != {64}:
+        raise NotCombinedError("an input has no 64-bit addresses")
+    numbers = [int(re.sub(r"\D", "", arch.sm)) for arch in archs]
+    # Code for older devices counts on all threads of a warp running in step.
+    if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
+        oldest, newest = min(numbers), max(numbers)
+        raise NotCombinedError(f"threads of sm_{oldest} and of sm_{newest} are scheduled in different ways")
+    target = specific.pop() if specific else max(archs, key=lambda arch: int(arch.sm[3:])).sm
+    words = ", ".join((target, *others.pop()))
+    return f".version {max(versions)}\n.target {words}\n.address_size 64"
+
+
+def _renamed(modules: Sequence[ptx.Module]) -> list[ptx.Module]:
+    """Return *modules* with other names for what is private and has the name of something else."""
+    declared = [{name for name, _ in _symbols(module)} for module in modules]
+    counts = Counter(name for names in declared for name in names)
+    parts = []
+    for position, module in enumerate(modules):
+        private = {name for name, linkage in _symbols(module) if not linkage}
+        # A forward declaration of a kernel or an alias has the linkage, too.
+        shared = {name for name, linkage in _symbols(module) if linkage}
+        clashes = {name for name in private - shared if counts[name] > 1}
+        if not clashes:
+            parts.append(module)
+            continue
+        new = {}
+        for name in sorted(clashes):
+            fresh = f"{name}__{position}"
+            while any(fresh in other.text for other in modules):
+                fresh += "_"
+            new[name] = fresh
+        parts.append(ptx.parse(_with_names(module.text, new)))
+    return parts
+
+
+def _with_names(text: str, new: dict[str, str]) -> str:
+    """Return *text* with other words; local names that hide a symbol are renamed like it."""
+    words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
+    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$])", re.DOTALL | re.ASCII)
+
+    def renamed(match: re.Match[str]) -> str:
+        return new.get(match[0], match[0])
+
+    return pattern.sub(renamed, text)
+
+
+def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
+    for function in module.functions:
+        yield function.name, function.linkage
+    for variable in module.variables:
+        yield variable.name, variable.linkage
+    for item in module.items:
+        if isinstance(item, ptx.Alias):
+            yield item.name, "visible"
+
+
+def _chosen_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
+    """Return the definition of each function, or one of its declarations, with the position of its module."""
+    chosen: dict[str, tuple[int, ptx.Function]] = {}
+    for position, module in enumerate(parts):
+        for function in module.functions:
+            _, other = chosen.setdefault(function.name, (position, function))
+            if other is function:
+                continue
+            if other.kind != function.kind:
+                raise NotCombinedError(f"{function.name} is a kernel and a function")
+            if _strength(function) > _strength(other):
+                chosen[function.name] = position, function
+            elif _strength(function) == _strength(other) == _STRONG:
+                raise NotCombinedError(f"{function.name} is defined twice")
+    return chosen
+
+
+_STRONG = 3
+
+
+def _strength(function: ptx.Function) -> int:
+    if not function.defined:
+        # A declaration that is not extern belongs to a definition, or to an alias.
+        return 0 if function.linkage == "extern" else 1
+    return 2 if function.linkage == "weak" else _STRONG
+
+
+def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
+    """Return the definition of each variable, or one of its declarations, and its text."""
+    chosen: dict[str, tuple[ptx.Variable, str]] = {}
+    for module in parts:
+        for item in module.items:
+            if not isinstance(item, ptx.Declaration):
+                continue
+            for variable in item.variables:
+                single = len(item.variables) == 1
+                entry = variable, module.source(item) if single else str(variable)
+                other = chosen.get(variable.name)
+                chosen[variable.name] = entry if other is None else _stronger(other, entry)
+    return chosen
+
+
+def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> tuple[ptx.Variable, str]:
+    first, second = one[0], two[0]
+    if first.space != second.space or first.attributes != second.attributes:
+        raise NotCombinedError(f"{first.name} is declared differently")
+    for kept, other in ((one, second), (two, first)):
+        if other.linkage == "extern" and kept[0].linkage != "extern":
+            return kept
+    if first.linkage == second.linkage == "extern":
+        if (first.type, first.extents) != (second.type, second.extents):
+            raise NotCombinedError(f"{first.name} is declared differently")
+        return max(one, two, key=lambda entry: entry[0].alignment)
+    if (first.type, first.extents, first.alignment) != (second.type, second.extents, second.alignment):
+        raise NotCombinedError(f"{first.name} is defined with different types")
+    if first.linkage == second.linkage == "common":
+        return one
+    for kept, other in ((one, second), (two, first)):
+        if other.linkage == "weak":
+            return kept
+    raise NotCombinedError(f"{first.name} is defined twice")
+
+
+def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> list[str]:
+    """Return the texts of *variables*, each after those that its initializer names."""
+    order: dict[str, str] = {}
+    for root in variables:
+        stack = [root]
+        while stack:
+            name = stack[-1]
+            variable, text = variables[name]
+            missing = [
+                symbol
+                for symbol in variable.symbols
+                if symbol in variables and symbol not in order and symbol not in stack
+            ]
+            if missing:
+                stack.append(missing[0])
+            else:
+                order[name] = text
+                stack.pop()
+    return list(order.values())
+
+
+def _without_locations(function: ptx.Function) -> str:
+    text = function.text[function.start : function.end]
+    if not function.has_line_numbers:
+        return text
+    edits = {
+        ptx.Span(statement.start - function.start, statement.end - function.start): ""
+        for statement in ptx.flattened(function.body)
+        if isinstance(statement, ptx.Location)
+    }
+    return ptx.replaced(text, edits)

@@ -1,0 +1,101 @@
+"""Make one PTX module of the inputs of a link, with the calls between them inlined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink import assembler, cache
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._link.checks import check
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink.errors import LinkError
+
+from .combine import NotCombinedError, combine
+from .inline import inline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+
+
+@dataclass(frozen=True)
+class Fused:
+    """
+    The inputs of a link as one.
+
+    Args:
+        input: The PTX.
+        inlined: How many calls were inlined.
+        log: The calls that were not, and why.
+    """
+
+    input: Input
+    inlined: int
+    log: str
+
+
+def fuse(
+    inputs: Sequence[Input],
+    arch: Arch,
+    *,
+    checks: str = "cheap",
+    everything: bool = False,
+    closed: bool = True,
+) -> Fused | str:
+    """
+    Return PTX *inputs* as one module, or the reason why they cannot be.
+
+    Args:
+        inputs: Inputs of a link, all of them PTX.
+        arch: The architecture of the link.
+        checks: How much is compared before, as in a link.
+        everything: Whether to inline every call that can be, not only those between inputs to functions that
+            are small or have one caller.
+        closed: Whether they are all inputs of the link.
+
+    Raises:
+        LinkError: The inputs contradict each other.
+    """
+    newest = max(assembler.supported_ptx_versions())
+    for source in inputs:
+        version = source.header.version
+        if version is None or version > newest:
+            return f"{source.name} is PTX {version}, and nvPTXCompiler reads {newest} at most"
+    key = cache.Key.of(
+        "fuse",
+        {
+            "package": cache.key.package_version(),
+            "inline": "all" if everything else "auto",
+            "closed": str(closed),
+            # All of PTX is read, whatever the choice, unless nothing is compared.
+            "checks": str(checks != "none"),
+            "arch": arch.sm,
+            "inputs": [source.code for source in inputs],
+        },
+    )
+
+    def fused() -> cache.Entry:
+        findings = check(inputs, arch, assembler.compiler_version(), "numba-ptxlink", checks=checks)
+        return _fused(findings.inputs, everything=everything, closed=closed)
+
+    try:
+        entry = cache.cached(key, fused)
+    except NotCombinedError as error:
+        return str(error)
+    name = "+".join(source.name for source in inputs)
+    return Fused(Input(PTX, name, entry.code), int(entry.meta["inlined"]), entry.log)
+
+
+def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
+    try:
+        combined = combine([source.module for source in inputs])
+        module = ptx.parse(combined.text)
+        product = inline(module, origins=combined.origins, everything=everything, closed=closed)
+    except LinkError as error:
+        # A linker tells what is wrong with PTX that cannot be read here, or reads it.
+        raise NotCombinedError(str(error)) from error
+    left = "\n".join(f"call not inlined: {reason}" for reason in product.left)
+    return cache.Entry({"log": left, "inlined": product.count}, product.text.encode(errors="surrogateescape"))

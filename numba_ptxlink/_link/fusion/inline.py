@@ -1,0 +1,322 @@
+"""
+Inline calls in a PTX module: put the body of the called function in the place of the call.
+
+ptxas never inlines a function. The body becomes a block, which has a scope of its own, so its registers and
+variables keep their names. The variables that a call passes become registers, or local memory if the function
+takes their address. A call that cannot be inlined stays, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+
+from .body import Body, guard
+from .cells import Cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from .body import Access, Param, Site
+
+SMALL = 200
+"""Instructions of a function that is inlined wherever it is called."""
+
+LARGEST = 50_000
+"""Instructions that a caller may grow to."""
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """
+    A module after inlining.
+
+    Args:
+        text: Its PTX.
+        count: How many calls were inlined.
+        left: Each call that was not, as "caller: callee: reason".
+        dropped: The functions that nothing reaches any more.
+    """
+
+    text: str
+    count: int
+    left: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def inline(
+    module: ptx.Module,
+    *,
+    origins: Mapping[str, object] | None = None,
+    everything: bool = False,
+    closed: bool = True,
+) -> Inlined:
+    """
+    Inline the calls of *module*, and drop the functions that nothing reaches any more.
+
+    Args:
+        module: A PTX module. A call of a function that it does not define stays.
+        origins: Where each function comes from, by name. Calls between functions of one origin stay: the
+            compiler that saw both left them.
+        everything: Whether to inline these too, and functions of any size.
+        closed: Whether nothing else is linked with it. Else visible functions stay, and weak ones are called.
+
+    Raises:
+        LinkError: A function is malformed.
+    """
+    return _Inliner(module, origins or {}, everything=everything, closed=closed).run()
+
+
+class _Inliner:
+    def __init__(
+        self, module: ptx.Module, origins: Mapping[str, object], *, everything: bool, closed: bool
+    ) -> None:
+        self._module = module
+        self._closed = closed
+        self._origins = origins
+        self._everything = everything
+        self._bodies = {function.name: Body(function) for function in module.functions if function.defined}
+        self._callers = Counter(site.callee for body in self._bodies.values() for site in body.sites)
+        self._reached_from = {name: body.reached for name, body in self._bodies.items()}
+        self._left: list[str] = []
+        self._count = 0
+        # It is in no name of the module.
+        self._prefix = "inl"
+        while self._prefix in module.text:
+            self._prefix += "_"
+
+    def run(self) -> Inlined:
+        """Inline the calls of all functions."""
+        texts = {name: self._expanded(name) for name in self._bottom_up()}
+        reached = self._reached()
+        dropped = tuple(name for name in self._bodies if name not in reached)
+        edits = {
+            function.span: "" if function.name in dropped else texts[function.name]
+            for function in self._module.functions
+            if function.name in dropped or (function.defined and texts[function.name])
+        }
+        return Inlined(self._module.replace(edits), self._count, tuple(self._left), dropped)
+
+    def _bottom_up(self) -> list[str]:
+        """Return the functions, callees before callers but for cycles."""
+        order: dict[str, None] = {}
+        entered: set[str] = set()
+        for root in self._bodies:
+            if root in entered:
+                continue
+            entered.add(root)
+            stack = [(root, self._callees(root))]
+            while stack:
+                name, callees = stack[-1]
+                callee = next((callee for callee in callees if callee not in entered), None)
+                if callee is None:
+                    order[name] = None
+                    stack.pop()
+                else:
+                    entered.add(callee)
+                    stack.append((callee, self._callees(callee)))
+        return list(order)
+
+    def _callees(self, name: str) -> Iterator[str]:
+        return iter([site.callee for site in self._bodies[name].sites if site.callee in self._bodies])
+
+    def _expanded(self, name: str) -> str:
+        """Inline the calls of the function *name*; return its new text, "" if nothing changes."""
+        body = self._bodies[name]
+        edits: dict[ptx.Span, str] = {}
+        size = body.size
+        self._reached_from[name] = body.symbols.copy()
+        for site in body.sites:
+            reason = self._obstacle(name, site, size)
+            if not reason:
+                try:
+                    edits.update(self._inlined(site))
+                except ValueError as error:
+                    reason = str(error)
+            if reason:
+                self._left.append(f"{name}: {site.callee}: {reason}")
+                self._reached_from[name].add(site.callee)
+            else:
+                self._count += 1
+                size += self._bodies[site.callee].size
+                self._reached_from[name] |= self._reached_from[site.callee]
+        if not edits:
+            return ""
+        text = _edited(body.function, body.function.span, edits)
+        if self._callers[name]:
+            (function,) = ptx.parse(text).functions
+            self._bodies[name] = Body(function)
+        return text
+
+    def _obstacle(self, caller: str, site: Site, size: int) -> str:
+        """Return why a call stays, "" if it can be inlined and is worth it."""
+        callee = self._bodies.get(site.callee)
+        if callee is None:
+            return "it is not defined here"
+        if callee.function.linkage == "weak" and not self._closed:
+            return "it is weak, and another input may define it"
+        return (
+            _obstacle_in(site, callee)
+            or _obstacle_around(self._bodies[caller], site, callee)
+            or (self._policy(caller, site, size))
+        )
+
+    def _policy(self, caller: str, site: Site, size: int) -> str:
+        callee = self._bodies[site.callee].size
+        if size + callee > LARGEST:
+            return f"{caller} would grow beyond {LARGEST} instructions"
+        if self._everything:
+            return ""
+        if caller in self._origins and self._origins[caller] == self._origins.get(site.callee):
+            return "both are in one input, whose compiler left the call"
+        if callee > SMALL and self._callers[site.callee] > 1:
+            return f"it has {callee} instructions and {self._callers[site.callee]} calls"
+        return ""
+
+    def _inlined(self, site: Site) -> dict[ptx.Span, str]:
+        """Return the edits of the caller that inline the call *site*."""
+        callee = self._bodies[site.callee]
+        name = f"{self._prefix}{self._count}_"
+        outside: dict[ptx.Span, str] = {}
+        inside: dict[ptx.Span, str] = {}
+        for place, (formal, param) in enumerate(zip(callee.formals, site.passed, strict=True)):
+            if param is None or param.declaration is None:
+                raise ValueError(f"{formal.name} is not passed in a variable")
+            if formal.addresses:
+                declaration, accesses = _in_memory(f"{name}{place}_", formal, param, inside)
+            else:
+                cells = Cells(f"%{name}{place}_", param.size, (*param.accesses, *formal.accesses))
+                declaration = cells.declarations()
+                accesses = {access: cells.moves(access) for access in (*param.accesses, *formal.accesses)}
+            outside[param.declaration.span] = declaration
+            outside.update((access.instruction.span, accesses[access]) for access in param.accesses)
+            inside.update((access.instruction.span, accesses[access]) for access in formal.accesses)
+        outside[site.call.span] = _guarded(site.call, f"${name}", _block(callee, f"${name}", inside))
+        return outside
+
+    def _reached(self) -> set[str]:
+        """Return the functions that kernels, variables, aliases and other inputs reach."""
+        roots = [
+            name
+            for name, body in self._bodies.items()
+            # A driver finds kernels and unified functions by their names.
+            if body.function.kind == "entry"
+            or body.function.attributes
+            or (body.function.linkage and not self._closed)
+        ]
+        roots += [symbol for variable in self._module.variables for symbol in variable.symbols]
+        for item in self._module.items:
+            if isinstance(item, ptx.Alias):
+                roots += [item.name, item.target.name]
+        reached: set[str] = set()
+        while roots:
+            name = roots.pop()
+            if name in self._bodies and name not in reached:
+                reached.add(name)
+                roots += self._reached_from[name]
+        return reached
+
+
+def _obstacle_in(site: Site, callee: Body) -> str:
+    """Return what in the called function keeps it from being inlined."""
+    function = callee.function
+    if function.kind == "entry":
+        return "it is a kernel"
+    if any(inner.callee == site.callee for inner in callee.sites):
+        return "it is recursive"
+    if callee.obstacle:
+        return callee.obstacle
+    return next(
+        (f"{formal.name} is not only loaded and stored" for formal in callee.formals if formal.exposed), ""
+    )
+
+
+def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
+    """Return what in the caller keeps a call from being inlined."""
+    if any(inner.callee == caller.function.name for inner in callee.sites):
+        return "it is recursive"
+    if len(site.passed) != len(callee.formals) or site.results != len(callee.function.results):
+        return "the call passes another number of values"
+    for formal, param in zip(callee.formals, site.passed, strict=True):
+        if param is None:
+            return f"{formal.name} is not passed in a variable"
+        if param.size != formal.size:
+            return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
+        if param.calls > 1 or param.exposed or param.addresses:
+            return f"the variable for {formal.name} has other uses"
+    hidden = callee.reached & (site.visible | set(caller.labels))
+    return f"a name of the caller hides {min(hidden)}" if hidden else ""
+
+
+def _in_memory(
+    name: str, formal: Param, param: Param, inside: dict[ptx.Span, str]
+) -> tuple[str, dict[Access, str]]:
+    """Return the declaration of local memory for a parameter, and the text of each access to it."""
+    for instruction in formal.addresses:
+        inside[instruction.operands[1].span] = name
+    alignment = max(formal.alignment, param.alignment)
+    accesses = {access: _local(access, name) for access in (*param.accesses, *formal.accesses)}
+    return f".local .align {alignment} .b8 {name}[{param.size}];", accesses
+
+
+def _local(access: Access, name: str) -> str:
+    shape, values = "", str(access.values[0])
+    if len(access.values) > 1:
+        shape, values = f".v{len(access.values)}", f"{{{', '.join(map(str, access.values))}}}"
+    operands = (f"[{name}+{access.offset}]", values)
+    first, second = operands if access.stores else operands[::-1]
+    return f"{access.guard}{access.instruction.opcode}.local{shape}.{access.type} {first}, {second};"
+
+
+def _block(callee: Body, prefix: str, edits: dict[ptx.Span, str]) -> str:
+    """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
+    function = callee.function
+    end = f"{prefix}end"
+    labels = {label: f"{prefix}{number}" for number, label in enumerate(dict.fromkeys(callee.labels))}
+    edits = {**edits, **dict(_relabelled(function.body, labels))}
+    last = function.body[-1]
+    jumps = False
+    for instruction in callee.returns:
+        falls = instruction is last and not instruction.predicate
+        edits[instruction.span] = "" if falls else f"{guard(instruction.predicate)}bra {end};"
+        jumps |= not falls
+    start, stop = function.body_span
+    text = _edited(function, ptx.Span(start + 1, stop - 1), edits)
+    return f"{{{text}\n{end}:\n}}" if jumps else f"{{{text}}}"
+
+
+def _guarded(call: ptx.Call, prefix: str, block: str) -> str:
+    predicate = call.predicate
+    if not predicate:
+        return block
+    opposite = predicate.operand if isinstance(predicate, ptx.Negated) else f"!{predicate}"
+    return f"{{ @{opposite} bra {prefix}skip;\n{block}\n{prefix}skip:\n}}"
+
+
+def _relabelled(
+    statements: Iterable[ptx.Statement], labels: Mapping[str, str]
+) -> Iterator[tuple[ptx.Span, str]]:
+    """Yield the edits that rename *labels*."""
+    for statement in ptx.flattened(statements) if labels else ():
+        names: Iterable[ptx.Operand] = ()
+        if isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)) and statement.name:
+            yield ptx.Span(statement.start, statement.start + len(statement.name)), labels[statement.name]
+        if isinstance(statement, ptx.Targets):
+            names = statement.targets
+        elif isinstance(statement, ptx.Instruction):
+            names = statement.operands
+        elif isinstance(statement, ptx.Call):
+            names = (statement.prototype,) if statement.prototype else ()
+        for name in names:
+            if isinstance(name, ptx.Name) and name.name in labels:
+                yield name.span, labels[name.name]
+
+
+def _edited(function: ptx.Function, span: ptx.Span, edits: Mapping[ptx.Span, str]) -> str:
+    """Return a range of the text of *function* after *edits*."""
+    start = span.start
+    moved = {ptx.Span(edit.start - start, edit.end - start): text for edit, text in edits.items()}
+    return ptx.replaced(function.text[start : span.end], moved)

@@ -1,0 +1,428 @@
+"""PTX inputs as one: which calls are inlined, what stays a call and why, and what cannot be combined."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cxx_pairs import Program
+from linkcases import HEAD, KERNEL, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink import cache
+from numba_ptxlink._config import Config
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
+from numba_ptxlink._link.fusion.inline import inline
+from numba_ptxlink.cli import main
+
+TOP = HEAD.format(target="sm_80")
+
+
+def joined(*texts: str) -> str:
+    """Return *texts* as one module."""
+    return combine([ptx.parse(text) for text in texts]).text
+
+
+def inlined(*texts: str, everything: bool = True, closed: bool = True):
+    """Return *texts* as one module after inlining, which has to assemble."""
+    combined = combine([ptx.parse(text) for text in texts])
+    module = ptx.parse(combined.text)
+    result = inline(module, origins=combined.origins, everything=everything, closed=closed)
+    pl.assemble(result.text, "sm_80")
+    return result
+
+
+def calls(text: str) -> int:
+    """Return how many calls *text* has."""
+    return len(re.findall(r"\bcall\b", text))
+
+
+def callee(body: str, param: str = ".b32 a", result: str = ".b32 r", before: str = "") -> str:
+    """Return a module that defines f(*param*) with a *body*."""
+    return f"{TOP}{before}.visible .func (.param {result}) f(.param {param})\n{{\n{body}\n}}\n"
+
+
+def caller(passed: str = ".b32 a", returned: str = ".b32 r", store: str = "", load: str = "") -> str:
+    """Return a module with a kernel that calls f once."""
+    declared = f".extern .func (.param {returned}) f(.param {passed});\n"
+    return (
+        f"{TOP}{declared}.visible .entry k(.param .u64 p)\n{{\n"
+        ".reg .b64 %d<4>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .pred %p<3>;\n"
+        "ld.param.u64 %d1, [p]; ld.global.u32 %r1, [%d1];\n"
+        f"{{ .param {passed}; .param {returned};\n{store}\ncall.uni (r), f, (a);\n{load}\n}}\n"
+        "st.global.u32 [%d1], %r2;\nret;\n}\n"
+    )
+
+
+PLAIN = caller(store="st.param.b32 [a], %r1;", load="ld.param.b32 %r2, [r];")
+RETURN = ".reg .b32 %r<9>; ld.param.b32 %r1, [a]; add.s32 %r2, %r1, 1; st.param.b32 [r], %r2; ret;"
+
+
+def test_a_call_between_inputs_is_inlined():
+    """The call is gone, the function with it, and what was in it is in the kernel."""
+    result = inlined(PLAIN, callee(RETURN), everything=False)
+    assert (1, (), ("f",)) == (result.count, result.left, result.dropped)
+    assert 0 == calls(result.text)
+    assert "add.s32 %r2, %r1, 1" in result.text
+    assert ".func" not in result.text
+
+
+def test_the_cubin_has_no_call_and_says_what_was_done():
+    """link() assembles PTX inputs in process, and its result counts the calls that are inlined."""
+    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
+    assert ("nvptxcompiler", 1, "") == (linked.backend, linked.inlined, linked.log)
+    assert linked.reason.startswith("2 PTX as one, 1 call inlined; ")
+    assert ("<ptx 1>", "<ptx 2>") == linked.inputs
+
+
+def test_none_leaves_the_link_to_nvjitlink():
+    """inline="none" links as it was before."""
+    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="none")
+    assert ("nvjitlink", 0) == (linked.backend, linked.inlined)
+
+
+def test_an_unknown_choice_is_an_error():
+    """inline= with another value is an error that names the choices."""
+    with pytest.raises(pl.ConfigError, match="choose auto, all, none"):
+        pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="some")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_programs_of_two_units_assemble(seed):
+    """Random programs of CUDA C++ are fused; no call is left that "all" can inline."""
+    program = Program(seed)
+    units = program.caller, program.callee
+    auto = pl.link(*units, arch="sm_90", lto=False, nvrtc_flags=["-w"])
+    everything = pl.link(*units, arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
+    assert {"nvptxcompiler"} == {auto.backend, everything.backend}
+    assert "" == everything.log
+    assert everything.inlined >= auto.inlined
+
+
+@pytest.mark.parametrize(
+    ("store", "body", "load"),
+    [
+        # A narrow integer: the caller stores 32 bits, the function reads 8.
+        (
+            "st.param.b32 [a], %r1;",
+            "ld.param.s8 %h1, [a]; cvt.s32.s16 %r1, %h1; st.param.b32 [r], %r1; ret;",
+            "ld.param.b32 %r2, [r];",
+        ),
+        # The function reads halves of what is stored whole, and the caller halves of what is returned whole.
+        (
+            "st.param.b32 [a], %r1;",
+            "ld.param.u16 %h1, [a+2]; cvt.u32.u16 %r1, %h1; st.param.b32 [r], %r1; ret;",
+            "ld.param.u16 %h1, [r]; ld.param.u8 %h2, [r+3]; cvt.u32.u16 %r2, %h1;",
+        ),
+        # Bytes on one side, a word on the other.
+        (
+            "st.param.b8 [a], %h1; st.param.b8 [a+1], %h2; st.param.v2.b8 [a+2], {%h1, %h2};",
+            "ld.param.b32 %r1, [a]; st.param.b32 [r], %r1; ret;",
+            "ld.param.b32 %r2, [r];",
+        ),
+        # Immediates, and a float where the other side has bits.
+        (
+            "st.param.f32 [a], 0f3F800000;",
+            "ld.param.b32 %r1, [a]; st.param.b32 [r], -7; ret;",
+            "ld.param.f32 %f1, [r]; mov.b32 %r2, %f1;",
+        ),
+        (
+            "st.param.f32 [a], 1.5;",
+            "ld.param.f32 %f1, [a]; st.param.f32 [r], %f1; ret;",
+            "ld.param.b32 %r2, [r];",
+        ),
+        # Predicates.
+        (
+            "@%p1 st.param.b32 [a], %r1; @!%p1 st.param.b32 [a], 3;",
+            "ld.param.b32 %r1, [a]; setp.eq.s32 %p1, %r1, 0; @%p1 ret; st.param.b32 [r], %r1; ret;",
+            "ld.param.b32 %r2, [r];",
+        ),
+        # A wider register holds a narrow value.
+        (
+            "st.param.u8 [a], %r1;",
+            "ld.param.u8 %r1, [a]; st.param.b8 [r], %r1; ret;",
+            "ld.param.u8 %r2, [r];",
+        ),
+    ],
+)
+def test_accesses_of_different_widths_assemble(store, body, load):
+    """Parts of a parameter become registers, however the two sides cut it."""
+    registers = ".reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .pred %p<3>;"
+    result = inlined(caller(store=store, load=load), callee(f"{registers} {body}"))
+    assert (1, ()) == (result.count, result.left)
+    assert "ld.param.b32 %r" not in result.text.replace("ld.param.u64", "")
+
+
+def test_labels_and_registers_of_the_callee_are_its_own():
+    """Two copies of a function with a loop do not share a label, and registers keep their names."""
+    body = (
+        ".reg .b32 %r<9>; .reg .pred %p<3>; ld.param.b32 %r1, [a];\n"
+        "L: sub.s32 %r1, %r1, 1; setp.gt.s32 %p1, %r1, 0; @%p1 bra L;\n"
+        "@!%p1 bra.uni M; add.s32 %r1, %r1, 5;\nM: st.param.b32 [r], %r1; ret;"
+    )
+    twice = PLAIN.replace(
+        "st.global",
+        "L: bra M; M: { .param .b32 a; .param .b32 r; st.param.b32 [a], %r2;\n"
+        "call (r), f, (a); ld.param.b32 %r2, [r]; }\nst.global",
+    )
+    result = inlined(twice, callee(body))
+    assert (2, ()) == (result.count, result.left)
+
+
+def test_a_predicated_call_is_skipped_where_it_was():
+    """A call with a predicate becomes a block that is jumped over."""
+    for guard, opposite in (("@%p1", "@!%p1 bra"), ("@!%p1", "@%p1 bra")):
+        result = inlined(PLAIN.replace("call.uni", f"{guard} call"), callee(RETURN))
+        assert 1 == result.count
+        assert opposite in result.text
+
+
+def test_an_address_of_a_parameter_makes_it_memory():
+    """A function that takes the address of its parameter gets local memory in its place."""
+    struct = ".align 4 .b8 a[8]"
+    body = (
+        ".reg .b64 %d<4>; .reg .b32 %r<4>; mov.b64 %d1, a; cvta.local.u64 %d2, %d1; ld.b32 %r1, [%d2+4];\n"
+        "ld.param.b32 %r2, [a]; add.s32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret;"
+    )
+    result = inlined(
+        caller(
+            struct,
+            store="st.param.b32 [a], %r1; st.param.v2.b32 [a], {%r1, 5};",
+            load="ld.param.b32 %r2, [r];",
+        ),
+        callee(body, struct),
+    )
+    assert (1, ()) == (result.count, result.left)
+    assert ".local .align 4 .b8" in result.text
+    assert "st.local.v2.b32" in result.text
+
+
+SHARED = (
+    ".reg .b32 %r<9>; .shared .b32 s; ld.param.b32 %r1, [a]; st.shared.b32 [s], %r1; "
+    "st.param.b32 [r], %r1; ret;"
+)
+ALLOCA = ".reg .b64 %d<9>; alloca.u64 %d1, 16, 16; st.param.b32 [r], 1; ret;"
+POINTER = (
+    ".reg .b64 %d<9>; .reg .b32 %r<9>; mov.b64 %d1, a; ld.param.b32 %r1, [%d1]; st.param.b32 [r], %r1; ret;"
+)
+ITSELF = (
+    ".reg .b32 %r<9>; { .param .b32 b; .param .b32 s; st.param.b32 [b], 1; call (s), f, (b); "
+    "ld.param.b32 %r1, [s]; } st.param.b32 [r], %r1; ret;"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (SHARED, "it declares s in .shared memory"),
+        (POINTER, "it accesses parameters through a pointer"),
+        (ITSELF, "it is recursive"),
+    ],
+)
+def test_a_call_stays_with_a_reason(body, reason):
+    """What would mean something else inlined stays a call."""
+    result = inlined(PLAIN, callee(body))
+    assert (0, ()) == (result.count, result.dropped)
+    assert f"k: f: {reason}" in result.left
+    assert "call.uni (r), f" in result.text
+
+
+def test_a_stack_allocation_stays_a_call():
+    """A function that allocates on the stack would take more of it with each turn of a caller's loop."""
+    combined = combine([ptx.parse(PLAIN), ptx.parse(callee(ALLOCA))])
+    result = inline(ptx.parse(combined.text), everything=True)
+    assert ("k: f: it allocates on the stack by alloca",) == result.left
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (PLAIN.replace("call.uni", "call (r), f, (a); call.uni"), "has other uses"),
+        (PLAIN.replace(", (a)", ", (%r1)"), "a is not passed in a variable"),
+        (PLAIN.replace("{ .param", "{ .local .b32 v; .param"), "a name of the caller hides v"),
+    ],
+)
+def test_a_caller_may_stand_in_the_way(text, reason):
+    """Two calls that pass one variable, a register that is passed, and a name that hides another."""
+    body = RETURN.replace("add.s32", "ld.global.b32 %r3, [v]; add.s32")
+    result = inlined(text, callee(body, before=".global .b32 v;\n"))
+    assert 0 == result.count
+    assert any(reason in left for left in result.left)
+
+
+def test_functions_of_one_input_stay_apart():
+    """A call that a compiler left in its own module stays by default, and goes with "all"."""
+    inner = RETURN.replace(
+        "add.s32",
+        "{ .param .b32 b; .param .b32 s; st.param.b32 [b], %r1; call (s), g, (b); "
+        "ld.param.b32 %r1, [s]; } add.s32",
+    )
+    helper = ".func (.param .b32 r) g(.param .b32 a)\n{ " + RETURN + " }\n"
+    by_default = inlined(PLAIN, callee(inner, before=helper), everything=False)
+    assert (1, ("f: g: both are in one input, whose compiler left the call",)) == (
+        by_default.count,
+        by_default.left,
+    )
+    assert "call (s), g" in by_default.text
+    everything = inlined(PLAIN, callee(inner, before=helper))
+    assert (2, (), {"f", "g"}) == (everything.count, everything.left, set(everything.dropped))
+
+
+def test_a_large_function_with_several_calls_stays():
+    """By default a function of many instructions is copied once at most."""
+    long = RETURN.replace("add.s32", "add.s32 %r1, %r1, 3;\n" * 300 + "add.s32")
+    once = inlined(PLAIN, callee(long), everything=False)
+    assert 1 == once.count
+    block = re.search(r"\{ \.param.*?\n\}\n", PLAIN, re.DOTALL)[0]
+    twice = inlined(PLAIN.replace(block, block * 2), callee(long), everything=False)
+    assert 0 == twice.count
+    assert twice.left[0].endswith("instructions and 2 calls")
+
+
+def test_beside_other_inputs_weak_functions_are_called_and_visible_ones_stay():
+    """What another input may define or call is left alone."""
+    strong = inlined(PLAIN, callee(RETURN), closed=False)
+    assert (1, ()) == (strong.count, strong.dropped)
+    weak = inlined(PLAIN, callee(RETURN).replace(".visible", ".weak"), closed=False)
+    assert (0, ("k: f: it is weak, and another input may define it",)) == (weak.count, weak.left)
+    linked = pl.link(PLAIN, callee(RETURN), cubin(function(name="g")), arch="sm_80")
+    assert ("nvjitlink", 1) == (linked.backend, linked.inlined)
+
+
+def test_the_strong_definition_is_taken():
+    """Of weak definitions the first is taken, and a strong one before them."""
+    text = joined(KERNEL, function(1, linkage=".weak"), function(2), function(3, linkage=".weak"))
+    assert ["f"] == [each.name for each in ptx.parse(text).functions if each.defined and each.kind == "func"]
+    assert "mov.u32 %r1, 2" in text
+    assert "mov.u32 %r1, 1" in joined(
+        KERNEL, function(1, linkage=".weak"), function(3, linkage=".weak")
+    ).replace(KERNEL, "")
+
+
+def test_private_names_are_kept_apart():
+    """Private variables and functions of one name stay two, with what uses them."""
+
+    def unit(name: str, value: int) -> str:
+        return callee(
+            "// $table\n.reg .b32 %r<9>; ld.global.b32 %r1, [$table];\n"
+            "{ .param .b32 s; call (s), help, (); }\n"
+            "st.param.b32 [r], %r1; ret;",
+            before=f".global .b32 $table = {value};\n"
+            ".func (.param .b32 r) help() { st.param.b32 [r], 1; ret; }\n",
+        ).replace(" f(", f" {name}(")
+
+    text = joined(unit("f", 11), unit("g", 22))
+    module = ptx.parse(text)
+    assert 2 == len({variable.name for variable in module.variables})
+    assert 4 == len({each.name for each in module.functions})
+    first, second = (module.definition(name) for name in "fg")
+    used = [re.search(r"\[(\$table\w*)\]", module.source(each))[1] for each in (first, second)]
+    values = {variable.name: variable.initial for variable in module.variables}
+    assert ["11", "22"] == [values[name] for name in used]
+    pl.assemble(text, "sm_80", relocatable=True)
+
+
+def test_variables_are_bound_to_their_definitions():
+    """A declaration goes where there is a definition; an initializer follows what it names."""
+    one = f"{TOP}.extern .global .align 4 .b32 v;\n.visible .global .align 8 .u64 w = generic(v);\n"
+    two = f"{TOP}.visible .global .align 4 .b32 v = 7;\n.extern .shared .align 4 .b8 s[];\n"
+    three = (
+        f"{TOP}.extern .shared .align 16 .b8 s[];\n"
+        + PLAIN.removeprefix(TOP)
+        + callee(RETURN).removeprefix(TOP).replace(".visible .func", ".func").replace(" f(", " g(")
+    )
+    text = joined(one, two, three, callee(RETURN))
+    assert text.index(" v = 7") < text.index(" w = ")
+    assert ".extern .shared .align 16" in text
+    assert ".extern .shared .align 4" not in text
+    pl.assemble(text, "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ((KERNEL, function(1), function(2)), "f is defined twice"),
+        ((KERNEL, function().replace("sm_80", "sm_80, debug")), "debug information"),
+        (
+            (KERNEL, function().replace("sm_80", "sm_60")),
+            "sm_60 and of sm_80 are scheduled in different ways",
+        ),
+        ((KERNEL, function().replace("sm_80", "sm_80, texmode_independent")), "texture modes"),
+        (
+            (KERNEL.replace("sm_80", "sm_90a"), function().replace("sm_80", "sm_100a")),
+            "for sm_100a and sm_90a",
+        ),
+        ((KERNEL, function() + "\n.bogus 5 7;\n"), "not understood"),
+        ((KERNEL, f"{TOP}.visible .global .b32 f;\n"), "f is a function and a variable"),
+        (
+            (f"{TOP}.weak .global .b32 v;\n", f"{TOP}.weak .global .b64 v;\n"),
+            "v is defined with different types",
+        ),
+    ],
+)
+def test_what_cannot_be_combined_says_why(texts, reason):
+    """Modules that a linker has to link, or that contradict each other, are left to it."""
+    with pytest.raises(NotCombinedError, match=reason):
+        joined(*texts)
+
+
+def test_the_newest_version_and_target_are_declared():
+    """The combined module may use what any of its parts uses."""
+    text = joined(
+        KERNEL, function(target="sm_90").replace("8.0", "8.4"), function(name="g").replace("8.0", "7.0")
+    )
+    assert text.startswith(".version 8.4\n.target sm_90\n.address_size 64\n")
+
+
+def test_what_is_not_combined_is_linked_and_said():
+    """With debug information nvJitLink links, and the reason tells why."""
+    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", debug=True)
+    assert ("nvjitlink", "2 inputs, debug information is kept") == (linked.backend, linked.reason)
+
+
+def test_prototypes_are_compared_before():
+    """A call that would pass wrong values is refused, not inlined."""
+    with pytest.raises(pl.LinkError, match="f has two prototypes"):
+        pl.link(KERNEL, function(param=".b64 a"), arch="sm_80")
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """Give the default cache a directory of its own; return what tells the kinds of its entries."""
+    own = cache.Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
+    for home in (cache, cache.tiered):
+        monkeypatch.setattr(home, "default", lambda: own)
+    return lambda: sorted(entry.kind for entry in own.entries())
+
+
+def test_a_second_link_reads_the_cache(kept):
+    """The fused PTX and its cubin are cached, and the policy is part of the key."""
+    first = pl.link(PLAIN, callee(RETURN), arch="sm_80")
+    assert ["assemble", "fuse"] == kept()
+    assert first == pl.link(PLAIN, callee(RETURN), arch="sm_80", checks="all")
+    assert ["assemble", "fuse"] == kept()
+    pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="all")
+    assert ["assemble", "fuse", "fuse"] == kept()
+
+
+def test_the_module_can_be_had(tmp_path, capsys):
+    """Linked.ptx, and `link --emit ptx`, are the module that was assembled; a linker leaves none."""
+    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
+    assert linked.cubin == pl.assemble(linked.ptx, "sm_80").code
+    (tmp_path / "a.ptx").write_text(PLAIN)
+    (tmp_path / "b.ptx").write_text(callee(RETURN))
+    command = [
+        "link",
+        *(str(tmp_path / name) for name in ("a.ptx", "b.ptx")),
+        "--arch",
+        "sm_80",
+        "--emit",
+        "ptx",
+    ]
+    assert 0 == main([*command, "-o", str(tmp_path / "both.ptx")])
+    assert linked.ptx == (tmp_path / "both.ptx").read_text()
+    capsys.readouterr()
+    assert 1 == main([*command, "--inline", "none", "-o", str(tmp_path / "none.ptx")])
+    assert "did not become one PTX module: 2 inputs" in capsys.readouterr().err
+    assert "" == pl.link(PLAIN, cubin(function()), arch="sm_80").ptx
