@@ -107,19 +107,26 @@ class PtxLinker:
         self._exported: list[Declared] = []
         self._failure: PtxlinkError | None = None
 
-    def choose_lto(self, *, has_link_files: bool, debug: bool = False, by_linker: bool = False) -> None:
+    def choose_lto(
+        self, *, has_link_files: bool, all_ptx: bool = False, debug: bool = False, by_linker: bool = False
+    ) -> None:
         """
         Turn LTO off where it has no effect.
 
-        Without link files there is nothing to inline, so NVVM's PTX of the kernel is already final; and code
-        for the debugger is not optimised.
+        Without link files there is nothing to inline, so NVVM's PTX of the kernel is already final. Functions
+        in PTX are inlined in the kernel's PTX, but not in its LTO-IR. And code for the debugger is not
+        optimised.
 
         Args:
             has_link_files: Whether something is linked with the kernel.
+            all_ptx: Whether all of that is PTX.
             debug: Whether the code is for the debugger.
             by_linker: Whether the linker gives the options another meaning than NVVM; keeps LTO on.
         """
-        if self.lto and not self.additional_flags and (debug or not (has_link_files or by_linker)):
+        if not self.lto or self.additional_flags:
+            return
+        inlines = all_ptx and config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
+        if debug or not (by_linker or (has_link_files and not inlines)):
             self.lto = False
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
@@ -393,6 +400,15 @@ def _content(code: Any) -> bytes:
 
         code = content_of(code)
     return code.encode() if isinstance(code, str) else bytes(code)
+
+
+def is_ptx(path_or_code: Any) -> bool:
+    """Return whether a link file of numba-cuda, a path or a `LinkableCode`, is PTX."""
+    if isinstance(path_or_code, (str, os.PathLike)):
+        return EXTENSIONS.get(Path(path_or_code).suffix) == PTX
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+    return bool(getattr(path_or_code, "kind", None) == FILE_EXTENSION_MAP["ptx"])
 
 
 def _holds_ltoir(content: Any, constant: Any) -> bool:

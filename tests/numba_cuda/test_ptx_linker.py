@@ -86,16 +86,18 @@ def test_get_linked_ptx_optimises_at_link_time():
 def test_a_kernel_with_nothing_to_link_skips_lto():
     """LTO is given up where there is nothing to inline, unless PTX is wanted or the code would be another."""
     chosen = []
-    for files, by_linker, flags in (
-        (False, False, None),
-        (True, False, None),
-        (False, True, None),
-        (False, False, ["-ptx"]),
+    for files, all_ptx, by_linker, flags in (
+        (False, True, False, None),
+        (True, False, False, None),
+        (True, True, False, None),
+        (True, True, True, None),
+        (False, True, True, None),
+        (False, True, False, ["-ptx"]),
     ):
         linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=flags)
-        linker.choose_lto(has_link_files=files, by_linker=by_linker)
+        linker.choose_lto(has_link_files=files, all_ptx=all_ptx, by_linker=by_linker)
         chosen.append(linker.lto)
-    assert chosen == [False, True, True, True]
+    assert chosen == [False, True, False, True, True, True]
 
 
 @pytest.mark.parametrize(

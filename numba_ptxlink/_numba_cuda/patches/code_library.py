@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
+from numba_ptxlink._numba_cuda.ptx_linker import is_ptx
 
 from .substitution import Substitution
 
@@ -50,6 +51,7 @@ def _wrap_link_all(original: Any) -> Any:
             options = self._nvvm_options
             choose(
                 has_link_files=bool(self._linking_files or self.needs_cudadevrt),
+                all_ptx=not self.needs_cudadevrt and all(map(is_ptx, self._linking_files)),
                 debug="g" in options,
                 # The linker keeps denormals in conversions between float types, and optimises code that NVVM
                 # was told not to.
