@@ -9,9 +9,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._config import BACKENDS, CHECKS, config
+from ._config import BACKENDS, CHECKS, INLINE, config
+from ._formats.kinds import CUBIN, PTX
 from ._version import __version__
-from .errors import PtxlinkError
+from .errors import LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +128,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help='a C++ name whose symbol is wanted, such as "scale<float>"; repeat for more',
     )
+    link.add_argument(
+        "--inline",
+        choices=INLINE,
+        help="which calls between PTX inputs are inlined (default: NUMBA_PTXLINK_INLINE, or auto)",
+    )
+    link.add_argument(
+        "--emit",
+        choices=(CUBIN, PTX),
+        default=CUBIN,
+        help="what is written: the cubin, or the PTX that all inputs become (default: cubin)",
+    )
     link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
     link.add_argument(
         "--checks",
@@ -230,11 +242,22 @@ def _link(arguments: argparse.Namespace) -> None:
         name_expressions=arguments.name_expressions,
         backend=arguments.backend,
         checks=arguments.checks,
+        inline=arguments.inline,
     )
-    _write(arguments.output, linked.cubin)
-    # What is written to the standard output is the cubin alone.
+    if arguments.emit == PTX and not linked.ptx:
+        raise LinkError(
+            f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "
+            "with --no-lto.",
+            inputs=linked.inputs,
+        )
+    content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
+    _write(arguments.output, content)
+    # What is written to the standard output is the content alone.
     shown = sys.stderr if _is_stream(arguments.output) else sys.stdout
-    print(f"{arguments.output}  {len(linked.cubin)} bytes, {linked.backend}: {linked.reason}", file=shown)
+    print(f"{arguments.output}  {len(content)} bytes, {linked.backend}: {linked.reason}", file=shown)
+    for line in linked.log.splitlines():
+        if line.startswith("call not inlined"):
+            print(f"  {line}", file=shown)
     for expression, symbol in linked.lowered_names.items():
         print(f"  {expression}  {symbol}", file=shown)
 
