@@ -54,11 +54,11 @@ def compile_ptx(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes
         return _by_nvptxcompiler(ptx, arch, options)
     backend, linker = found
     if _reads(linker, source):
-        if backend == "nvjitlink" and linker >= _COMPILES_ONLY:
-            return _by_linker(backend, source, arch, options)
         own = ptxas.find(linker)
-        if own is not None:
+        if own is not None and _reads(own[1], source):
             return _by_ptxas(own, ptx, arch, options)
+        if backend == "nvjitlink" and linker >= _COMPILES_ONLY and not _has_shared_memory(source):
+            return _by_linker(backend, source, arch, options)
     log.warning(
         "nvPTXCompiler %s makes the relocatable cubin for %s, which nvJitLink %s may refuse: no tool of "
         "that toolkit compiles the PTX; `pip install '%s==%s.*'` installs its ptxas",
@@ -75,6 +75,16 @@ def _reads(linker: tuple[int, int], source: Input) -> bool:
     # nvJitLink that has once refused PTX that is too new accepts undefined references.
     declared, newest = source.header.version, sure_isa(linker)
     return declared is None or newest is None or declared <= newest
+
+
+def _has_shared_memory(source: Input) -> bool:
+    """
+    Return whether *source* declares shared memory.
+
+    -r gives that of a device function its final address, and no kernel reserves it: nvJitLink 13.0 leaves out
+    the relocation that ptxas writes, and a kernel that calls the function stops at an illegal address.
+    """
+    return b".shared" in source.code
 
 
 def _by_nvptxcompiler(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:

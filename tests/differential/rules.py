@@ -92,6 +92,11 @@ OUTCOMES = (
         "Stock links code with lines, be it a helper's, and LTO-IR without, which nvJitLink refuses.",
         lambda stock, plugin: "'Debug Info Version'" in stock.get("text", "") and "error" not in plugin,
     ),
+    Rule(
+        "a function that calls itself",
+        "Stock does not find it where sys.modules does not have its module, and knows no circles of functions.",
+        lambda stock, plugin: "'insert_unresolved_ref'" in stock.get("text", "") and "error" not in plugin,
+    ),
 )
 """Rules about exceptions."""
 

@@ -29,7 +29,10 @@ def reversed_in_block(value):
     array = cuda.shared.array(64, float32)
     array[cuda.threadIdx.x] = value
     cuda.syncthreads()
-    return array[63 - cuda.threadIdx.x]
+    other = array[63 - cuda.threadIdx.x]
+    # The next call writes.
+    cuda.syncthreads()
+    return other
 
 
 @cuda.jit(device=True)

@@ -62,13 +62,33 @@ def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
     assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
 
 
+def no_ptxas(monkeypatch):
+    """Let no ptxas be installed."""
+    monkeypatch.setattr(single_ptx.ptxas, "find", lambda _: None)
+
+
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
-    """The nvJitLink of CUDA 13 compiles what it is to link, with level and line numbers."""
+    """The nvJitLink of CUDA 13 compiles what it is to link, with level and line numbers, without a ptxas."""
     in_a_toolkit(monkeypatch, (13, 1))
+    no_ptxas(monkeypatch)
     code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
     assert "nvJitLink 13.1" == tool
     assert pl.link(KERNEL, code, arch="sm_80").cubin
+
+
+def test_nvjitlink_is_not_given_shared_memory(monkeypatch, tmp_path, caplog):
+    """Shared memory of a function, whose relocation nvJitLink drops, is left to a ptxas or nvPTXCompiler."""
+    text = PTX.replace(b".visible", b".shared .align 4 .b8 buffer[256];\n.visible")
+    in_a_toolkit(monkeypatch, (13, 1))
+    no_ptxas(monkeypatch)
+    with caplog.at_level("WARNING", logger="numba_ptxlink"):
+        assert "nvPTXCompiler 13.5" == compile_relocatable(text)[1]
+    assert "installs its ptxas" in caplog.text
+    monkeypatch.undo()
+    in_a_toolkit(monkeypatch, (13, 1))
+    own_ptxas(monkeypatch, tmp_path, "13.1")
+    assert "ptxas 13.1" == compile_relocatable(text)[1]
 
 
 def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
@@ -107,8 +127,10 @@ def test_what_the_toolkits_tools_refuse_is_an_error(monkeypatch, tmp_path):
     wrong = PTX.replace(b"ret;", b"retire;")
     assert wrong != PTX
     in_a_toolkit(monkeypatch, (13, 1))
-    with pytest.raises(pl.AssembleError, match="retire"):
-        compile_relocatable(wrong)
+    with monkeypatch.context() as patched:
+        no_ptxas(patched)
+        with pytest.raises(pl.AssembleError, match="retire"):
+            compile_relocatable(wrong)
     in_a_toolkit(monkeypatch, (12, 9))
     own_ptxas(monkeypatch, tmp_path, "12.9")
     with pytest.raises(pl.AssembleError, match="ptxas refused the PTX") as caught:
@@ -125,6 +147,7 @@ def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
     tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
     assert "cubin" not in tools or nvjitlink.version() < pl.toolchain().nvptxcompiler
     in_a_toolkit(monkeypatch, (13, 3))
+    no_ptxas(monkeypatch)
     monkeypatch.setattr(single_ptx, "_reads", lambda *_: True)
     tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
     assert "nvJitLink 13.3" == tools["cubin"]

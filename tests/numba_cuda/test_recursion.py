@@ -214,3 +214,17 @@ def test_a_module_is_not_asked_for_attributes_that_it_computes(recwarn):
 
     assert reached.recursion(uses) is None
     assert [] == [str(warning.message) for warning in recwarn]
+
+
+def test_a_function_of_a_module_without_a_name_calls_itself(monkeypatch):
+    """Where sys.modules does not have the function's module, as in a notebook's `exec`, it finds itself."""
+    fakedevice.install(monkeypatch.setattr)
+    scope = {"cuda": cuda, "__name__": "not_in_sys_modules"}
+    exec(  # noqa: S102 - what a notebook does
+        "@cuda.jit(device=True)\n"
+        "def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n"
+        "def kernel(x): x[0] = fibonacci(x[0] & 7)\n",
+        scope,
+    )
+    _, code = fakedevice.compile_kernel(scope["kernel"], (types.int64[::1],))
+    assert code.code.startswith(b"\x7fELF")

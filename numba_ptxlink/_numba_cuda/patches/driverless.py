@@ -76,6 +76,10 @@ def _wrap_lower_recursive_call(original: Any) -> Any:
         if signature.args in dispatcher.overloads:
             # Another signature of a function that is being compiled: a call like any other.
             return self._lower_call_normal(fnty.dispatcher_type, expr, signature)
+        called, function = fnty.get_overloads(signature.args), dispatcher.py_func
+        if function.__module__ is not None:
+            # A module that is not in sys.modules has no name for typing, but one for the function's symbol.
+            fnty.add_overloads(signature.args, f"{function.__module__}.{function.__qualname__}", called.uid)
         return original(self, fnty, expr, signature)
 
     return _lower_call_RecursiveCall
