@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import fakedevice
+import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
@@ -83,6 +84,7 @@ def test_an_export_is_the_same_with_the_plugin_and_without(tmp_path):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_switching_leaves_no_half_replaced_state(tmp_path):
     """Each result of another thread is the plugin's or numba-cuda's own, and all is restored."""
     (tmp_path / "externs.py").write_text(EXTERNS)

@@ -99,12 +99,20 @@ UDFS = [
     ("call", "message"),
     [
         ("corner_c(columns)", "no suitable user-defined conversion"),
-        ("corner_f(rows)", "no suitable user-defined conversion"),
-        ("corner_c(any)", "no suitable user-defined conversion"),
         ("corner_f(any)", "no suitable user-defined conversion"),
-        ("corner_c({p, shape, strides})", "no instance of constructor"),
-        ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
-        ("second_c(numba_ptxlink::array_view<float, 1>({p, 3}))", "no suitable user-defined conversion"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("corner_f(rows)", "no suitable user-defined conversion"),
+                ("corner_c(any)", "no suitable user-defined conversion"),
+                ("corner_c({p, shape, strides})", "no instance of constructor"),
+                ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
+                (
+                    "second_c(numba_ptxlink::array_view<float, 1>({p, 3}))",
+                    "no suitable user-defined conversion",
+                ),
+            )
+        ),
     ],
 )
 def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):

@@ -94,7 +94,7 @@ OUTCOMES = (
     ),
     Rule(
         "a function that calls itself",
-        "Stock does not find it where sys.modules does not have its module, and knows no circles of functions.",
+        "Stock does not find it where sys.modules lacks its module, and knows no circles of functions.",
         lambda stock, plugin: "'insert_unresolved_ref'" in stock.get("text", "") and "error" not in plugin,
     ),
 )
