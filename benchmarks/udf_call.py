@@ -20,7 +20,9 @@ from typing import Any
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
 import _harness
+import numba
 import numpy as np
+from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
@@ -50,6 +52,64 @@ def pick(table: Any, turn: Any) -> Any:
     """Interpolate between two neighbours in a table."""
     i = turn & 1023
     return table[i] * np.float32(0.25) + table[i + 1] * np.float32(0.75)
+
+
+@pl.udf("float32(float32, float32)", name="one_fma")
+def one_fma(x: Any, y: Any) -> Any:
+    """Multiply and add once."""
+    return x * y + np.float32(0.5)
+
+
+@pl.udf("float32(float32, float32)", name="many_fmas")
+def many_fmas(x: Any, y: Any) -> Any:
+    """Multiply and add 32 times."""
+    for _ in range(32):
+        x = x * y + np.float32(0.5)
+    return x
+
+
+@pl.udf("float32(float32, int64)", name="early")
+def early(x: Any, turn: Any) -> Any:
+    """Return at once in half of the cases."""
+    if turn & 1:
+        return x * np.float32(0.5)
+    total = x
+    for number in range(turn & 3):
+        total += x * np.float32(number)
+    return total
+
+
+@cuda.jit(device=True)
+def damped(x: Any) -> Any:
+    """Stay below one."""
+    return x / (np.float32(1) + abs(x))
+
+
+@pl.udf("float32(float32, float32)", name="nested")
+def nested(x: Any, y: Any) -> Any:
+    """Call another device function twice."""
+    return damped(x + y) + damped(x - y)
+
+
+Large = namedtuple("Large", [f"v{number}" for number in range(25)])  # noqa: PYI024 - as above
+LARGE = types.NamedUniTuple(types.float64, 25, Large)
+
+
+@pl.udf("float64(LARGE, int64)", name="weigh")
+def weigh(large: Any, turn: Any) -> Any:
+    """Read some of 200 bytes that are passed by value."""
+    return large.v0 * turn + large.v7 + large.v24
+
+
+record = np.dtype([("mass", "f4"), ("charge", "f4"), ("id", "i8")], align=True)
+RECORDS = types.Array(numba.from_dtype(record), 1, "C")
+
+
+@pl.udf("float32(RECORDS, int64)", name="sample")
+def sample(records: Any, turn: Any) -> Any:
+    """Read two fields of a record in an array."""
+    i = turn & 63
+    return records[i].mass + records[i + 1].charge
 
 
 # Name, the function in C++, what one thread starts with, what a turn does, and what a thread ends with.
@@ -84,6 +144,65 @@ CASES = {
         "sum",
     ),
 }
+CASES |= {
+    "one FMA": (
+        one_fma,
+        "float one_fma(float x, float y) { return x * y + 0.5f; }",
+        "float x = seed;",
+        "x = one_fma(x, 0.999f);",
+        "x",
+    ),
+    "32 FMAs": (
+        many_fmas,
+        """float many_fmas(float x, float y) {
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) x = x * y + 0.5f;
+            return x;
+        }""",
+        "float x = seed;",
+        "x = many_fmas(x, 0.999f);",
+        "x",
+    ),
+    "early return": (
+        early,
+        """float early(float x, int64_t turn) {
+            if (turn & 1) return x * 0.5f;
+            float total = x;
+            for (int64_t number = 0; number < (turn & 3); ++number) total += x * (float)number;
+            return total;
+        }""",
+        "float x = seed;",
+        "x = early(x, turn + (int)seed);",
+        "x",
+    ),
+    "nested call": (
+        nested,
+        """float nested(float x, float y) {
+            return (x + y) / (1.0f + fabsf(x + y)) + (x - y) / (1.0f + fabsf(x - y));
+        }""",
+        "float x = seed;",
+        "x = nested(x, 0.25f);",
+        "x",
+    ),
+    "struct of 200 bytes": (
+        weigh,
+        "double weigh(Large large, int64_t turn) { return large.v0 * turn + large.v7 + large.v24; }",
+        "double sum = 0; Large large{}; large.v0 = seed; large.v7 = 1.0; large.v24 = 0.5;",
+        "sum += weigh(large, turn); large.v7 = sum * 1e-9;",
+        "(float)sum",
+    ),
+    "array of records": (
+        sample,
+        """float sample(numba_ptxlink::array_view<record, 1, numba_ptxlink::layout_c> records, int64_t turn) {
+            int64_t i = turn & 63;
+            return records.data[i].mass + records.data[i + 1].charge;
+        }""",
+        """float sum = 0;
+            numba_ptxlink::array_view<record, 1, numba_ptxlink::layout_c> view((record*)table, 65);""",
+        "sum += sample(view, turn + (int)seed);",
+        "sum",
+    ),
+}
 KERNEL = """
 extern "C" __global__ void caller(float* out, float* table, int turns) {{
     float seed = threadIdx.x % 7;
@@ -97,7 +216,7 @@ extern "C" __global__ void caller(float* out, float* table, int turns) {{
 
 @functools.cache
 def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
-    """Return the cubins to compare: one C++ source, and C++ linked with Python as LTO-IR and as PTX."""
+    """Return the cubins: one C++ source, and C++ linked with Python as LTO-IR, as PTX, and as inlined PTX."""
     function, in_cxx, begin, turn, end = CASES[name]
     kernel = KERNEL.format(begin=begin, turn=turn, end=end)
     with TemporaryDirectory() as folder:
@@ -106,10 +225,12 @@ def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
         single = f'#include "udf.h"\nextern "C" __device__ __forceinline__ {in_cxx}\n{kernel}'
         options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "nvrtc_flags": ["-std=c++17"]}
         caller = f'#include "udf.h"\n{kernel}'
+        ptx = exported.artifacts["ptx", arch.sm]
         return {
             "one source": pl.link(single, lto=False, **options).cubin,
             "LTO": pl.link(caller, exported.artifacts["ltoir", arch.sm], lto=True, **options).cubin,
-            "PTX": pl.link(caller, exported.artifacts["ptx", arch.sm], lto=False, **options).cubin,
+            "PTX": pl.link(caller, ptx, lto=False, inline="none", **options).cubin,
+            "PTX inlined": pl.link(caller, ptx, lto=False, inline="all", **options).cubin,
         }
 
 
