@@ -84,11 +84,11 @@ def run(*command: str | Path) -> None:
         raise StepError(said)
 
 
-def nvcc(folder: Path, *flags: str | Path) -> None:
-    """Run nvcc on files of *folder*."""
+def nvcc(headers: Path, *flags: str | Path) -> None:
+    """Run nvcc with the headers of a folder."""
     tool = compiler()
     library = tool.parents[1] / "lib"
-    run(tool, f"-arch={ARCH.sm}", f"-I{folder}", f"-I{INCLUDE_DIR}", f"-L{library}", *flags)
+    run(tool, f"-arch={ARCH.sm}", f"-I{headers}", f"-I{INCLUDE_DIR}", f"-L{library}", *flags)
 
 
 def device_link(folder: Path, name: str, kind: str) -> None:
@@ -97,40 +97,40 @@ def device_link(folder: Path, name: str, kind: str) -> None:
     lto = ("-dlto",) if kind == "ltoir" else ()
     source, caller = folder / f"{name}_caller.cu", folder / f"{name}_caller_{kind}.o"
     source.write_text(CALLERS[name])
-    nvcc(folder, "-dc", *lto, source, "-o", caller)
+    nvcc(folder / kind, "-dc", *lto, source, "-o", caller)
     if kind in ("ptx", "cubin"):
         wrapped = folder / f"{name}_{kind}.o"
-        nvcc(folder, "-dc", artifact, "-o", wrapped)
+        nvcc(folder / kind, "-dc", artifact, "-o", wrapped)
         artifact = wrapped
-    nvcc(folder, "-dlink", *lto, caller, artifact, "-o", folder / f"{name}_{kind}_linked.o")
+    nvcc(folder / kind, "-dlink", *lto, caller, artifact, "-o", folder / f"{name}_{kind}_linked.o")
 
 
 def artifact_of(folder: Path, name: str, kind: str) -> Path:
     """Return the path of an artifact that was exported."""
-    path = folder / (f"{name}.fatbin" if kind == "fatbin" else f"{name}.{ARCH.sm}.{kind}")
+    path = folder / kind / (f"{name}.fatbin" if kind == "fatbin" else f"{name}.{ARCH.sm}.{kind}")
     if not path.exists():
         raise StepError("not exported")
     return path
 
 
 def export(folder: Path, name: str, kind: str) -> None:
-    """Export a module to one kind of artifact."""
-    pl.export(HERE / f"{name}.py", folder, archs=[ARCH], emit=[kind])
+    """Export a module to one kind of artifact, in a folder of its own, whose files an export owns."""
+    pl.export(HERE / f"{name}.py", folder / kind, archs=[ARCH], emit=[kind])
 
 
 def link(folder: Path, name: str, kind: str) -> None:
     """Link an artifact with CUDA C++."""
-    pl.link(CALLERS[name], artifact_of(folder, name, kind), arch=ARCH, include_dirs=[folder])
+    pl.link(CALLERS[name], artifact_of(folder, name, kind), arch=ARCH, include_dirs=[folder / kind])
 
 
 def link_bare(folder: Path, name: str, kind: str) -> None:
     """Compile the caller with NVRTC and link it with nvJitLink, as a program without this package would."""
-    includes = [folder, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    code = artifact_of(folder, name, kind).read_bytes()
+    includes = [folder / kind, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
     caller_kind = "ltoir" if kind == "ltoir" else "cubin"
     caller = nvrtc.compile_source(
         CALLERS[name], "caller.cu", ARCH, output=caller_kind, include_dirs=includes
     ).code
-    code = artifact_of(folder, name, kind).read_bytes()
     lto = ["-lto"] if kind == "ltoir" else []
     nvjitlink.link([(caller_kind, "caller", caller), (kind, "artifact", code)], [f"-arch={ARCH.sm}", *lto])
 
