@@ -30,6 +30,7 @@ from ._cabi.types import (
     View,
     Void,
     struct,
+    structs,
     unaligned_member,
     view,
 )
@@ -201,7 +202,8 @@ def c_signature(
         names: Names for records, by their Numba types.
 
     Raises:
-        AbiError: A type has no counterpart in C. Its message names the function, the parameter and the type.
+        AbiError: A type has no counterpart in C, or two types would be structs of one name. The message names
+            the function and the types.
     """
     from numba.cuda import types
 
@@ -226,6 +228,10 @@ def c_signature(
     )
     if kernel and not isinstance(signature.result, Void):
         raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
+    try:
+        structs([signature])
+    except AbiError as error:
+        raise AbiError(f"Function {name}: {str(error)[0].lower()}{str(error)[1:]}") from error
     return signature
 
 

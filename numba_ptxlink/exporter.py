@@ -118,6 +118,7 @@ def export(
         stem = _check_stem(default_name if name is None else name)
         functions = typed(marked)
         options = CompileOptions(opt, fastmath, lineinfo)
+        header.named_structs(build.declared(functions))
         compiled = [build.lower(functions, arch, options) for arch in parsed]
         first = compiled[0]
         declarations = [

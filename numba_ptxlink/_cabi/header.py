@@ -116,7 +116,7 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.S
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
-    structs = _structs(types, signatures)
+    structs = named_structs(signatures)
     blocks = [
         *_includes(types),
         _DEVICE,
@@ -140,18 +140,14 @@ def _guard(stem: str, body: str) -> str:
     return f"NUMBA_PTXLINK_{re.sub(r'[^A-Z0-9]', '_', stem.upper())}_{digest}_H"
 
 
-def _structs(types: Sequence[c.CType], signatures: Sequence[c.Signature]) -> list[c.Struct]:
-    """Return the structs to define, each once; refuse ambiguous names."""
-    structs: dict[str, c.Struct] = {}
-    for ctype in types:
-        if not isinstance(ctype, c.Struct):
-            continue
-        first = structs.setdefault(ctype.name, ctype)
-        if first.fingerprint != ctype.fingerprint:
-            raise AbiError(
-                f"Two structs of this export would be named {ctype.name}: {first.about} and {ctype.about}; "
-                f"name one of them {cnames.propose(ctype.name, structs)!r} in Python, for example."
-            )
+def named_structs(signatures: Sequence[c.Signature]) -> list[c.Struct]:
+    """
+    Return the structs that a header of *signatures* defines, members before their structs.
+
+    Raises:
+        AbiError: Two structs, or a struct and a function, have the same name.
+    """
+    structs = c.structs(signatures)
     for signature in signatures:
         if signature.name in structs:
             raise AbiError(

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.ptx import Param, Prototype
+from numba_ptxlink.errors import AbiError
+
+from . import names as cnames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -299,6 +302,27 @@ class Signature:
     def __str__(self) -> str:
         params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
         return self.result.declare(f"{self.name}({params})")
+
+
+def structs(signatures: Iterable[Signature]) -> dict[str, Struct]:
+    """
+    Return the structs that *signatures* use by name, members before their structs.
+
+    Raises:
+        AbiError: Two of them have the same name.
+    """
+    named: dict[str, Struct] = {}
+    for ctype in dict.fromkeys(ctype for signature in signatures for ctype in signature.types):
+        if not isinstance(ctype, Struct):
+            continue
+        first = named.setdefault(ctype.name, ctype)
+        if first.fingerprint != ctype.fingerprint:
+            raise AbiError(
+                f"Two structs would be named {ctype.name}: {first.about} and {ctype.about}; rename the "
+                "record or NamedTuple among them in Python, for example to "
+                f"{cnames.propose(ctype.name, named)!r}."
+            )
+    return named
 
 
 def is_large(ctype: CType) -> bool:

@@ -74,6 +74,29 @@ class Built:
     cubin_by: str = ""
 
 
+def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
+    """
+    Return the C signatures of *functions* as far as they are known before these are compiled.
+
+    An inferred result counts as void, and functions with flat aggregates, which use no structs, are left out.
+
+    Raises:
+        AbiError: A type has no counterpart in C, or two types would be structs of one name.
+    """
+    from numba.cuda import types
+
+    return [
+        _c_signature(
+            function,
+            types.void if function.result is None else function.result,
+            function.labels,
+            function.args,
+        )
+        for function in functions
+        if function.udf.options.aggregates == "value"
+    ]
+
+
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
     """
     Compile *functions* with Numba.
@@ -92,9 +115,7 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         udf, result = function.udf, function.result
         if udf.is_kernel and result is None:
             result = types.void
-        if udf.options.aggregates == "value":
-            returns = types.void if result is None else result
-            _c_signature(function, returns, function.labels, function.args)
+        declared([function])
         try:
             compiled = compile_function(
                 _entry(udf), function.args, result, arch, options, checked=udf.options.checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from llvmlite import ir
@@ -37,24 +38,31 @@ def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
 
 
 def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
-    named = module.context.get_identified_type(f"struct.{ctype.name}")
-    if not named.is_opaque:
-        return named
-    if isinstance(ctype, c.Half):
-        named.set_body(ir.IntType(16))
-    elif isinstance(ctype, c.Complex):
-        named.set_body(*[ir_type(module, ctype.element)] * 2)
-    elif isinstance(ctype, c.Vector):
-        named.set_body(*[ir_type(module, ctype.element)] * ctype.count)
-    elif isinstance(ctype, c.View):
-        extents = [ir.ArrayType(_I64, ctype.ndim)] * (2 if ctype.ndim else 0)
-        named.set_body(ir_type(module, ctype.element).as_pointer(), *extents)
-    elif isinstance(ctype, c.Struct):
-        named.packed = ctype.packed
-        named.set_body(*(part for part, _ in _layout(module, ctype)))
-    else:
-        raise TypeError(f"{type(ctype).__name__} has no IR type")
+    elements, packed = _elements(module, ctype), isinstance(ctype, c.Struct) and ctype.packed
+    # Types of one name and different layouts stay different, by a number as in LLVM.
+    for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
+        named = module.context.get_identified_type(f"struct.{ctype.name}{suffix}")
+        if named.is_opaque:
+            named.packed = packed
+            named.set_body(*elements)
+        if (named.elements, named.packed) == (elements, packed):
+            break
     return named
+
+
+def _elements(module: ir.Module, ctype: c.CType) -> tuple[ir.Type, ...]:
+    if isinstance(ctype, c.Half):
+        return (ir.IntType(16),)
+    if isinstance(ctype, c.Complex):
+        return (ir_type(module, ctype.element),) * 2
+    if isinstance(ctype, c.Vector):
+        return (ir_type(module, ctype.element),) * ctype.count
+    if isinstance(ctype, c.View):
+        extents = (ir.ArrayType(_I64, ctype.ndim),) * (2 if ctype.ndim else 0)
+        return (ir_type(module, ctype.element).as_pointer(), *extents)
+    if isinstance(ctype, c.Struct):
+        return tuple(part for part, _ in _layout(module, ctype))
+    raise TypeError(f"{type(ctype).__name__} has no IR type")
 
 
 def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member | None]]:

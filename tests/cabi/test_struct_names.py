@@ -1,0 +1,119 @@
+"""Two types that would be structs of one name are refused before anything is compiled."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from llvmlite import ir
+from numba import cuda, from_dtype
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink import abi
+from numba_ptxlink._cabi import types as c
+from numba_ptxlink._numba_cuda.codegen import convert
+
+I32 = types.int32
+PAIR = types.UniTuple(I32, 2)
+
+
+def named(name, *members):
+    """Return the type of a new NamedTuple."""
+    return types.NamedTuple(members, namedtuple(name, [f"m{number}" for number, _ in enumerate(members)]))  # noqa: PYI024
+
+
+tuple2_i32_i32 = np.dtype([("q", "i4"), ("r", "i4"), ("z", "i4")])
+RECORD = from_dtype(tuple2_i32_i32)
+CLASHES = [
+    pytest.param((named("Point", I32), named("Point", types.int64)), "Point", id="two-named-tuples"),
+    pytest.param((named("optional_i32", I32), types.Optional(I32)), "optional_i32", id="optional"),
+    pytest.param((named("tuple2_i32_i32", types.int64), PAIR), "tuple2_i32_i32", id="tuple"),
+    pytest.param((RECORD, PAIR), "tuple2_i32_i32", id="record"),
+    pytest.param((types.CPointer(RECORD), PAIR), "tuple2_i32_i32", id="address-of-a-record"),
+    pytest.param((types.Tuple([named("Point", I32)]), named("Point", types.int8)), "Point", id="member"),
+    pytest.param((types.Array(RECORD, 1, "C"), PAIR), "tuple2_i32_i32", id="array-of-records"),
+]
+
+
+def first(a, b):  # noqa: ARG001 - their types matter
+    """Do nothing with two values whose module names the record."""
+    return 1 if tuple2_i32_i32 is None else 0
+
+
+@pytest.mark.parametrize(("args", "name"), CLASHES)
+def test_one_function_is_refused_by_export(tmp_path, monkeypatch, args, name):
+    """An export refuses the function before Numba compiles it."""
+    monkeypatch.setattr("numba_ptxlink._numba_cuda.build.compile_function", None)
+    with pytest.raises(
+        pl.AbiError, match=rf"Function f: two structs would be named {name}: .* rename .*\.py:"
+    ):
+        pl.export([pl.udf(I32(*args), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("args", "name"), CLASHES)
+def test_one_function_is_refused_by_compile(args, name):
+    """So does `numba.cuda.compile`, which has no header to write."""
+    active = pl.status().active
+    pl.enable()
+    try:
+        with pytest.raises(pl.AbiError, match=f"Function f: two structs would be named {name}: .* rename"):
+            cuda.compile(
+                first,
+                I32(*args),
+                abi="c",
+                abi_info={"abi_name": "f", "aggregates": "value"},
+                cc=(9, 0),
+            )
+    finally:
+        if not active:
+            pl.disable()
+
+
+@pytest.mark.parametrize(("args", "name"), CLASHES)
+def test_two_functions_are_refused_by_export(tmp_path, monkeypatch, args, name):
+    """An export refuses two functions, each with one of the types, before Numba compiles the first."""
+    monkeypatch.setattr("numba_ptxlink._numba_cuda.build.compile_function", None)
+    marked = [pl.udf(I32(ty, I32), name=f"f{number}")(first) for number, ty in enumerate(args)]
+    with pytest.raises(pl.AbiError, match=rf"^Two structs would be named {name}: .* rename"):
+        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_a_clash_with_an_inferred_result_is_refused(tmp_path):
+    """A result that Numba infers is held to the same rule, when it is known."""
+    point = named("Point", types.int64)
+    make = point.instance_class
+
+    def f(a):
+        return make(a.m0 + 1)
+
+    marked = [pl.udf((named("Point", I32),), name="f")(f)]
+    with pytest.raises(pl.AbiError, match="Function f: two structs would be named Point: "):
+        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_equal_structs_are_one(tmp_path):
+    """Two classes of one name and equal members are one struct, as before."""
+    point, same = named("Point", I32), named("Point", I32)
+    exported = pl.export([pl.udf(I32(point, same), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
+    assert 1 == exported.header.read_text().count("typedef struct Point {")
+
+
+def test_types_of_llvm_differ_with_their_layouts():
+    """Two layouts of one name are two types of LLVM, and the same layout is one."""
+    module = ir.Module(context=ir.Context())
+    small, large = abi.c_type(named("Point", I32)), abi.c_type(named("Point", types.int64))
+    made = [convert.ir_type(module, ctype) for ctype in (small, large, small, large)]
+    assert made[:2] == made[2:]
+    assert [(ir.IntType(32),), (ir.IntType(64),)] == [kind.elements for kind in made[:2]]
+    assert ["struct.Point", "struct.Point.0"] == [kind.name for kind in made[:2]]
+
+
+def test_a_packed_struct_is_a_type_of_its_own():
+    """A packed struct and one that is not, of equal members, are two types of LLVM."""
+    module = ir.Module(context=ir.Context())
+    members = (c.Member("a", c.Scalar("int32_t", 4, 4, "int"), 0),)
+    plain, packed = (c.Struct("S", 4, 4 - 3 * flag, members, bool(flag)) for flag in (0, 1))
+    assert convert.ir_type(module, plain) != convert.ir_type(module, packed)
