@@ -121,6 +121,7 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.S
         *_includes(types),
         _DEVICE,
         *(_only_cxx(_definition(struct), cxx=_needs_cxx([struct])) for struct in structs),
+        *_views(types),
         '#if defined(__cplusplus)\nextern "C" {\n#endif\n',
         *(_only_cxx(_declaration(function), cxx=_is_cxx(function.signature)) for function in declarations),
         *(_only_cxx(_extern(signature), cxx=_is_cxx(signature)) for signature in externs),
@@ -155,6 +156,16 @@ def named_structs(signatures: Sequence[c.Signature]) -> list[c.Struct]:
                 f"{structs[signature.name].about}; use {signature.name + '_of'!r}, for example."
             )
     return list(structs.values())
+
+
+def _views(types: Sequence[c.CType]) -> list[str]:
+    """Return what makes the compiler complete the views: clang warns of a result that is none yet."""
+    lines = [
+        f'static_assert(sizeof({ctype.name}) == {ctype.size}, "size of an array_view");\n'
+        for ctype in types
+        if isinstance(ctype, c.View)
+    ]
+    return [_only_cxx("".join(lines), cxx=True)] if lines else []
 
 
 def _includes(types: Sequence[c.CType]) -> list[str]:
