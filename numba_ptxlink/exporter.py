@@ -128,10 +128,12 @@ def export(
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
+    undeclared: dict[str, None] = {}
     wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
     for lowered in compiled:
         built = build.build(lowered, wanted, options, dispensable=wanted.difference(kinds))
         externs.update(built.externs)
+        undeclared.update(dict.fromkeys(built.undeclared))
         cubin_by = built.cubin_by
         arch, artifacts = lowered.arch, built.artifacts
         packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
@@ -163,6 +165,14 @@ def export(
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
     _write(out, contents, out / f"{stem}.json")
+    for each in undeclared:
+        log.warning(
+            "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
+            'define it with the prototype %s; or declare it with numbers and pointers alone and abi="c".',
+            stem,
+            each,
+            externs[each][0],
+        )
     return Export(
         header=out / f"{stem}.h",
         manifest=out / f"{stem}.json",

@@ -66,11 +66,13 @@ class Built:
     Args:
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
+        undeclared: Those that `cuda.declare_device` declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
     """
 
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
+    undeclared: tuple[str, ...] = ()
     cubin_by: str = ""
 
 
@@ -239,11 +241,17 @@ def build(
     if CUBIN in kinds:
         asked = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
         artifacts[CUBIN], made_by = single_ptx.compile_ptx(ptx, compiled.arch, asked)
-    declared = {
+    known = {
         name: (prototype, externs.declared(compiled.context, prototype))
         for name, prototype in missing.items()
     }
-    return Built({kind: code for kind, code in artifacts.items() if kind in kinds}, declared, made_by)
+    undeclared = tuple(
+        name
+        for name, (_, signature) in known.items()
+        if signature is None and externs.is_declared(compiled.context, name)
+    )
+    kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
+    return Built(kept, known, undeclared, made_by)
 
 
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:

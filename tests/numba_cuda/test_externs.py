@@ -112,6 +112,40 @@ def test_linked_cxx_is_part_of_the_artifacts(tmp_path):
         assert b"caller" in linked.cubin
 
 
+OTHERS = {
+    "sums": types.float32(types.float32[:]),
+    "rotates": types.complex64(types.complex64),
+    "halves": types.float16(types.float16),
+    "adds": types.int32(types.UniTuple(types.int32, 2)),
+}
+DECLARED = {
+    (name, abi): cuda.declare_device(f"{name}_{abi}", signature, abi=abi)
+    for name, signature in OTHERS.items()
+    for abi in ("c", "numba")
+}
+
+
+@pytest.mark.parametrize(("name", "convention"), DECLARED)
+def test_an_export_warns_of_what_its_header_cannot_declare(tmp_path, caplog, name, convention):
+    """A function of types that C++ passes in another way is listed, and one warning tells the cure."""
+    callee = DECLARED[name, convention]
+    function = pl.udf(OTHERS[name], name="f")(lambda value: callee(value))  # noqa: PLW0108 - not Python's
+    exported = export(tmp_path, function, archs=("sm_80", "sm_90"))
+    (listed,) = json.loads(exported.manifest.read_text())["externs"]
+    assert (f"{name}_{convention}", None) == (listed["name"], listed["declaration"])
+    assert listed["name"] not in exported.header.read_text()
+    (record,) = caplog.records
+    assert f"mine.h does not declare {name}_{convention}, whose types" in record.getMessage()
+    assert f"define it with the prototype {listed['prototype']}; or declare it with" in record.getMessage()
+
+
+def test_an_export_does_not_warn_of_what_its_header_declares(tmp_path, caplog):
+    """A function of numbers, and the device runtime's, are no reason for a warning."""
+    export(tmp_path, pl.udf("float64(float64)")(asks))
+    export(tmp_path, pl.kernel("void(int32[::1])")(waits), name="other")
+    assert [] == caplog.messages
+
+
 def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
     """An extern without code is declared in the header as C++ defines it, and listed in the manifest."""
     exported = export(tmp_path, pl.udf("float64(float64)")(asks))

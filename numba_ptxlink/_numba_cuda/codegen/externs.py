@@ -106,6 +106,11 @@ def _link(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
+def is_declared(context: Any, name: str) -> bool:
+    """Return whether `cuda.declare_device` declared a function *name*."""
+    return any(getattr(key, "name", None) == name and hasattr(key, "sig") for key in context._defns)
+
+
 def declared(context: Any, prototype: Prototype) -> c.Signature | None:
     """
     Return the C signature of the `cuda.declare_device` function with *prototype*.
