@@ -68,6 +68,24 @@ static_assert(!converts<md<float, stride, line>, C<float, 1>> && converts<md<flo
 using point = std_::extents<int>;
 static_assert(converts<md<float, right, point>, C<float, 0>> && converts<md<float, stride, point>, A<float, 0>>);
 static_assert(!converts<md<const float, right, point>, C<float, 0>>);
+// The product of seven extents of 2 is no signed char.
+using tiny = std_::extents<signed char, 3, 1, 1, 1, 1, 1, 2>;
+static_assert(converts<md<float, right, tiny>, C<float, 7>> && converts<md<float, left, tiny>, F<float, 7>>);
+static_assert(!converts<md<float, left, tiny>, C<float, 7>> && !converts<md<float, right, tiny>, F<float, 7>>);
+static_assert(converts<md<float, right, std_::dextents<signed char, 8>>, C<float, 8>>);
+// The order of the first two of three dimensions, and of the last two, is looked at too.
+struct swapped {
+  template <class Extents> struct mapping : right::mapping<Extents> {
+    using layout_type = swapped;
+    NUMBA_PTXLINK_HOST_DEVICE constexpr typename Extents::index_type stride(typename Extents::rank_type axis) const {
+      return right::mapping<Extents>::stride(axis == 0 ? 0 : 3 - axis);
+    }
+  };
+};
+using three_d = std_::dextents<int, 3>;
+static_assert(!converts<md<float, swapped, three_d>, C<float, 3>>);
+static_assert(!converts<md<float, swapped, three_d>, F<float, 3>>);
+static_assert(converts<md<float, swapped, three_d>, A<float, 3>>);
 // Extents.
 enum Count : int { three = 3 };
 enum class Scoped { three = 3 };
@@ -82,6 +100,25 @@ static_assert(!makes<C<float, 1>, double*, int> && !makes<C<float, 1>, void*, in
 using two = const long long (&)[2];
 static_assert(makes<A<float, 2>, float*, two, two>);
 static_assert(!makes<C<float, 2>, float*, two, two> && !makes<F<float, 2>, float*, two, two>);
+using large = const unsigned long (&)[2];
+using floats = const float (&)[2];
+static_assert(makes<A<float, 2>, float*, large, two> && makes<A<float, 1>, float*, const int (&)[1], const int (&)[1]>);
+static_assert(!makes<A<float, 2>, float*, floats, two> && !makes<A<float, 1>, float*, int, int>);
+// In braces: integers of any types, one for each dimension.
+template <class Extent, class Stride, class = void> constexpr bool strided = false;
+template <class Extent, class Stride>
+constexpr bool strided<Extent, Stride,
+                       decltype(void(A<float, 2>{nullptr, {3, std_::declval<Extent>()}, {std_::declval<Stride>(), 4}}))> = true;
+static_assert(strided<int, int> && strided<unsigned long, unsigned long long> && strided<Count, signed char>);
+static_assert(!strided<float, int> && !strided<int, double> && !strided<Scoped, int> && !strided<int, Scoped>);
+NUMBA_PTXLINK_HOST_DEVICE inline A<float, 2> pitched(float* p, decltype(sizeof(0)) height, decltype(sizeof(0)) pitch) {
+  return {p, {height, 3u}, {pitch, sizeof(float)}};
+}
+NUMBA_PTXLINK_HOST_DEVICE inline A<float, 1> column(float* p, decltype(sizeof(0)) height, decltype(sizeof(0)) pitch) {
+  return {p, {height}, {pitch}};
+}
+static_assert(A<float, 2>(nullptr, {3, 4ul}, {-16, sizeof(float)}).strides[0] == -16);
+static_assert(A<float, 1>(nullptr, {3ul}, {-4}).strides[0] == -4);
 template <class View, class Index, class = void> constexpr bool indexes = false;
 template <class View, class Index>
 constexpr bool indexes<View, Index, decltype(void(std_::declval<View>()[std_::declval<Index>()]))> = true;

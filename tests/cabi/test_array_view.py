@@ -107,6 +107,8 @@ UDFS = [
                 ("corner_c(any)", "no suitable user-defined conversion"),
                 ("corner_c({p, shape, strides})", "no instance of constructor"),
                 ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
+                ("corner_a({p, {2.0f, 3}, {12, 4}})", "no instance of constructor"),
+                ("corner_a({p, {2, 3}, {12}})", "no instance of constructor"),
                 (
                     "second_c(numba_ptxlink::array_view<float, 1>({p, 3}))",
                     "no suitable user-defined conversion",
@@ -135,6 +137,23 @@ def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):
         nvrtc_compiles(source.format(call), tmp_path)
 
 
+def test_the_pitch_of_the_runtime_is_a_stride(tmp_path):
+    """Extents and strides that are size_t, such as those of cudaMallocPitch, go in braces."""
+    pl.export(UDFS, tmp_path, archs=[ARCH], emit=["ptx"], name="lib")
+    source = """
+        #include "lib.h"
+        extern "C" __global__ void caller(float* p, size_t w, size_t h, size_t pitch, unsigned rows) {
+            p[0] = corner_a({p, {h, w}, {pitch, sizeof(float)}});
+            p[1] = corner_a({p, {rows, 3}, {-4, pitch}});
+        }
+    """
+    nvrtc_compiles(source, tmp_path)
+    path = tmp_path / "caller.cu"
+    path.write_text(source)
+    quiet = ("-Wno-deprecated-gpu-targets", "-Werror", "all-warnings", f"-Xcompiler={','.join(WARNINGS)}")
+    run("nvcc", *quiet, "-rdc=true", "-c", "-o", "/dev/null", path)
+
+
 VIEWS = """
 #include <cuda/std/mdspan>
 #include <cuda/std/span>
@@ -156,6 +175,14 @@ view<layout_f> f_mdspan(float* p) { return md<cuda::std::layout_left>(p, 3, 4); 
 view<layout_f> f_assumed(float* p) { return assume_contiguous<layout_f>(view<layout_any>(p, 3, 4)); }
 view<layout_any> a_extents(float* p) { return {p, 3, 4}; }
 view<layout_any> a_strides(float* p) { return {p, {3, 4}, {4, 12}}; }
+view<layout_any> a_pitch(float* p) {
+  const unsigned long height = 3, pitch = 16;
+  return {p, {height, 4u}, {pitch, sizeof(float)}};
+}
+view<layout_any> a_mixed(float* p) {
+  const int extents[] = {3, 4};
+  return {p, extents, {static_cast<short>(4), 12ull}};
+}
 view<layout_any> a_reversed(float* p) { return {p + 11, {3, 4}, {-16, -4}}; }
 view<layout_any> a_from_c(float* p) { return c_extents(p); }
 view<layout_any> a_from_f(float* p) { return f_extents(p); }
@@ -170,8 +197,8 @@ float at(view<layout_any> v, long i, long j) { return v(i, j); }
 EXPECTED = {
     **dict.fromkeys(("c_extents", "c_unsigned", "c_mdspan", "c_static", "c_checked"), (4, 9)),
     **dict.fromkeys(("f_extents", "f_mdspan", "f_assumed"), (1, 5)),
-    **dict.fromkeys(("a_extents", "a_from_c"), (4, 9)),
-    **dict.fromkeys(("a_strides", "a_from_f", "a_from_left"), (1, 5)),
+    **dict.fromkeys(("a_extents", "a_from_c", "a_pitch"), (4, 9)),
+    **dict.fromkeys(("a_strides", "a_mixed", "a_from_f", "a_from_left"), (1, 5)),
     "a_reversed": (7, 2),
     "a_stride": (4, 10),
 }
@@ -221,6 +248,8 @@ def test_the_python_function_reads_what_cxx_means(views, name):
         "to_contiguous<layout_c>(view<layout_any>(p, {3, 4}, {4, 12}))",
         "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
         "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
+        "view<layout_any>(p, {3, ~0ull}, {16, 4})",
+        "view<layout_any>(p, {3, 4}, {16, ~0ul})",
     ],
 )
 def test_what_is_not_so_stops_the_program(tmp_path, wrong):

@@ -136,6 +136,39 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr long long to_extent(const Number& number) {
   }
 }
 
+struct number {
+  template <class Integer, enable_if<is_integer<Integer>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr number(Integer integer) : value(to_extent(integer)) {}
+
+  long long value;
+};
+
+/* One number for each dimension: integers of any types in braces, or an array of integers. */
+template <int ndim>
+struct list {
+  template <class... Integers, enable_if<sizeof...(Integers) == ndim && (is_integer<Integers> && ...)> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr list(Integers... integers) : values{to_extent(integers)...} {}
+
+  template <class Integer, enable_if<is_integer<Integer>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr list(const Integer (&array)[static_cast<size_type>(ndim)]) : values{} {
+    for (int axis = 0; axis < ndim; ++axis) {
+      values[axis] = to_extent(array[axis]);
+    }
+  }
+
+  numbers<ndim> values;
+};
+/* An integer without braces is no list: it would take two conversions. */
+template <>
+struct list<1> {
+  NUMBA_PTXLINK_HOST_DEVICE constexpr list(number only) : values{only.value} {}
+
+  template <class Integer, enable_if<is_integer<Integer>> = 0>
+  NUMBA_PTXLINK_HOST_DEVICE constexpr list(const Integer (&array)[1]) : values{to_extent(array[0])} {}
+
+  numbers<1> values;
+};
+
 /* Span has data() and size(). */
 template <class Span, class T, class = void>
 inline constexpr bool is_span = false;
@@ -157,41 +190,48 @@ inline constexpr bool is_mdspan<
                    decltype(instance<const Mdspan&>().data_handle())>::type> =
     points_to<decltype(instance<const Mdspan&>().data_handle()), T>;
 
-/* Extents of the same rank that are all 2, for which each order of dimensions has strides of its own. */
-template <class Extents>
-struct probe {};
-template <template <class, size_type...> class Extents, class Index, size_type... values>
-struct probe<Extents<Index, values...>> {
-  using type = Extents<Index, (values * 0 + 2)...>;
+/* Extents of the same rank that are 1 except for one axis: no index type is too small for their product. */
+template <template <class, size_type...> class Extents, class Index, int rank, int axis, size_type... values>
+struct one_axis : one_axis<Extents, Index, rank - 1, axis, (rank - 1 == axis ? 2 : 1), values...> {};
+template <template <class, size_type...> class Extents, class Index, int axis, size_type... values>
+struct one_axis<Extents, Index, 0, axis, values...> {
+  using type = Extents<Index, values...>;
 };
+template <class Extents, int axis>
+struct probe {};
+template <template <class, size_type...> class Extents, class Index, size_type... values, int axis>
+struct probe<Extents<Index, values...>, axis>
+    : one_axis<Extents, Index, static_cast<int>(sizeof...(values)), axis> {};
 
-template <class Mapping, class Layout>
-NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_strides_of(int ndim) {
-  const Mapping mapping{};
-  long long stride = 1;
-  for (int step = 0; step < ndim; ++step) {
-    const int axis = same<Layout, layout_f> ? step : ndim - 1 - step;
-    if (static_cast<long long>(mapping.stride(static_cast<size_type>(axis))) != stride) {
-      return false;
+template <class Mdspan, int axis>
+using probe_mapping = typename Mdspan::layout_type::template mapping<
+    typename probe<typename Mdspan::extents_type, axis>::type>;
+
+/* The axes outside of each axis are those of Layout: they alone have a stride that its extent multiplies. */
+template <class Mdspan, class Layout, int ndim, int axis = 0>
+NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_order_of() {
+  if constexpr (axis < ndim) {
+    const probe_mapping<Mdspan, axis> mapping{};
+    for (int other = 0; other < ndim; ++other) {
+      const bool outer = same<Layout, layout_f> ? other > axis : other < axis;
+      if (static_cast<long long>(mapping.stride(static_cast<size_type>(other))) != (outer ? 2 : 1)) {
+        return false;
+      }
     }
-    stride *= 2;
+    return has_order_of<Mdspan, Layout, ndim, axis + 1>();
+  } else {
+    return true;
   }
-  return true;
 }
 
 /* Every Mdspan of this type is contiguous and in the order of Layout. */
 template <class Mdspan, class Layout, int ndim, class = void>
 inline constexpr bool mdspan_fits = same<Layout, layout_any>;
 template <class Mdspan, int ndim, class Layout>
-inline constexpr bool mdspan_fits<
-    Mdspan, Layout, ndim,
-    typename voids<
-        enable_if<!same<Layout, layout_any> && Mdspan::is_always_exhaustive()>,
-        typename Mdspan::layout_type::template mapping<
-            typename probe<typename Mdspan::extents_type>::type>>::type> =
-    has_strides_of<typename Mdspan::layout_type::template mapping<
-                       typename probe<typename Mdspan::extents_type>::type>,
-                   Layout>(ndim);
+inline constexpr bool
+    mdspan_fits<Mdspan, Layout, ndim,
+                typename voids<enable_if<!same<Layout, layout_any> && Mdspan::is_always_exhaustive()>,
+                               probe_mapping<Mdspan, 0>>::type> = has_order_of<Mdspan, Layout, ndim>();
 
 /* Set the strides, in bytes, of a contiguous array. */
 template <class Layout, size_type ndim>
@@ -241,12 +281,12 @@ struct array_view {
 
   /* An array of any layout: an address, extents, and strides in bytes, which may be negative. */
   template <class Any = Layout, detail::enable_if<detail::same<Any, layout_any>> = 0>
-  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address, const detail::numbers<ndim>& extents,
-                                                 const detail::numbers<ndim>& byte_strides)
+  NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address, const detail::list<ndim>& extents,
+                                                 const detail::list<ndim>& byte_strides)
       : data(address), shape{}, strides{} {
     for (int axis = 0; axis < ndim; ++axis) {
-      shape[axis] = extents[axis];
-      strides[axis] = byte_strides[axis];
+      shape[axis] = extents.values[axis];
+      strides[axis] = byte_strides.values[axis];
     }
   }
 
