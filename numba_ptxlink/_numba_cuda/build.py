@@ -226,6 +226,7 @@ def build(
             lineinfo=options.lineinfo,
             opt=options.opt,
         ).encode()
+        externs.check_supplied(ptx.decode(), linked)
         missing = externs.undefined(ptx.decode())
         if LTOIR in kinds:
             try:
@@ -312,7 +313,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     if not isinstance(code, str):
         return externs.merge_ltoir(ltoir, linked.code, arch)
     lines = any(map(llvm_ir.has_line_numbers, modules)) and not any(map(llvm_ir.is_for_debugging, modules))
-    return externs.merge_ptx(
+    merged = externs.merge_ptx(
         ltoir,
         linked.code,
         arch,
@@ -321,6 +322,8 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         lineinfo=lines,
         opt=options.get("opt") != 0,
     )
+    externs.check_supplied(merged, linked)
+    return merged
 
 
 def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:

@@ -15,7 +15,6 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._link import inputs, symbols
-from numba_ptxlink._numba_cuda.codegen import link_files
 from numba_ptxlink._tools import working_directory
 
 KINDS = ("ptx", "ltoir", "cubin", "fatbin")
@@ -260,23 +259,6 @@ def test_a_name_that_assembly_code_uses_stays(tmp_path):
     first = exported(tmp_path, "first", function)
     assert {"first"} == strong(artifact(first, "ptx"))
     assert "counted" in strong(artifact(first, "ltoir"))
-
-
-@pytest.mark.parametrize(
-    ("symbol", "identifier", "renamed"),
-    [
-        ("state", "state", "state_t"),
-        ("_Z5twicef", "twice", "_Z7twice_tf"),
-        ("_ZN5steps4nextEj", "steps", "_ZN7steps_t4nextEj"),
-        ("_ZNK2ns1V2goEv", "ns", "_ZNK4ns_t1V2goEv"),
-        ("_Zml4PairS_", "Pair", "_Zml6Pair_tS_"),
-        ("_ZdlPv", "", "_ZdlPv"),
-    ],
-)
-def test_the_identifier_in_a_symbol(symbol, identifier, renamed):
-    """Of a mangled name it is the outermost namespace or class, else the function's own name."""
-    assert identifier == link_files._identifier(symbol)
-    assert renamed == link_files._renamed(symbol, {identifier: f"{identifier}_t"} if identifier else {})
 
 
 EXPORTS = """

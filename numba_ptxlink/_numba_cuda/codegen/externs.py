@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
+    from .link_files import LinkFiles
+
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 _KEEP = "numba_ptxlink_keep"
@@ -37,6 +39,22 @@ def undefined(ptx: str) -> dict[str, Prototype]:
         for function in functions
         if function.linkage == "extern" and function.prototype.name not in defined | _SUPPLIED
     }
+
+
+def check_supplied(ptx: str, linked: LinkFiles) -> None:
+    """
+    Refuse the *ptx* of a merge that lacks a definition of the *linked* files.
+
+    Raises:
+        ExportError: A symbol that a link file defines is undefined.
+    """
+    if lost := linked.lost(ptx):
+        files = ", ".join(dict.fromkeys(name for name, _ in linked.code))
+        raise ExportError(
+            f"{', '.join(lost)} is undefined after {files} was merged in, which defines it; please "
+            "report this with the file, and until then declare the function without link= and give it to "
+            "the linker."
+        )
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:

@@ -3,7 +3,8 @@ Compile the CUDA C++ that functions link, under names that are private to one ex
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together. NVRTC appends it: the identifier in each symbol is defined as a macro.
+the same file can be linked together. NVRTC appends it: an identifier in each symbol is defined as a macro,
+where `private_names` shows that this renames symbols and nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats import mangling
+from numba_ptxlink._formats.demangle import demangled
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import symbols
@@ -21,6 +24,8 @@ from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._numba_cuda import stable_names
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
+
+from . import private_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,10 +40,7 @@ log = logging.getLogger(__name__)
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
 _WORD = re.compile(r"\w+")
 _MEMORY = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
-_NUMBER = re.compile(r"\d+")
 _ASM = re.compile(r"// begin inline asm(.*?)// end inline asm", re.DOTALL)
-# Namespaces of NVIDIA's headers, whose macros are named after them.
-_TOOLKIT = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups"})
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,21 @@ class LinkFiles:
     Args:
         code: Name and LTO-IR of each file.
         names: The private name of each function in them by the name that Python code calls.
+        tag: What private names end with.
     """
 
     code: tuple[tuple[str, bytes], ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    tag: str = ""
+
+    def lost(self, ptx: str) -> list[str]:
+        """Return what *ptx*, which the files are merged into, leaves undefined of what they define."""
+        module = parse(ptx)
+        items: list[Function | Variable] = [*module.functions, *module.variables]
+        undefined = {item.name for item in items} - {item.name for item in items if item.defined}
+        supplied = {*self.names, *self.names.values()}
+        # A private name exists only where it is defined.
+        return sorted(name for name in undefined if name in supplied or (self.tag and self.tag in name))
 
     def renamed(self, modules: Iterable[str]) -> list[str]:
         """Return the LLVM IR *modules* with calls of the files' functions by their private names."""
@@ -74,6 +87,7 @@ class _Source:
         folders: Where its own headers are.
         defined: The symbols that only one file of a link may define.
         used: The symbols that it leaves undefined, or names in assembly code.
+        ptx: Its PTX.
     """
 
     text: str
@@ -81,6 +95,7 @@ class _Source:
     folders: tuple[Path, ...]
     defined: frozenset[str]
     used: frozenset[str] = frozenset()
+    ptx: str = ""
 
 
 def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str) -> LinkFiles:
@@ -130,21 +145,15 @@ def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, 
         for name, content in compiled
         for symbol in (symbols.table(Input(LTOIR, name, content), arch).symbols or () if sources else ())
     )
-    private = _private(sources, foreign, tag)
-    try:
-        compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    except ExportError as error:
-        # A macro changed the meaning of a source that compiles without.
-        log.warning("link files keep their symbols, which may clash with another export's: %s", error)
-        private = {}
-        compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: _renamed(name, private) for source in sources for name in source.defined}
+    private = _private(sources, foreign, arch, tag)
+    compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
+    names = {name: mangling.renamed(name, private) for source in sources for name in source.defined}
     shims += _memory_manager(missing - names.keys())
     for source in shims:
         own = {name: f"{name}_{tag}" for name in source.defined}
         names |= own
         compiled[source.name, _compile_private(source, own, arch)] = None
-    return LinkFiles(tuple(sorted(compiled)), names)
+    return LinkFiles(tuple(sorted(compiled)), names, tag)
 
 
 def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Source:
@@ -154,32 +163,43 @@ def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Sourc
     defined = frozenset(item.name for item in items if item.defined and item.linkage == "visible")
     used = {item.name for item in items if not item.defined} - defined
     used |= {word for asm in _ASM.findall(ptx) for word in _WORD.findall(asm)}
-    return _Source(text, name, folders, defined, frozenset(used))
+    return _Source(text, name, folders, defined, frozenset(used), ptx)
 
 
-def _private(sources: Sequence[_Source], foreign: frozenset[str], tag: str) -> dict[str, str]:
-    """Return the private name of each identifier that *sources* define and nothing else names."""
+def _private(sources: Sequence[_Source], foreign: frozenset[str], arch: Arch, tag: str) -> dict[str, str]:
+    """Return the private names of the identifiers to rename in *sources*; log which symbols keep theirs."""
+
+    def suffixed(names: Iterable[str]) -> dict[str, str]:
+        return {name: f"{name}_{tag}" for name in names}
+
+    def usable(names: frozenset[str]) -> bool:
+        private = suffixed(names)
+        try:
+            return all(
+                private_names.same_code(
+                    source.ptx, _compile_private(source, private, arch, PTX).decode(), private
+                )
+                for source in sources
+            )
+        except ExportError:
+            return False
+
     defined = {name for source in sources for name in source.defined}
     used = {name for source in sources for name in source.used}
-    outside = {_identifier(name) for name in (used - defined) | foreign}
     # Assembly code names symbols where no macro is replaced.
-    outside |= {_identifier(name) for source in sources for name in source.used & source.defined}
-    identifiers = {_identifier(name) for name in defined} - outside - _TOOLKIT - {""}
-    return {identifier: f"{identifier}_{tag}" for identifier in identifiers}
-
-
-def _identifier(name: str) -> str:
-    """Return the identifier in the symbol *name*: of a mangled name the first, "" if there is none."""
-    if not name.startswith("_Z"):
-        return name
-    number = _NUMBER.search(name)
-    return name[number.end() : number.end() + int(number[0])] if number else ""
-
-
-def _renamed(name: str, private: Mapping[str, str]) -> str:
-    identifier = _identifier(name)
-    new = private.get(identifier, identifier)
-    return new if name == identifier else name.replace(f"{len(identifier)}{identifier}", f"{len(new)}{new}")
+    assembly = {name for source in sources for name in source.used & source.defined}
+    outside = (used - defined) | foreign | assembly
+    private = suffixed(private_names.choose(defined, outside, usable))
+    kept = sorted(name for name in defined if mangling.renamed(name, private) == name)
+    if kept:
+        log.warning(
+            "%s: no private name can be given to %s without a change of what the code means. As LTO-IR it "
+            "may clash with another export's: declare what only the file calls static or inline, or link "
+            "PTX or cubins.",
+            ", ".join(sorted({source.name for source in sources if not source.defined.isdisjoint(kept)})),
+            ", ".join(demangled(name) or name for name in kept),
+        )
+    return private
 
 
 def _memory_manager(missing: set[str]) -> list[_Source]:
@@ -234,9 +254,9 @@ def _is_one_function(piece: str) -> bool:
     return False
 
 
-def _compile_private(source: _Source, private: Mapping[str, str], arch: Arch) -> bytes:
+def _compile_private(source: _Source, private: Mapping[str, str], arch: Arch, output: str = LTOIR) -> bytes:
     macros = [f"-D{identifier}={new}" for identifier, new in sorted(private.items())]
-    return compile_source(source.text, source.name, arch, source.folders, macros)
+    return compile_source(source.text, source.name, arch, source.folders, macros, output=output)
 
 
 def compile_source(
