@@ -89,6 +89,7 @@ def _free_compiler_lock() -> None:
 
 _state = _State()
 # A thread that switches holds Numba's lock as well, which a forked child would never get.
+# Nobody who holds it imports a module of numba-cuda: a thread that imports one waits for it in `imported`.
 _lock = Lock(forget=_free_compiler_lock)
 
 

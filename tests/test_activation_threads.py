@@ -228,3 +228,77 @@ def test_the_switches_work_at_exit():
         atexit.register(lambda: print(pl.disable().active))
         """)
     assert ["False", "True"] == lines
+
+
+def test_no_thread_that_switches_imports_numba_cuda():
+    """What an importing thread waits for is never held by one that imports numba-cuda, whatever is replaced."""
+    lines = run("""
+        import builtins, importlib
+        from numba_ptxlink import _plugin
+        from numba_ptxlink._numba_cuda.patches import substitution
+        imported, original, switches = [], builtins.__import__, 0
+        def record(name, *args, **options):
+            if any(lock.held._is_owned() for lock in (_plugin._lock, substitution._lock)):
+                imported.append(name)
+            return original(name, *args, **options)
+        builtins.__import__ = record
+        for switch in (pl.disable, pl.enable, pl.status, pl.disable, _plugin.init, pl.enable):
+            switch()
+        for name in sorted(_plugin.hooked()):
+            _plugin.imported(sys.modules[name])
+        print(len(imported) > 0, [name for name in imported if name.partition(".")[0] == "numba"])
+        """)
+    assert ["True []"] == lines
+
+
+IMPORTS = """
+import faulthandler, sys, threading
+faulthandler.dump_traceback_later(60, exit=True)
+sys.setswitchinterval(1e-5)
+import numba_ptxlink as pl
+failed = []
+def first():
+    try:
+        import numba.cuda
+    except BaseException as error:
+        failed.append(error)
+importing = threading.Thread(target=first)
+importing.start()
+"""
+
+
+def run_first(program):
+    """Run *program*, whose thread `importing` imports numba.cuda; return its lines."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        env={key: value for key, value in os.environ.items() if not key.startswith("NUMBA")},
+        check=False,
+    )
+    assert (0, "") == (done.returncode, done.stderr), done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("switches", ["pl.enable()", "pl.disable(); pl.enable()"])
+def test_switching_while_another_thread_imports_numba_cuda(switches):
+    """A thread may switch again and again while another imports numba.cuda for the first time."""
+    lines = run_first(f"""
+        while importing.is_alive():
+            {switches}
+            importing.join(0.001)
+        from numba_ptxlink._front_end import TABLE
+        print(failed, pl.enable().active, sum(row.module in sys.modules for row in TABLE) == len(
+            pl._plugin._state.applied))
+        """)
+    assert ["[] True True"] == lines
+
+
+def test_a_diagnosis_while_another_thread_imports_numba_cuda():
+    """`diagnose()` fails no import of numba.cuda in another thread."""
+    lines = run_first("""
+        pl.diagnose()
+        importing.join()
+        print(failed, pl.status().active)
+        """)
+    assert ["[] True"] == lines

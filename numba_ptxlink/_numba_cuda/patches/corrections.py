@@ -148,13 +148,13 @@ def _wrap_inlined_name(original: Any) -> Any:
 
 
 def _wrap_get_function(original: Any) -> Any:
-    from numba.cuda import types
-    from numba.cuda.core.base import _wrap_impl
-
     accesses = {operator.getitem: _load_from_pointer, operator.setitem: _store_to_pointer}
 
     @functools.wraps(original)
     def get_function(self: Any, fn: Any, sig: Any, *args: Any, **kwargs: Any) -> Any:
+        from numba.cuda import types
+        from numba.cuda.core.base import _wrap_impl
+
         if sig.args and isinstance(sig.args[0], types.CPointer):
             access = accesses.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
             model = self.data_model_manager[sig.args[0].dtype]

@@ -16,10 +16,10 @@ _subroutines: dict[bool, dict[Any, Any]] = {False: {}, True: {}}
 
 
 def _wrap_make_subtarget(original: Any) -> Any:
-    from numba.cuda.core.callconv import PythonErrorModel
-
     @functools.wraps(original)
     def _make_subtarget(targetctx: Any, flags: Any) -> Any:
+        from numba.cuda.core.callconv import PythonErrorModel
+
         checked = current().checked
         if checked is None:
             return original(targetctx, flags)
@@ -69,13 +69,12 @@ def _wrap_lower_inst(original: Any) -> Any:
 
 
 def _wrap_lower_binop(original: Any) -> Any:
-    from numba.cuda import cgutils, types
-
-    halves = (types.float16, types.bfloat16)
-
     @functools.wraps(original)
     def lower_binop(self: Any, resty: Any, expr: Any, op: Any) -> Any:
+        from numba.cuda import cgutils, types
+
         signature = self.fndesc.calltypes[expr]
+        halves = (types.float16, types.bfloat16)
         if current().checked and op in _DIVISIONS and signature.args[1] in halves:
             builder, context = self.builder, self.context
             divisor = context.cast(

@@ -26,7 +26,8 @@ class Substitution(NamedTuple):
     Args:
         module: Where it lives.
         path: Its dotted path inside the module.
-        wrap: Makes the replacement out of the original.
+        wrap: Makes the replacement out of the original. It imports nothing of numba-cuda, which the replacement
+            may: another thread may be importing that, and wait for a lock that the caller of *wrap* holds.
         reason: Why, in one line; the documentation shows it.
         bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
     """
@@ -80,13 +81,13 @@ def apply(substitution: Substitution) -> None:
 def undo(substitution: Substitution) -> None:
     """Put back what stood there, once nobody wants the replacement any more."""
     key = (substitution.module, substitution.path)
+    owner = substitution.owner()
     with _lock.held:
         there = _in_place[key]
         there.wanted -= 1
         if there.wanted:
             return
         del _in_place[key]
-        owner = substitution.owner()
         replacement = owner.__dict__[substitution.attribute]
         setattr(owner, substitution.attribute, there.original)
         if substitution.bound:
