@@ -172,6 +172,8 @@ def diagnose() -> Diagnosis:
 def _import_numba_cuda() -> str:
     """Import the module that the import hook waits for; return why that failed, or "" on success."""
     try:
+        # First, as every program does: two threads that enter a package from its two ends cannot both go on.
+        importlib.import_module("numba.cuda")
         importlib.import_module(release.DRIVER)
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
         return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"

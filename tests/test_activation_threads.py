@@ -231,7 +231,7 @@ def test_the_switches_work_at_exit():
 
 
 def test_no_thread_that_switches_imports_numba_cuda():
-    """What an importing thread waits for is never held by one that imports numba-cuda, whatever is replaced."""
+    """What an importing thread waits for is never held by one that imports numba-cuda, for any row."""
     lines = run("""
         import builtins, importlib
         from numba_ptxlink import _plugin

@@ -26,8 +26,8 @@ class Substitution(NamedTuple):
     Args:
         module: Where it lives.
         path: Its dotted path inside the module.
-        wrap: Makes the replacement out of the original. It imports nothing of numba-cuda, which the replacement
-            may: another thread may be importing that, and wait for a lock that the caller of *wrap* holds.
+        wrap: Makes the replacement out of the original. It imports nothing of numba-cuda, as the replacement
+            may: a thread that is importing that may wait for a lock that the caller of *wrap* holds.
         reason: Why, in one line; the documentation shows it.
         bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
     """
