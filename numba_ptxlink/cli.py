@@ -79,6 +79,13 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _text(text: str) -> str:
+    """Return an argument that says nothing where it is empty, and is not left out silently."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, assemble."
@@ -117,12 +124,17 @@ def _parser() -> argparse.ArgumentParser:
     link.add_argument("-o", "--output", type=_path, required=True, metavar="FILE")
     link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     link.add_argument("--lto", action=argparse.BooleanOptionalAction, default=None)
-    link.add_argument("-I", "--include-dir", dest="include_dirs", action="append", default=[], metavar="DIR")
-    link.add_argument("-D", "--define", dest="defines", action="append", default=[], metavar="NAME[=VALUE]")
-    link.add_argument("--std", dest="cxx_standard", metavar="STANDARD", help='such as "c++20"')
+    link.add_argument(
+        "-I", "--include-dir", dest="include_dirs", type=_path, action="append", default=[], metavar="DIR"
+    )
+    link.add_argument(
+        "-D", "--define", dest="defines", type=_text, action="append", default=[], metavar="NAME[=VALUE]"
+    )
+    link.add_argument("--std", dest="cxx_standard", type=_text, metavar="STANDARD", help='such as "c++20"')
     link.add_argument(
         "--name-expression",
         dest="name_expressions",
+        type=_text,
         action="append",
         default=[],
         metavar="NAME",
@@ -208,7 +220,8 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     from .exporter import export, imported_module
 
-    with imported_module(arguments.module) if arguments.module else nullcontext(arguments.file) as source:
+    module, file = arguments.module, arguments.file
+    with nullcontext(file) if module is None else imported_module(module) as source:
         exported = export(
             source,
             arguments.out_dir,
@@ -346,7 +359,16 @@ def _cache_export(arguments: argparse.Namespace) -> None:
     from . import cache
     from .cache import maintenance
 
-    print(f"{maintenance.export(cache.default(), arguments.archive)} entries written to {arguments.archive}")
+    path, stream = arguments.archive, _is_stream(arguments.archive)
+    if stream:
+        try:
+            with path.open("wb") as file:
+                count = maintenance.write(cache.default(), file)
+        except OSError as error:
+            raise _unwritten(path, error) from error
+    else:
+        count = maintenance.export(cache.default(), Path(os.path.realpath(path)))
+    print(f"{count} entries written to {path}", file=sys.stderr if stream else sys.stdout)
 
 
 def _cache_import(arguments: argparse.Namespace) -> None:
@@ -373,7 +395,11 @@ def _write(path: Path, content: bytes) -> None:
         else:
             outputs.write({Path(os.path.realpath(path)): content})
     except OSError as error:
-        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> PtxlinkError:
+    return PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.")
 
 
 def _is_stream(path: Path) -> bool:

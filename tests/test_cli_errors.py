@@ -70,6 +70,8 @@ LINK = ["--arch", "sm_90"]
         ),
         (["export", "-m", "../x", "-o", "out"], "'../x' is no module's name; write it like package.module."),
         (["export", "-m", "empty", "-o", "out"], "empty defines no UDF"),
+        (["export", "-m", "", "-o", "out"], "'' is no module's name; write it like package.module."),
+        (["export", "udfs.py", "--arch", "", "-o", "out"], "'' is not a GPU architecture"),
         (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
         (
@@ -137,10 +139,16 @@ def test_names_that_can(name):
         ["link", "kernel.ptx", "--arch", "sm_90"],
         ["link", "", "--arch", "sm_90", "-o", "out"],
         ["assemble", "kernel.ptx", "--arch", "sm_90", "-o", ""],
+        *(
+            ["link", "kernel.cu", "--arch", "sm_90", "-o", "out", option, ""]
+            for option in ("-I", "-D", "--std", "--name-expression", "--inline", "--emit", "--backend")
+        ),
+        ["cache", "export", ""],
+        ["cache", "import", ""],
     ],
 )
 def test_wrong_usage(folder, arguments):
-    """A missing or an empty path is wrong usage."""
+    """A missing or an empty value is wrong usage."""
     before = state(folder)
     with pytest.raises(SystemExit) as left:
         cli.main(arguments)

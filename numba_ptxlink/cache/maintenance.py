@@ -133,7 +133,7 @@ def export(cache: Cache, archive: Path) -> int:
         handle, temporary = tempfile.mkstemp(dir=archive.parent, prefix=f".{archive.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                count = _write(cache, file)
+                count = write(cache, file)
             os.replace(temporary, archive)  # noqa: PTH105 - the atomic rename
         except BaseException:
             with contextlib.suppress(OSError):
@@ -144,9 +144,10 @@ def export(cache: Cache, archive: Path) -> int:
     return count
 
 
-def _write(cache: Cache, file: IO[bytes]) -> int:
+def write(cache: Cache, file: IO[bytes]) -> int:
+    """Write the intact entries of *cache* as a tar file to *file*, which may be a pipe; return how many."""
     seen: set[bytes] = set()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for address, sealed in _sound(cache):
             if address not in seen:
                 seen.add(address)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import tarfile
 import tracemalloc
 
@@ -107,6 +109,30 @@ def test_the_commands_carry_entries(filled, tmp_path, capsys):
     assert 0 == cli.main(["cache", "import", archive])
     assert "2 entries taken, 0 already there, 0 refused" in capsys.readouterr().out
     assert 1 == cli.main(["cache", "import", "/nowhere.tar"])
+
+
+def test_the_command_replaces_no_stream(filled, tmp_path, capsys):
+    """An archive goes through a link and into a pipe; neither becomes a file."""
+    assert filled is cache.default()
+    plain, alias, pipe = tmp_path / "plain.tar", tmp_path / "alias", tmp_path / "pipe"
+    assert 0 == cli.main(["cache", "export", str(plain)])
+    alias.symlink_to(tmp_path / "real.tar")
+    for _ in ("new", "old"):
+        assert 0 == cli.main(["cache", "export", str(alias)])
+        assert alias.is_symlink()
+        assert maintenance.Imported(present=2) == maintenance.import_(filled, tmp_path / "real.tar")
+    assert capsys.readouterr().out.count("2 entries written to") == 3
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert plain.stat().st_size < 1 << 20
+    assert 0 == cli.main(["cache", "export", str(pipe)])
+    assert pipe.is_fifo()
+    (tmp_path / "received.tar").write_bytes(os.read(reader, 1 << 20))
+    os.close(reader)
+    shown = capsys.readouterr()
+    assert ("", f"2 entries written to {pipe}\n") == (shown.out, shown.err)
+    assert maintenance.Imported(present=2) == maintenance.import_(filled, tmp_path / "received.tar")
 
 
 def test_an_import_overwrites_nothing(filled, tmp_path):
