@@ -10,7 +10,6 @@ warning, and the reason in `status()`. For that, the rest of the package is impo
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import os
 import sys
@@ -352,11 +351,15 @@ def _wait(trigger: str) -> None:
 
 
 def _activate() -> None:
+    from . import _native
     from ._front_end import HOOKED, release
 
     # Loading it would take time that a cached kernel does not need.
-    if importlib.util.find_spec("numba_ptxlink._native._nvptxcompiler") is None:
-        raise ImportError("numba_ptxlink._native._nvptxcompiler is missing")
+    if _native.location() is None:
+        raise ImportError(f"{_native.EXTENSION} is missing")
+    cause = _native.lacks_cffi()
+    if cause is not None:
+        raise ActivationError(f"{cause}.")
     with _all_or_nothing():
         _state.active = True
         for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):

@@ -172,6 +172,55 @@ def lose_the_native_module(package):
     native.unlink()
 
 
+# What Python does where cffi is not installed.
+WITHOUT_CFFI = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("cffi", "_cffi_backend"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("options", [(), ERRORS])
+def test_an_absent_dependency_keeps_nobody_from_numba_cuda(installed, options):
+    """Without cffi there is one warning that names it, and numba-cuda stays as it is."""
+    words = "numba-ptxlink needs cffi, which is not installed; install it: python -m pip install cffi"
+    lines, stderr = run(installed, WITHOUT_CFFI + HOOKS + "import numba.cuda\n" + LINKER + STATUS, *options)
+    assert ["_Linker", "False import hook", words] == lines
+    assert 1 == stderr.count(words)
+
+
+def test_what_needs_an_absent_dependency_names_it(installed):
+    """`enable()`, `assemble()` and `diagnose()` end in the name of what is to be installed."""
+    lines, _ = run(
+        installed,
+        WITHOUT_CFFI
+        + HOOKS
+        + "import numba.cuda\nimport numba_ptxlink as pl\n"
+        + "for function in (pl.enable, lambda: pl.assemble('.version 8.0', 'sm_90'), pl.diagnose):\n"
+        + "    try: function()\n"
+        + "    except pl.PtxlinkError as error: print(type(error).__name__, str(error)[-60:])\n",
+    )
+    cure = "which is not installed; install it: python -m pip install cffi."[-60:]
+    assert lines == [f"{name} {cure}" for name in ("ActivationError", "AssembleError", "AssembleError")]
+
+
+def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged):
+    """A compiled module that is there and is no library is told from one that was never built."""
+    (native,) = (damaged / "numba_ptxlink" / "_native").glob("*.so")
+    native.unlink()
+    native.write_bytes(b"no library")
+    lines, _ = run(
+        damaged,
+        "import numba_ptxlink as pl\n"
+        "try: pl.assemble('.version 8.0', 'sm_90')\n"
+        "except pl.AssembleError as error: print(error)\n",
+    )
+    assert lines[-1].endswith("install it again: python -m pip install --force-reinstall numba-ptxlink.")
+
+
 @pytest.mark.parametrize(
     ("damage", "words", "options"),
     [

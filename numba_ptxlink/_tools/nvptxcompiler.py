@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from numba_ptxlink import _native
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import AssembleError
 
@@ -25,6 +25,10 @@ _NOT_BUILT = (
     "The compiled part of numba-ptxlink cannot be imported ({reason}); "
     "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
     "or python -m pip install -e . in a checkout."
+)
+_DAMAGED = (
+    "The compiled part of numba-ptxlink cannot be imported ({reason}); "
+    "install it again: python -m pip install --force-reinstall numba-ptxlink."
 )
 
 
@@ -65,10 +69,10 @@ def identity() -> tuple[str, ...]:
     Raises:
         AssembleError: The package is not built.
     """
-    module = importlib.util.find_spec("numba_ptxlink._native._nvptxcompiler")
-    if module is None or module.origin is None:
+    path = _native.location()
+    if path is None:
         raise AssembleError(_NOT_BUILT.format(reason="it is missing"))
-    return ("nvPTXCompiler", build_id.build_id(module.origin))
+    return ("nvPTXCompiler", build_id.build_id(path))
 
 
 def supported_archs() -> tuple[Arch, ...]:
@@ -145,11 +149,20 @@ def _keep_memory() -> None:
 
 
 def load() -> tuple[_Ffi, _Lib]:
-    """Return the cffi module's `ffi` and `lib`."""
+    """
+    Return the cffi module's `ffi` and `lib`.
+
+    Raises:
+        AssembleError: It is not built or is damaged, or cffi is not installed.
+    """
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        raise AssembleError(_NOT_BUILT.format(reason=error)) from error
+        cause = _native.lacks_cffi()
+        if cause is not None:
+            raise AssembleError(f"{cause}.") from error
+        message = _NOT_BUILT if _native.location() is None else _DAMAGED
+        raise AssembleError(message.format(reason=error)) from error
     return ffi, lib
 
 
