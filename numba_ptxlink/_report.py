@@ -83,7 +83,7 @@ def diagnosis(report: Diagnosis) -> str:
 
 def _compiler(compiler: Compiler) -> str:
     ptx = f"{'writes' if compiler.writes else 'reads up to'} PTX {compiler.ptx or 'of an unknown version'}"
-    return f"{compiler.name} {ptx}, for {', '.join(compiler.archs) or 'no architecture'}"
+    return f"{compiler.name} {ptx}, for {', '.join(compiler.archs) or 'architectures that nothing lists'}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

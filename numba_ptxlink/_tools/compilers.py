@@ -13,9 +13,9 @@ from numba_ptxlink.errors import PtxlinkError
 from . import nvjitlink, nvptxcompiler, nvrtc, nvvm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-# For tools without a list of their own: every compute capability that could be one, from Maxwell on.
+# For NVVM, which has no list of its own: every compute capability that could be one, from Maxwell on.
 _CANDIDATES = tuple(Arch(major, minor) for major in range(5, 16) for minor in range(10))
 
 
@@ -26,7 +26,7 @@ class Compiler:
 
     Args:
         name: The name of the tool.
-        archs: The architectures it accepts, without variants, in ascending order.
+        archs: The architectures it accepts, without variants, in ascending order; empty where nothing tells.
         ptx: The newest version of the PTX ISA that it reads or writes, "" if it is not known.
         writes: Whether it writes that version, rather than reads it and all before.
     """
@@ -59,18 +59,17 @@ def _nvrtc() -> Compiler:
 
 def _nvjitlink() -> Compiler:
     # It has no function for its PTX versions, which are those of its release.
-    newest = newest_isa(nvjitlink.version())
-    return Compiler("nvJitLink", _accepted(nvjitlink.accepts), str(newest or ""), writes=False)
+    release = nvjitlink.version()
+    newest = newest_isa(release)
+    return Compiler(
+        "nvJitLink", _names(nvjitlink.supported_archs(release) or ()), str(newest or ""), writes=False
+    )
 
 
 def _nvvm() -> Compiler:
     versions = {arch: version for arch in _CANDIDATES if (version := nvvm.emitted_isa(arch)) is not None}
     newest = max(versions.values(), default="")
     return Compiler("NVVM", _names(tuple(versions)), str(newest), writes=True)
-
-
-def _accepted(accepts: Callable[[Arch], bool]) -> tuple[str, ...]:
-    return _names(tuple(filter(accepts, _CANDIDATES)))
 
 
 def _names(archs: tuple[Arch, ...]) -> tuple[str, ...]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
 from numba_ptxlink._locks import in_tool
-from numba_ptxlink.errors import LinkError
+from numba_ptxlink.errors import LinkError, PtxlinkError
 
-from . import build_id, packages
+from . import build_id, nvptxcompiler, nvrtc, packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numba_ptxlink._arch import Arch
-
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
+# The first release that has the option -r: 12.4 and 12.9 do not recognise it.
+_RELOCATABLE_SINCE = (13, 0)
+# The architectures of CUDA 12.0, and the minor release that added each later one: NVRTC's lists of them.
+_OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
+_SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
+_ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
 _MISSING = "nvJitLink could not be loaded ({reason}); install it with `{install}`."
 
 
@@ -45,14 +51,44 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def accepts(arch: Arch) -> bool:
-    """Return whether nvJitLink links for *arch*."""
-    binding = _binding()
-    try:
-        binding.destroy(binding.create(1, [f"-arch={arch.sm}"]))
-    except binding.nvJitLinkError:
-        return False
-    return True
+def supported_archs(release: tuple[int, int]) -> tuple[Arch, ...] | None:
+    """
+    Return the architectures of nvJitLink *release*, without variants, ascending; None where nothing tells.
+
+    nvJitLink has no list, and is not asked by trying: 12.9 accepts architectures that do not exist, and
+    stops the process for one after a link with link-time optimisation.
+    """
+    major, minor = release
+    if major == 12:
+        later = [number for number, since in _SINCE_12.items() if since <= minor]
+        return tuple(Arch(*divmod(number, 10)) for number in sorted((*_OF_CUDA_12, *later)))
+    for tool in (nvrtc, nvptxcompiler):
+        try:
+            if tool.version() == release:
+                return tuple(tool.supported_archs())
+        except PtxlinkError:
+            continue
+    return None
+
+
+def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
+    """
+    Refuse to link for an architecture that nvJitLink *release* does not know: 12.9 stops the process for one.
+
+    Raises:
+        LinkError: Among *flags* is such an architecture.
+    """
+    for flag in flags:
+        match = _ARCH_FLAG.fullmatch(flag)
+        archs = supported_archs(release) if match else None
+        if match and archs is not None and Arch(int(match[1]), int(match[2])) not in archs:
+            raise LinkError(
+                f"nvJitLink failed to accept its flags: {'.'.join(map(str, release))} does not know "
+                f"sm_{match[1]}{match[2]}; link for one of {', '.join(arch.sm for arch in archs)}, or with a "
+                f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
+                flags=tuple(flags),
+                inputs=inputs,
+            )
 
 
 def package() -> str:
@@ -63,6 +99,11 @@ def package() -> str:
 def merges_ltoir() -> bool:
     """Return whether the result of a link can be LTO-IR."""
     return version() >= _LTOIR_SINCE
+
+
+def makes_relocatable() -> bool:
+    """Return whether the result of a link can be relocatable, whose symbols tell those of the inputs."""
+    return version() >= _RELOCATABLE_SINCE
 
 
 def identity() -> tuple[str, ...]:
@@ -122,6 +163,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     """
     binding = _binding()
     names = tuple(name for _, name, _ in inputs)
+    check_arch(version(), names, flags)
 
     def fail(error: Exception, log: str, action: str) -> LinkError:
         reason = log or str(error)

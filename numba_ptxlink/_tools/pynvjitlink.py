@@ -58,6 +58,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     """
     api = _binding()
     names = tuple(name for _, name, _ in inputs)
+    nvjitlink.check_arch(version(), names, flags)
 
     def attempt(action: str, step: Callable[[], Any]) -> Any:
         try:

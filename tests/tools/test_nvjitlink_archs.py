@@ -1,0 +1,69 @@
+"""Which architectures nvJitLink links for, without asking it."""
+
+from __future__ import annotations
+
+import pytest
+from linkcases import KERNEL, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import compilers, nvjitlink, nvrtc
+
+
+class Crashing:
+    """A binding of nvJitLink 12.9, which an unknown architecture stops the process in."""
+
+    class nvJitLinkError(Exception):  # noqa: N801 - the binding's name
+        """The binding's error."""
+
+    @staticmethod
+    def version():
+        """Return the release."""
+        return (12, 9)
+
+    @staticmethod
+    def create(count, flags):
+        """Stand for the end of the process."""
+        raise AssertionError(f"asked with {count} flags: {flags}")
+
+
+@pytest.fixture
+def crashing(monkeypatch):
+    """Put nvJitLink 12.9 in place."""
+    monkeypatch.setattr(nvjitlink, "_binding", Crashing)
+    monkeypatch.setattr(nvjitlink, "identity", lambda: ("nvJitLink", "12.9", "stand-in"))
+
+
+@pytest.mark.usefixtures("crashing")
+def test_the_architectures_are_listed_without_trying():
+    """The list is that of the release, and the linker is not asked."""
+    listed = compilers._nvjitlink()
+    assert ("sm_50", "sm_90", "sm_101", "sm_121") == tuple(
+        arch for arch in listed.archs if arch in ("sm_50", "sm_77", "sm_90", "sm_101", "sm_110", "sm_121")
+    )
+
+
+@pytest.mark.usefixtures("crashing")
+@pytest.mark.parametrize("arch", ["sm_77", "sm_110", "sm_159"])
+def test_an_unknown_architecture_is_refused_before_the_linker_is_asked(arch):
+    """A link for an architecture that the release does not know is an error with those that it does."""
+    with pytest.raises(pl.LinkError, match=rf"12\.9 does not know {arch}; link for one of sm_50, ") as caught:
+        pl.link(KERNEL, function(), arch=arch, inline="none", checks="none", backend="nvjitlink")
+    assert (f"-arch={arch}",) == caught.value.flags
+
+
+@pytest.mark.parametrize(
+    ("release", "knows", "lacks"),
+    [((12, 4), "sm_90", "sm_100"), ((12, 8), "sm_120", "sm_121"), ((12, 9), "sm_103", "sm_88")],
+)
+def test_each_release_of_cuda_12_has_its_list(release, knows, lacks):
+    """Architectures belong to the release that added them."""
+    names = [arch.sm for arch in nvjitlink.supported_archs(release)]
+    assert knows in names
+    assert lacks not in names
+    assert names == sorted(names, key=lambda sm: int(sm[3:]))
+
+
+def test_from_cuda_13_on_nvrtc_tells():
+    """NVRTC's list of the same release is nvJitLink's; of an unknown release there is none."""
+    assert nvrtc.supported_archs() == nvjitlink.supported_archs(nvrtc.version())
+    assert nvjitlink.supported_archs((14, 7)) is None
