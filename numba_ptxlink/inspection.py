@@ -18,8 +18,9 @@ from ._formats import elf, ltoir
 from ._formats.containers import FatbinEntry, device_code
 from ._formats.demangle import demangled
 from ._formats.kinds import ARCHIVE, CU, CUBIN, LTOIR, OBJECT, PTX
-from ._link import symbols
+from ._link import explain, symbols
 from ._link.inputs import Input, read
+from ._tools import nvjitlink
 from ._tools.nvdisasm import disassemble, find_tool
 from .errors import ConfigError, LinkError, PtxlinkError
 
@@ -222,10 +223,8 @@ def _part(whole: Input, member: str, entry: FatbinEntry, *, sass: bool, compile_
     try:
         if content is None and entry.kind == LTOIR and compile_it and whole.kind != ARCHIVE:
             # Only nvJitLink reads compressed LTO-IR; of an archive it links nothing that nobody asks for.
-            code = symbols.unpack(whole, Arch.of(entry.arch), "-lto")
-            if code is not None:
-                image = elf.read(code, name)
-                return replace(plain, symbols=_resources(symbols.of_image(image), image))
+            image = elf.read(symbols.relocatable(whole, Arch.of(entry.arch), "-lto"), name)
+            return replace(plain, symbols=_resources(symbols.of_image(image), image))
         if content is None or entry.kind not in _READERS:
             form = "compressed in a way" if entry.kind in _READERS else f"of a kind, {entry.kind},"
             return replace(plain, notes=(f"It is {form} that is not known here.",))
@@ -277,13 +276,22 @@ def _told(
 ) -> tuple[Inspection, bytes]:
     """Return the inspection of a container through the image that nvJitLink makes of it for *arch*."""
     inspection = Inspection(source.name, source.kind, arch.sm, details, entries)
-    code = symbols.unpack(source, arch)
-    if code is None:
-        return replace(
-            inspection, notes=(f"nvJitLink finds no code for {arch.sm} in it; name another arch.",)
-        ), b""
+    try:
+        code = symbols.relocatable(source, arch)
+    except LinkError as error:
+        return replace(inspection, notes=(_why_not(source, arch, error),)), b""
     image = elf.read(code, source.name)
     return replace(inspection, symbols=_resources(symbols.of_image(image), image)), code
+
+
+def _why_not(source: Input, arch: Arch, error: LinkError) -> str:
+    """Return why nvJitLink tells nothing of *source*, from its *error*."""
+    if not error.flags:
+        return str(error)  # nvJitLink is missing, or of CUDA 12
+    known = explain.cure(error.log, [source], arch, nvjitlink.version(), nvjitlink.package(), checks="none")
+    if known or source.kind == LTOIR:
+        return known or str(error).splitlines()[0]
+    return f"nvJitLink finds no code for {arch.sm} in it; name another arch."
 
 
 def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolReport, ...]:

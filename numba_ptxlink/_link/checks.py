@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
+from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import LinkError
 
-from . import merge, symbols
+from . import ltoir_symbols, merge, symbols
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ READABLE = 1 << 20
 # This release was observed to pass structs of 184 bytes and more wrongly; 13.1 to 13.5 pass them correctly.
 LOSES_STRUCTS = (13, 0)
 _LARGE = 128
+_PTX_OF_CUDA_13 = 9
 _MOST = 5
 
 
@@ -123,7 +125,34 @@ def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> t
     if len(unread_numbers) + sum(table.symbols is not None for table in tables) > 1:
         for number in unread_numbers:
             tables[number] = symbols.table(inputs[number], arch, lto=lto)
+    silent = [number for number in unread_numbers if tables[number].symbols is None]
+    silent = [number for number in silent if inputs[number].kind == LTOIR]
+    if silent and not _makes_relocatable():
+        read = ltoir_symbols.tables([inputs[number] for number in silent], tables, arch)
+        for number, table in zip(silent, read, strict=True):
+            tables[number] = table
+    if checks == "all":
+        _warn_of_unread(inputs, tables)
     return tuple(tables)
+
+
+def _makes_relocatable() -> bool:
+    try:
+        return nvjitlink.makes_relocatable()
+    except LinkError:  # pynvjitlink links, and nvJitLink itself is missing
+        return True
+
+
+def _warn_of_unread(inputs: Sequence[Input], tables: Sequence[Table]) -> None:
+    names = [
+        table.name
+        for source, table in zip(inputs, tables, strict=True)
+        if table.symbols is None and not _is_runtime(source)
+    ]
+    if names:
+        log.warning(
+            "not compared with the other inputs: %s, whose symbols nothing here can read", ", ".join(names)
+        )
 
 
 def unread(inputs: Sequence[Input], checks: str) -> tuple[str, ...]:
@@ -182,10 +211,19 @@ def _check_version(source: Input, linker: tuple[int, int], package: str) -> None
     if declared is not None and newest is not None and declared > newest:
         raise LinkError(
             f"{source.name} is PTX {declared}, and nvJitLink {dotted(linker)} reads {newest} at most; "
-            f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older "
-            "toolkit.",
+            + upgrade(linker, package, of_cuda_13=declared.major >= _PTX_OF_CUDA_13),
             inputs=(source.name,),
         )
+
+
+def upgrade(linker: tuple[int, int], package: str, *, of_cuda_13: bool) -> str:
+    """Return the cure for an input that is newer than *linker* reads, which its *package* brings."""
+    if of_cuda_13 and linker[0] < 13:
+        return (
+            f"no release of CUDA {linker[0]} does. Export or compile it with a toolkit of CUDA {linker[0]}, "
+            "or link with CUDA 13's: `pip install 'numba-ptxlink[cu13]'` in another environment."
+        )
+    return f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
 
 
 def _check_machine(source: Input, arch: Arch) -> None:

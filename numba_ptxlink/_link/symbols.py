@@ -247,12 +247,31 @@ def _compiled(source: Input, arch: Arch) -> tuple[Symbol, ...] | None:
 
 
 def unpack(source: Input, arch: Arch, *flags: str) -> bytes | None:
-    """Return *source* as one relocatable image from nvJitLink, None where it has no code for *arch*."""
+    """Return *source* as one relocatable image from nvJitLink, None where that is not to be had."""
+    try:
+        return relocatable(source, arch, *flags)
+    except LinkError as error:
+        log.debug("the symbols of %s cannot be read: %s", source.name, error)
+        return None
+
+
+def relocatable(source: Input, arch: Arch, *flags: str) -> bytes:
+    """
+    Return *source* as one relocatable image from nvJitLink.
+
+    Raises:
+        LinkError: nvJitLink is missing, refused *source*, or is of CUDA 12, which makes no such image.
+    """
+    if not nvjitlink.makes_relocatable():
+        raise LinkError(
+            f"nvJitLink {'.'.join(map(str, nvjitlink.version()))} makes no relocatable code, from which the "
+            "symbols are read; CUDA 13's does.",
+            inputs=(source.name,),
+        )
     plain, lto = (f"-arch={arch.sm}", "-r", *flags), (f"-arch={arch.sm}", "-lto", "-r", *flags)
     for arguments in (lto,) if source.kind == LTOIR else (plain, lto):
         try:
             return nvjitlink.link([(source.kind, source.name, source.code)], arguments).code
         except LinkError as error:
             reason = error
-    log.debug("the symbols of %s cannot be read: %s", source.name, reason)
-    return None
+    raise reason
