@@ -16,7 +16,7 @@ from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import symbols
-from .checks import check, dotted, unread
+from .checks import check, dotted, unread, upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,8 @@ _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _NEWER = "may need newer version of nvJitLink"
 _MOST = 5
+# The container of CUDA 12.9, the last release of CUDA 12.
+_LAST_OF_CUDA_12 = (1, 64)
 
 
 def cure(
@@ -143,17 +145,15 @@ def _too_new(
     source: Input, failure: str, linker: tuple[int, int], package: str, inputs: Sequence[Input]
 ) -> str:
     """Return a message that *source* is newer than the linker reads, "" where that is not known."""
-    upgrade = (
-        f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
-    )
     if _NEWER in failure and source.kind == LTOIR:
         headers = {other.name: ltoir.read(other.code) for other in inputs if other.kind == LTOIR}
         newest_container = max((header.container for header in headers.values() if header), default=None)
         header = headers[source.name]
         if header is not None and header.container == newest_container:
+            cure = upgrade(linker, package, of_cuda_13=header.container > _LAST_OF_CUDA_12)
             return (
                 f"{source.name} is LTO-IR of container version {dotted(header.container)}, which nvJitLink "
-                f"{dotted(linker)} does not read; {upgrade}"
+                f"{dotted(linker)} does not read; {cure}"
             )
     return ""
 

@@ -220,8 +220,8 @@ def test_pynvjitlink_links():
 
 @pytest.mark.usefixtures("pynvjitlink")
 def test_pynvjitlink_reads_older_ptx_alone():
-    """PTX that nvJitLink 12.9 does not read is refused, and the package to upgrade is pynvjitlink's."""
-    said = r"PTX 9\.0, and nvJitLink 12\.9 reads 8\.8 at most; .*pynvjitlink-cu12"
+    """PTX of CUDA 13 is refused, and no upgrade within CUDA 12 is the cure: none reads it."""
+    said = r"PTX 9\.0, and nvJitLink 12\.9 reads 8\.8 at most; no release of CUDA 12 does\. .*\[cu13\]"
     with pytest.raises(pl.LinkError, match=said):
         pl.link(KERNEL.replace("8.0", "9.0"), function(), arch="sm_80", backend="pynvjitlink")
 

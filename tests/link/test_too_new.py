@@ -1,0 +1,47 @@
+"""What helps against an input that is newer than the linker reads."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import checks, explain
+from numba_ptxlink._link.inputs import Input
+
+ARCH = pl.Arch.of("sm_80")
+NEWER = "may need newer version of nvJitLink"
+
+
+def container(minor):
+    """Return a container of LTO-IR of version 1.*minor*, for sm_80."""
+    return b"\xedCN\x7f" + bytes((1, minor, 2, 0, 0, 0, 0, 0)) + bytes(14) + struct.pack("<H", 800)
+
+
+@pytest.mark.parametrize(
+    ("linker", "minor", "cure"),
+    [
+        ((12, 9), 67, r"no release of CUDA 12 does\..*numba-ptxlink\[cu13\]"),
+        ((12, 4), 64, "--upgrade nvidia-nvjitlink-cu12"),
+        ((13, 0), 67, "--upgrade nvidia-nvjitlink"),
+    ],
+)
+def test_ltoir_that_is_too_new(linker, minor, cure):
+    """No upgrade within CUDA 12 is the cure for LTO-IR of CUDA 13, and one is where a release reads it."""
+    package = "nvidia-nvjitlink" + "-cu12" * (linker[0] == 12)
+    source = Input("ltoir", "a.ltoir", container(minor))
+    said = explain.cure(NEWER, [source], ARCH, linker, package)
+    with pytest.raises(pl.LinkError, match=cure):
+        raise pl.LinkError(said)
+    assert ("--upgrade" in said) is ("--upgrade" in cure)
+
+
+@pytest.mark.parametrize(("isa", "upgrades"), [("9.5", False), ("8.7", True)])
+def test_ptx_that_is_too_new(isa, upgrades):
+    """PTX 9 is CUDA 13's, which no release of CUDA 12 reads; PTX 8 is read by a later one."""
+    source = Input("ptx", "a.ptx", f".version {isa}\n.target sm_80\n.address_size 64\n".encode())
+    with pytest.raises(pl.LinkError) as caught:
+        checks.check([source], ARCH, (12, 4), "nvidia-nvjitlink-cu12")
+    assert upgrades is ("--upgrade nvidia-nvjitlink-cu12" in str(caught.value))
+    assert upgrades is not ("numba-ptxlink[cu13]" in str(caught.value))
