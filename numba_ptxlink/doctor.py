@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _plugin
@@ -13,10 +14,10 @@ from ._config import config
 from ._formats import ltoir
 from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
-from ._formats.ptx.isa import newest_isa
+from ._formats.ptx.isa import newest_isa, release_of
 from ._front_end import release
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, nvjitlink, nvrtc, packages, pynvjitlink
+from ._tools import driver, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
 from ._tools.compilers import Compiler, compilers
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
+_NO_NVRTC = "numba-cuda compiles nothing without NVRTC"
 _INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
 # By words of the reason; the first that are in it count.
 _CURES = (
@@ -223,20 +225,30 @@ def _package_version(tools: Toolchain, package: str) -> tuple[int, int] | None:
 
 
 def _nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
-    return _package_version(tools, "nvidia-nvvm") or _package_version(tools, "nvidia-cuda-nvcc-cu12")
+    name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
+    folder, library = packages.location(name), _library("nvvm")
+    if folder is not None and library and Path(library).resolve().is_relative_to(folder):
+        return _package_version(tools, packages.package(name))
+    # Another one is loaded than the package's. It has no function for its release, which its PTX tells.
+    try:
+        emitted = nvvm.emitted_isa(Arch(9, 0))
+    except PtxlinkError:
+        return None
+    return None if emitted is None else release_of(emitted)
 
 
 def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Ability]:
-    nvvm = _nvvm_version(tools) or tools.nvrtc
+    compiler = _nvvm_version(tools) or tools.nvrtc
     newest_here = tools.ptx_versions[-1]
-    if nvvm is not None:
-        emitted = newest_isa(nvvm)
+    if compiler is not None:
+        emitted = newest_isa(compiler)
         if emitted is not None:
-            yield Ability(
-                "NVVM's PTX, assembled by nvPTXCompiler",
-                emitted <= newest_here,
-                f"PTX {emitted} at most; nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}",
-            )
+            what = "NVVM's PTX, assembled by nvPTXCompiler"
+            if tools.nvrtc is None:
+                yield Ability(what, able=False, why=_NO_NVRTC)
+            else:
+                reads = f"nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}"
+                yield Ability(what, emitted <= newest_here, f"PTX {emitted} at most; {reads}")
         if emitted is not None and driver_isa is not None:
             yield Ability(
                 "NVVM's PTX, compiled by the driver",
@@ -297,8 +309,8 @@ def _problems(
         )
     yield from _tool_problems(tools)
     for ability in abilities:
-        if ability.able:
-            continue
+        if ability.able or ability.why == _NO_NVRTC:
+            continue  # a tool that is missing has its own problem
         if "compiled by the driver" in ability.what:
             yield Problem(
                 f"{ability.what}: {ability.why}. Other programs that hand PTX to this driver fail",
@@ -322,9 +334,12 @@ def _problems(
 
 
 def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
-    for name, version in (("nvJitLink", tools.nvjitlink), ("NVRTC", tools.nvrtc)):
+    for name, package, version, fails in (
+        ("nvJitLink", "nvidia-nvjitlink", tools.nvjitlink, "CUDA C++ and links of several inputs fail"),
+        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, "CUDA C++ fails, and numba-cuda compiles nothing"),
+    ):
         if version is None:
-            yield Problem(f"{name} is missing: CUDA C++ and links of several inputs fail", packages.install())
+            yield Problem(f"{name} is missing: {fails}", packages.elsewhere(package) or packages.install())
     if tools.nvjitlink == LOSES_STRUCTS:
         yield Problem(
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",

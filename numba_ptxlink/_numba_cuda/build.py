@@ -14,9 +14,9 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import nvjitlink, nvvm
+from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
 from . import constants, reached
 from .codegen import externs, link_files
@@ -273,9 +273,14 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *
         code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **options.nvvm(compiled.arch, lto=lto))
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
+        try:
+            nvrtc.version()  # numba-cuda loads it to find libdevice
+            known = nvvm.emitted_isa(compiled.arch)
+        except LinkError as missing:
+            raise ExportError(f"{names} cannot be compiled for {compiled.arch.sm}: {missing}") from error
         cure = (
             "export the functions one by one to see which one it refuses."
-            if nvvm.emitted_isa(compiled.arch)
+            if known
             else "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
         )
         raise ExportError(

@@ -67,7 +67,5 @@ def _binding() -> Any:
 
         nvfatbin.version()
     except Exception as error:
-        raise LinkError(
-            f"nvFatbin could not be loaded ({error}); install it with `{packages.install()}`."
-        ) from error
+        raise packages.missing("nvFatbin", "nvidia-nvfatbin", error) from error
     return nvfatbin

@@ -26,7 +26,6 @@ _RELOCATABLE_SINCE = (13, 0)
 _OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 _SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
 _ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
-_MISSING = "nvJitLink could not be loaded ({reason}); install it with `{install}`."
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,10 @@ def identity() -> tuple[str, ...]:
     """Return name, version and build of nvJitLink, which identify it in keys."""
     try:
         return ("nvJitLink", "{}.{}".format(*version()), build_id.of_library("nvJitLink"))
+    except LinkError:
+        raise
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
+        raise packages.missing("nvJitLink", "nvidia-nvjitlink", error) from error
 
 
 def key(
@@ -232,5 +233,5 @@ def _binding() -> Any:
 
         nvjitlink.version()
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
+        raise packages.missing("nvJitLink", "nvidia-nvjitlink", error) from error
     return nvjitlink

@@ -18,9 +18,6 @@ from . import build_id, include_scan, packages, working_directory
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_MISSING = "NVRTC could not be loaded ({reason}); install it with `{install}`."
-
-
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that read or write files that a key does not cover, or that report the time: not cached.
 _BEYOND_KEYS = (
@@ -63,7 +60,7 @@ def version() -> tuple[int, int]:
     binding = _binding()
     status, major, minor = binding.nvrtcVersion()
     if int(status):
-        raise LinkError(_MISSING.format(reason=status.name, install=packages.install()))
+        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", status.name)
     return (int(major), int(minor))
 
 
@@ -72,7 +69,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
     status, numbers = _binding().nvrtcGetSupportedArchs()
     if int(status):
-        raise LinkError(_MISSING.format(reason=status.name, install=packages.install()))
+        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", status.name)
     return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
 
 
@@ -273,5 +270,5 @@ def _binding() -> Any:
 
         nvrtc.nvrtcVersion()
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error, install=packages.install())) from error
+        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", error) from error
     return nvrtc

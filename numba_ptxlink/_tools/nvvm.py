@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._locks import in_tool
-from numba_ptxlink.errors import LinkError
+
+from . import packages
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch, PtxVersion
@@ -35,9 +36,8 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
 
         program = nvvm.create_program()
     except Exception as error:
-        raise LinkError(
-            f"libNVVM could not be loaded ({error}); install it with `pip install 'numba-ptxlink[cu13]'`."
-        ) from error
+        name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
+        raise packages.missing("libNVVM", name, error) from error
     try:
         nvvm.add_module_to_program(program, _EMPTY_MODULE.encode(), len(_EMPTY_MODULE), "empty")
         nvvm.compile_program(program, 1, [f"-arch={arch.compute}"])

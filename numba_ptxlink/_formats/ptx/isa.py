@@ -47,3 +47,11 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
 def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
     """Return the same for a release that was tested, None for a release it is only expected of."""
     return newest_isa(release) if release <= _NEWEST_KNOWN else None
+
+
+def release_of(isa: PtxVersion) -> tuple[int, int] | None:
+    """Return the newest CUDA release whose PTX is of version *isa*, None where none is known."""
+    if isa.major == _NEWEST_KNOWN[0] - 4:  # 13.5 has PTX 9.5
+        return (_NEWEST_KNOWN[0], isa.minor)
+    releases = [release for release, known in _ISA_OF_RELEASE.items() if PtxVersion(*known) == isa]
+    return max(releases, default=None)
