@@ -223,7 +223,12 @@ def _part(whole: Input, member: str, entry: FatbinEntry, *, sass: bool, compile_
     try:
         if content is None and entry.kind == LTOIR and compile_it and whole.kind != ARCHIVE:
             # Only nvJitLink reads compressed LTO-IR; of an archive it links nothing that nobody asks for.
-            image = elf.read(symbols.relocatable(whole, Arch.of(entry.arch), "-lto"), name)
+            machine = Arch.of(entry.arch)
+            try:
+                code = symbols.relocatable(whole, machine, "-lto")
+            except LinkError as error:
+                return replace(plain, notes=(_why_not(Input(LTOIR, name, b""), machine, error),))
+            image = elf.read(code, name)
             return replace(plain, symbols=_resources(symbols.of_image(image), image))
         if content is None or entry.kind not in _READERS:
             form = "compressed in a way" if entry.kind in _READERS else f"of a kind, {entry.kind},"

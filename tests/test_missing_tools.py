@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import doctor
+from numba_ptxlink import doctor, inspection
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._formats.ptx.isa import release_of
+from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._numba_cuda import build
 from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm, packages
 
@@ -81,13 +82,30 @@ def test_the_release_of_a_ptx_version():
     assert expected == {isa: release_of(PtxVersion(*isa)) for isa in expected}
 
 
-def test_a_missing_nvjitlink_is_told_once(monkeypatch):
-    """The reason is not wrapped in itself."""
+@pytest.fixture
+def without_nvjitlink(monkeypatch):
+    """Have nvJitLink not be found."""
 
     def binding():
         raise packages.missing("nvJitLink", "nvidia-nvjitlink", "no such file")
 
     monkeypatch.setattr(nvjitlink, "_binding", binding)
+
+
+@pytest.mark.usefixtures("without_nvjitlink")
+def test_inspect_names_the_missing_nvjitlink():
+    """LTO-IR, compressed in a fat binary too, is not read because nvJitLink is missing."""
+    ltoir = nvrtc.compile_source("", "a.cu", ARCH, output="ltoir").code
+    assert "nvJitLink could not be loaded" in pl.inspect(ltoir, sass=False).notes[0]
+    entry = SimpleNamespace(kind="ltoir", arch="sm_80", content=lambda: None)
+    part = inspection._part(Input("fatbin", "a.fatbin", b""), "", entry, sass=False, compile_it=True)
+    assert "nvJitLink could not be loaded" in part.notes[0]
+    assert "compressed" not in part.notes[0]
+
+
+@pytest.mark.usefixtures("without_nvjitlink")
+def test_a_missing_nvjitlink_is_told_once():
+    """The reason is not wrapped in itself."""
     with pytest.raises(pl.LinkError) as caught:
         nvjitlink.identity()
     assert 1 == str(caught.value).count("could not be loaded")
