@@ -198,6 +198,9 @@ def test_the_listed_names_are_taken(tmp_path, toolkit):
     for compiler in compiler_names.compilers(toolkit, tmp_path):
         answer = compiler_names.ask(compiler, sorted(everything))
         confirmed |= answer.everywhere | answer.outside
+    for compiler, _ in compiler_names.standard_compilers(toolkit, tmp_path):
+        answer = compiler_names.ask(compiler, sorted(everything))
+        confirmed |= answer.everywhere | answer.outside
     assert len(everything - confirmed) < len(everything) // 20, sorted(everything - confirmed)
 
 

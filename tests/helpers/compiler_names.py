@@ -6,6 +6,9 @@ Run as a script, it downloads the toolkits in TOOLKITS and rewrites `numba_ptxli
 The candidates are all identifiers in the toolkit's headers, in what nvcc makes of them, in NVRTC's libraries
 and among GCC's built-in functions. Each is then put to the compilers themselves: nvcc's host pass and device
 pass, NVRTC, and GCC for C and for C++ without nvcc.
+
+Users may include any header of the standard libraries before a generated one, so nvcc and GCC are asked once
+more with all of these; a macro without parameters is then taken everywhere unless it expands to itself.
 """
 
 from __future__ import annotations
@@ -45,6 +48,33 @@ _CXX = (
     "numba_ptxlink/array_view.h",
 )
 _C = ("stdint.h", "stdbool.h", "assert.h", "stdalign.h", "cuComplex.h", "vector_types.h")
+# ISO/IEC 9899:2018 clause 7.
+_STANDARD_C = tuple(
+    f"{name}.h"
+    for name in (
+        *("assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits", "locale"),
+        *("math", "setjmp", "signal", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef", "stdint"),
+        *("stdio", "stdlib", "stdnoreturn", "string", "tgmath", "threads", "time", "uchar", "wchar"),
+        "wctype",
+    )
+)
+# ISO/IEC 14882:2020 headers, and those of C that C++ has under their own names.
+_STANDARD_CXX = (
+    *("algorithm", "any", "array", "atomic", "barrier", "bit", "bitset", "charconv", "chrono", "codecvt"),
+    *("compare", "complex", "concepts", "condition_variable", "coroutine", "deque", "exception"),
+    *("execution", "filesystem", "format", "forward_list", "fstream", "functional", "future"),
+    *("initializer_list", "iomanip", "ios", "iosfwd", "iostream", "istream", "iterator", "latch", "limits"),
+    *("list", "locale", "map", "memory", "memory_resource", "mutex", "new", "numbers", "numeric"),
+    *("optional", "ostream", "queue", "random", "ranges", "ratio", "regex", "scoped_allocator"),
+    *("semaphore", "set", "shared_mutex", "source_location", "span", "sstream", "stack", "stdexcept"),
+    *("stop_token", "streambuf", "string", "string_view", "strstream", "syncstream", "system_error"),
+    *("thread", "tuple", "type_traits", "typeindex", "typeinfo", "unordered_map", "unordered_set"),
+    *("utility", "valarray", "variant", "vector", "version", "cassert", "cctype", "cerrno", "cfenv"),
+    *("cfloat", "cinttypes", "climits", "clocale", "cmath", "csetjmp", "csignal", "cstdarg", "cstddef"),
+    *("cstdint", "cstdio", "cstdlib", "cstring", "ctime", "cuchar", "cwchar", "cwctype"),
+    *(name for name in _STANDARD_C if name not in {"stdatomic.h", "stdnoreturn.h", "threads.h"}),
+)
+_DEFINED = re.compile(r"^#define ([A-Za-z_]\w*)(\(?)[^\S\n]*(.*)$", re.MULTILINE)
 # A declaration of any of these shapes is on one line, which the diagnostics name.
 _GLOBAL = "namespace probe_{name} {{ using ::{name}; }}"
 _FUNCTION = 'extern "C" {space} probe_value {name}(probe_value);'
@@ -102,6 +132,75 @@ def taken(toolkit: Toolkit) -> Taken:
     return joined
 
 
+def standard(toolkit: Toolkit) -> Taken:
+    """Return the names that nvcc and GCC take once all headers of the standard libraries are included."""
+    joined = Taken()
+    with tempfile.TemporaryDirectory() as folder:
+        for compiler, preprocess in standard_compilers(toolkit, Path(folder)):
+            joined |= ask_standard(compiler, preprocess)
+    return joined
+
+
+def standard_compilers(toolkit: Toolkit, folder: Path) -> list[tuple[Compiler, Callable[..., str]]]:
+    """
+    Return the passes to ask about the standard libraries: nvcc, and GCC for C++ and for C.
+
+    Each comes with its preprocessor, called with a source and "definitions" for the macros alone.
+    """
+    cxx = _includes((*_CXX, *standard_headers(".cpp")))
+    device, host = _FUNCTION.replace("{space}", "__device__"), _FUNCTION.replace("{space} ", "")
+    check = ("-fsyntax-only", "-Wbuiltin-declaration-mismatch")
+
+    def nvcc(*options):
+        return lambda source: _nvcc(toolkit, folder, source, "-std=c++20", *options)
+
+    def gcc(suffix, *options):
+        std = () if suffix == ".c" else ("-std=c++20",)
+        return lambda source: _gcc(toolkit, folder, source, suffix, *std, *options)
+
+    def preprocessor(text, definitions):
+        return lambda source, what="text": (definitions if what == "definitions" else text)(source)
+
+    c = _includes((*_C, *standard_headers(".c")))
+    return [
+        (Compiler(nvcc("-cuda"), cxx, device), preprocessor(nvcc("-E"), nvcc("-E", "-Xcompiler", "-dM"))),
+        (Compiler(gcc(".cpp", *check), cxx, host), preprocessor(gcc(".cpp", "-E"), gcc(".cpp", "-E", "-dM"))),
+        (
+            Compiler(gcc(".c", *check), c, _C_FUNCTION, cxx=False),
+            preprocessor(gcc(".c", "-E"), gcc(".c", "-E", "-dM")),
+        ),
+    ]
+
+
+def ask_standard(compiler: Compiler, preprocess: Callable[..., str]) -> Taken:
+    """Return what *compiler* takes of all the names in what its preprocessor makes of its prologue."""
+    definitions = preprocess(compiler.prologue, "definitions")
+    words = set(_WORD.findall((preprocess(compiler.prologue) + definitions).encode()))
+    answer = ask(compiler, _ruled(words))
+    # A probe cannot tell: `int (*__errno_location ());` declares something else.
+    replaced = {
+        macro[1].encode()
+        for macro in _DEFINED.finditer(definitions)
+        if not macro[2] and macro[1] != macro[3].strip()
+    }
+    return answer | Taken(frozenset(_ruled(replaced)))
+
+
+def _ruled(words: set[bytes]) -> list[str]:
+    """Return those of *words* that no rule reserves, sorted."""
+    return sorted(name for word in words if not _BY_RULE.match(name := word.decode()) and len(name) < 64)
+
+
+def standard_headers(suffix: str) -> tuple[str, ...]:
+    """Return the headers of the standard library of C (".c") or C++ that the compiler has."""
+    program, headers = ("gcc", _STANDARD_C) if suffix == ".c" else ("g++", _STANDARD_CXX)
+    command = [program, *(() if suffix == ".c" else ("-std=c++20",)), "-E", "-x"]
+    command += ["c" if suffix == ".c" else "c++", "-"]
+    probe = "".join(f"#if __has_include(<{header}>)\nheld <{header}>\n#endif\n" for header in headers)
+    run = subprocess.run(command, input=probe, capture_output=True, text=True, check=True)
+    return tuple(header for header in headers if f"held <{header}>" in run.stdout)
+
+
 def candidates(toolkit: Toolkit, folder: Path) -> list[str]:
     """Return every identifier that a header or compiler of *toolkit* can have heard of."""
     texts = [
@@ -121,8 +220,7 @@ def candidates(toolkit: Toolkit, folder: Path) -> list[str]:
         [shutil.which("g++") or "g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True
     )
     texts.append(b" ".join(re.findall(rb"__builtin_(\w+)", Path(program.stdout.strip()).read_bytes())))
-    words = {word.decode() for text in texts for word in _WORD.findall(text)}
-    return sorted(word for word in words if not _BY_RULE.match(word) and len(word) < 64)
+    return _ruled({word for text in texts for word in _WORD.findall(text)})
 
 
 @dataclass(frozen=True)
@@ -330,6 +428,7 @@ def main() -> None:
             sys.stdout.write(f"{version}: {len(answer.everywhere)} {len(answer.outside)}\n")
             names |= answer
             versions.append(toolkit.version)
+    names |= standard(installed())
     HOME.write_text(render(names, versions))
 
 
