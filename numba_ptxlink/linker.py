@@ -68,7 +68,9 @@ def link(
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Limit on registers per thread.
-        include_dirs: Directories that `#include` searches, before the toolkit's and this package's.
+        include_dirs: Directories that `#include` searches, before the toolkit's and this package's. Before
+            them, `#include "..."` searches the directory of a source given as a path; text searches the
+            working directory.
         headers: Headers held in memory, by the name that `#include` uses.
         defines: Macros for CUDA C++ and their values; None defines without one.
         cxx_standard: The C++ standard, such as "c++20"; NVRTC's own by default.
@@ -188,7 +190,9 @@ def _manifests(sources: Sequence[Any], options: SourceOptions) -> list[manifests
     names = {manifest.header for manifest in exports}
     for source in sources:
         if names and isinstance(source, Input) and source.kind == CU:
-            found = include_scan.included(source.code, names, options.include_dirs, dict(options.headers))
+            found = include_scan.included(
+                source.code, source.folder, names, options.include_dirs, dict(options.headers)
+            )
             manifests.check_headers(exports, found.items())
     return exports
 

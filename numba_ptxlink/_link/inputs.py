@@ -42,6 +42,11 @@ class Input:
     _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
+    def folder(self) -> Path:
+        """The directory that `#include "..."` searches first: the working one where the name has none."""
+        return (self.path or Path(self.name)).parent
+
+    @property
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
         return self._once("text", lambda: self.code.decode(errors="surrogateescape"))

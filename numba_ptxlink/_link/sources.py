@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._locks import Lock
@@ -79,16 +78,18 @@ def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions)
     """
     Compile *source*, or return the memoized result of an equal call in this process.
 
-    The key is the text, name, architecture, output, options and the files that it can include from the
-    caller's directories. Thread-safe and single flight: a second thread waits for the first one's result.
+    The key is the text, name, folder, architecture, output, options and the files that it can include from
+    its folder and the caller's directories. Thread-safe and single flight: a second thread waits for the
+    first one's result.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
-    included = include_scan.manifest(source.code, Path(), options.include_dirs, dict(options.headers))
+    folder = source.folder
+    included = include_scan.manifest(source.code, folder, options.include_dirs, dict(options.headers))
     if included is None:
         return _compile(source, arch, output, options)
-    key = (source.code, source.name, arch, output, options, included)
+    key = (source.code, source.name, str(folder.absolute()), arch, output, options, included)
     with _slots_lock.held:
         slot = _slots.setdefault(key, _Slot())
         _slots.move_to_end(key)
@@ -110,6 +111,7 @@ def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> 
         include_dirs=options.search_path(),
         headers=dict(options.headers),
         name_expressions=options.name_expressions,
+        folder=source.path and source.path.parent,
     )
     if compiled.log:
         log.warning("%s: %s", source.name, compiled.log)

@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def source_options(flags: Sequence[str] = ()) -> SourceOptions:
-    """Return the options for CUDA C++ that kernels link: *flags* and numba-cuda's search path."""
+def source_options(flags: Sequence[str] = (), folder: Path | None = None) -> SourceOptions:
+    """
+    Return the options for CUDA C++ that kernels link: *flags* and numba-cuda's search path.
+
+    Numba-cuda searches the working directory for `#include "..."`, then the toolkit; so that the same headers
+    are included, *folder*, which the source was read from, comes last.
+    """
     return SourceOptions(
         flags=tuple(flags),
-        include_dirs=_extra_include_dirs(),
+        include_dirs=(*_extra_include_dirs(), *((str(folder),) if folder else ())),
         toolkit_dirs=_include_dirs(),
         toolkit_first=True,
     )

@@ -195,6 +195,9 @@ class PtxLinker:
 
     def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
         """Compile CUDA C++ with NVRTC and add the result: LTO-IR with LTO, else PTX."""
+        self._add_source(cu, name)
+
+    def _add_source(self, cu: Any, name: str, folder: Path | None = None) -> None:
         from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
@@ -215,7 +218,7 @@ class PtxLinker:
                 Input(CU, str(name), source),
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
-                source_options(engine.source_flags(self._options())),
+                source_options(engine.source_flags(self._options()), folder),
             )
         except LinkError as error:
             raise _of_numba(error, source=True) from error
@@ -229,11 +232,14 @@ class PtxLinker:
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
-        self.add_cu(self._read(path), Path(path).name)
+        self._add_source(self._read(path), Path(path).name, Path(path).parent)
 
     def add_file(self, path: Any, kind: Any) -> None:
         """Add a file whose *kind* is a driver constant of numba-cuda."""
-        self.add_data(self._read(path), kind, Path(path).name)
+        if kind == CU:
+            self.add_cu_file(path)
+        else:
+            self.add_data(self._read(path), kind, Path(path).name)
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
         """Add content whose *kind* is a driver constant of numba-cuda."""

@@ -115,13 +115,18 @@ def _follow(
 
 
 def included(
-    source: bytes, names: Collection[str], include_dirs: Sequence[Path | str], headers: Mapping[str, str]
+    source: bytes,
+    folder: Path,
+    names: Collection[str],
+    include_dirs: Sequence[Path | str],
+    headers: Mapping[str, str],
 ) -> dict[str, bytes]:
     """
     Return the files called one of *names* that a source includes, by path; of each the first in order.
 
     Args:
         source: The source text.
+        folder: The directory it is in, or is treated as being in.
         names: File names without folders.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
@@ -129,12 +134,12 @@ def included(
     found: dict[str, bytes] = {}
     seen: set[str] = set()
     inner: _Scan | None
-    pending: list[tuple[_Scan, str]] = [(scan(source), "")]
+    pending: list[tuple[_Scan, str]] = [(scan(source), str(folder))]
     while pending and len(seen) <= _MOST_FILES:
         scanned, home = pending.pop()
         for name in scanned.names:
             if name in headers:
-                path, inner, home_of = name, scan(headers[name].encode()), ""
+                path, inner, home_of = name, scan(headers[name].encode()), str(folder)
             else:
                 paths = (os.path.join(place, name) for place in (home, *include_dirs))  # noqa: PTH118
                 hits = ((path, hit) for path in paths if (hit := _scan_file(path)) is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,7 @@ def compile_source(
     headers: Mapping[str, str] | None = None,
     name_expressions: Sequence[str] = (),
     in_root: bool = False,
+    folder: Path | None = None,
 ) -> Compiled:
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
@@ -113,7 +115,10 @@ def compile_source(
         headers: Headers in memory, by the name that `#include` uses.
         name_expressions: Functions, variables and template instances whose mangled names are returned.
         in_root: Whether to compile from the root directory: NVRTC writes the working directory into LTO-IR.
-            *name* is a plain file name then.
+            *name* is a plain file name then, and *folder* None.
+        folder: The directory the source was read from, which `#include "..."` searches first and `__FILE__`
+            shows; None for source that is no file, where that is the directory in *name*: the working one if
+            there is none.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -133,12 +138,15 @@ def compile_source(
     in_root = in_root and working_directory.available()
     texts = dict(headers or {})
     expressions = tuple(name_expressions)
+    # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
+    program_name = name if folder is None else str(folder / name)
 
     compile_here = functools.partial(
         _compile,
         binding,
         source,
         name,
+        program_name=program_name,
         options=options,
         output=output,
         headers=texts,
@@ -150,7 +158,7 @@ def compile_source(
 
     key = _key(
         source,
-        name,
+        program_name,
         options=options,
         output=output,
         include_dirs=include_dirs,
@@ -213,6 +221,7 @@ def _compile(
     source: bytes,
     name: str,
     *,
+    program_name: str,
     options: tuple[str, ...],
     output: str,
     headers: Mapping[str, str],
@@ -220,7 +229,7 @@ def _compile(
 ) -> cache.Entry:
     texts = [text.encode() for text in headers.values()]
     names = [header.encode() for header in headers]
-    status, program = binding.nvrtcCreateProgram(source, name.encode(), len(texts), texts, names)
+    status, program = binding.nvrtcCreateProgram(source, os.fsencode(program_name), len(texts), texts, names)
     if int(status):
         raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
     try:

@@ -156,15 +156,16 @@ def file_digest(path: str) -> str:
     except OSError:
         return _UNKNOWN
     digest = hashlib.sha256(content).hexdigest()
-    return _with_includes(digest, content) if Path(path).suffix == ".cu" else digest
+    return _with_includes(digest, content, Path(path).parent) if Path(path).suffix == ".cu" else digest
 
 
-def _with_includes(digest: str, content: bytes) -> str:
+def _with_includes(digest: str, content: bytes, folder: Path | None = None) -> str:
     from numba_ptxlink._numba_cuda.include_dirs import source_options
     from numba_ptxlink._tools import include_scan
 
-    # NVRTC receives the file's name without its directory, so the directory is not searched.
-    included = include_scan.manifest(content, Path(), source_options().search_path(), {})
+    # NVRTC receives the file's name without its directory, so the working directory is searched first.
+    search_path = source_options(folder=folder).search_path()
+    included = include_scan.manifest(content, Path(), search_path, {})
     return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
 
 

@@ -1,0 +1,141 @@
+"""`#include "..."` in CUDA C++ that is linked: which directory it searches first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._link.sources import SourceOptions, compile_once
+from numba_ptxlink._numba_cuda.patches import disk_cache
+from numba_ptxlink._tools import include_scan
+from numba_ptxlink.linker import PtxLinker
+
+ARCH = pl.Arch.of("sm_90")
+SOURCE = '#include "own.h"\n'
+
+
+def define(path: Path, name: str) -> None:
+    """Write a header that defines a kernel to *path*, and so tells which header was included."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'extern "C" __global__ void {name}() {{}}\n')
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """Return the path of a source with a header beside it, relative to the working directory."""
+    define(tmp_path / "src" / "own.h", "beside")
+    (tmp_path / "src" / "k.cu").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return Path("src", "k.cu")
+
+
+def kernels(cubin: bytes) -> list[str]:
+    """Return the names of the kernels in *cubin*."""
+    return [symbol.name for symbol in pl.inspect(cubin, sass=False).symbols]
+
+
+@pytest.mark.parametrize("decoy", [False, True], ids=["alone", "decoy"])
+@pytest.mark.parametrize("shape", [str, Path, Path.absolute, lambda path: str(path.absolute())])
+def test_a_file_includes_what_is_beside_it(source, shape, decoy):
+    """The source's own folder comes first, whatever the working directory holds."""
+    if decoy:
+        define(Path("own.h"), "decoy")
+    assert ["beside"] == kernels(pl.link(shape(source), arch="sm_90").cubin)
+
+
+def test_the_command_includes_what_is_beside_the_file(source):
+    """The command takes the same header as `link`."""
+    define(Path("own.h"), "decoy")
+    assert 0 == cli.main(["link", str(source), "-o", "out.cubin", "--arch", "sm_90"])
+    assert ["beside"] == kernels(Path("out.cubin").read_bytes())
+
+
+def test_the_own_folder_comes_before_the_include_path(source):
+    """As in any compiler of C: the source's folder first, then the include path, and not the working one."""
+    define(Path("other", "own.h"), "other")
+    assert ["beside"] == kernels(pl.link(source, arch="sm_90", include_dirs=["other"]).cubin)
+    Path("src", "own.h").unlink()
+    define(Path("own.h"), "decoy")
+    assert ["other"] == kernels(pl.link(source, arch="sm_90", include_dirs=["other"]).cubin)
+    with pytest.raises(pl.LinkError, match=r"own\.h"):
+        pl.link(source, arch="sm_90")
+
+
+def test_angle_brackets_do_not_search_the_own_folder(source):
+    """A header beside the source is not a header of the system's."""
+    source.write_text("#include <own.h>\n")
+    with pytest.raises(pl.LinkError, match=r"own\.h"):
+        pl.link(source, arch="sm_90")
+
+
+def test_a_header_in_memory_comes_first(source):
+    """A header given as text is preferred to a file of its name."""
+    text = 'extern "C" __global__ void held() {}\n'
+    assert ["held"] == kernels(pl.link(source, arch="sm_90", headers={"own.h": text}).cubin)
+
+
+@pytest.mark.usefixtures("source")
+def test_text_searches_the_working_directory():
+    """Text has no folder, so quotes search the working directory, as in compilers that read a pipe."""
+    define(Path("own.h"), "working")
+    assert ["working"] == kernels(pl.link(SOURCE, arch="sm_90").cubin)
+
+
+def test_an_edited_header_is_read_again(source):
+    """The header beside the source is a part of the key, in memory and in the cache."""
+    for name in ("before", "after"):
+        define(Path("src", "own.h"), name)
+        assert [name] == kernels(pl.link(source, arch="sm_90").cubin)
+
+
+def test_sources_of_one_name_are_told_apart(source):
+    """The same text under the same name in another folder includes that folder's header."""
+    define(Path("more", "own.h"), "more")
+    Path("more", "k.cu").write_text(SOURCE)
+    linked = pl.link(source, Path("more", "k.cu"), arch="sm_90")
+    assert {"beside", "more"} == set(kernels(linked.cubin))
+
+
+def test_the_path_is_what_was_given(source):
+    """`__FILE__` and the compiler's messages show the path as the caller wrote it, as nvcc does."""
+    source.write_text('extern "C" __device__ const char* f() { return __FILE__; }\n')
+    options = SourceOptions()
+    code = compile_once(Input("cu", "k.cu", source.read_bytes(), path=source), ARCH, "ptx", options).code
+    assert ", ".join(str(byte) for byte in b"src/k.cu") in code.decode()
+    source.write_text("syntax error\n")
+    with pytest.raises(pl.LinkError, match=r"NVRTC could not compile k\.cu(?s:.*)src/k\.cu\(1\): error"):
+        pl.link(source, arch="sm_90")
+
+
+def test_the_scan_for_headers_starts_beside_the_source(source):
+    """A generated header beside a source is compared with its manifest, though it is on no include path."""
+    found = include_scan.included(SOURCE.encode(), source.parent, {"own.h"}, (), {})
+    assert [str(Path("src", "own.h"))] == list(found)
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_kernels_link_file_includes_what_is_beside_it(source, lto):
+    """What numba-cuda's own linker does not find is found beside the file."""
+    for path in (source, source.absolute()):
+        linker = PtxLinker(cc=(9, 0), lto=lto)
+        linker.add_file_guess_ext(str(path))
+        assert ["beside"] == kernels(linker.complete().code)
+
+
+def test_a_kernels_link_file_includes_what_numba_cuda_finds(source):
+    """Numba-cuda searches the working directory, and a kernel keeps the header it has there."""
+    define(Path("own.h"), "working")
+    linker = PtxLinker(cc=(9, 0))
+    linker.add_cu_file(str(source))
+    assert ["working"] == kernels(linker.complete().code)
+
+
+def test_a_kernel_on_disk_depends_on_what_is_beside_the_file(source):
+    """`cache=True` builds a kernel again after an edit of the header beside its link file."""
+    before = disk_cache.file_digest(str(source))
+    define(Path("src", "own.h"), "edited")
+    assert before != disk_cache.file_digest(str(source))
