@@ -161,6 +161,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
     ] == lines
 
 
+@pytest.mark.slow
 def test_a_function_that_was_imported_earlier_follows_the_switch():
     """`compile` that a program holds since the plugin was active is numba-cuda's own after `disable()`."""
     lines = run("""
@@ -183,6 +184,7 @@ def test_a_function_that_was_imported_earlier_follows_the_switch():
     ] * 2 == lines
 
 
+@pytest.mark.slow
 def test_forks_come_between_switches():
     """A child that is forked while another thread switches is in one state, and can switch and compile."""
     lines = run("""

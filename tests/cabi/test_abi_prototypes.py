@@ -79,7 +79,7 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path):
             assert expected == str(made[f"k{number}"]), ROWS[number]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
     """Linked as LTO-IR, a C++ kernel that calls the function of any row has no call left."""
     compiled, folder = proof

@@ -143,6 +143,7 @@ def test_plausible_names_compile_or_are_refused(tmp_path, toolkit):
     prove_names(tmp_path, toolkit, chosen)
 
 
+@pytest.mark.slow
 def test_free_names_compile(tmp_path, toolkit):
     """A thousand identifiers out of the toolkit's own headers that are not refused compile."""
     words = compiler_names.candidates(toolkit, tmp_path)
@@ -180,6 +181,7 @@ def test_a_proposal_is_free(name, proposal):
     assert names.problem(proposal) is None
 
 
+@pytest.mark.slow
 def test_the_names_that_nvcc_takes_are_listed(tmp_path, toolkit):
     """Whatever nvcc's front end knows at global scope is refused, of 30000 identifiers in its headers."""
     (tmp_path / "work").mkdir()

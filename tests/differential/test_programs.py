@@ -23,7 +23,6 @@ from driver import Way
 pytest.importorskip("numba.cuda")
 
 SIZES = (
-    24,
     pytest.param(300, marks=pytest.mark.slow),
     pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.long]),
 )

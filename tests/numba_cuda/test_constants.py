@@ -69,7 +69,9 @@ def test_different_arrays_stay_apart(tmp_path):
     assert [4000, 4000] == sizes(pl.export([third], tmp_path, archs=["sm_90"], emit=["ptx"]))
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
+@pytest.mark.parametrize(
+    "kind", ["ptx", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ltoir", "cubin", "fatbin"))]
+)
 def test_exports_share_equal_arrays(tmp_path, kind):
     """Three exports that would take 132 kB of constant memory link in its 64 kB."""
     made = [

@@ -147,6 +147,7 @@ def test_what_cannot_be_described_is_not_kept(folder):
     assert [] == list((folder / "index").rglob("*.nbc"))
 
 
+@pytest.mark.slow
 def test_headers_on_the_extra_search_path_count(folder):
     """A header that NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS leads to is a part of the kernel, in its order."""
     first, second = folder / "first", folder / "second"
