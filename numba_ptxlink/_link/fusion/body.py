@@ -256,7 +256,7 @@ def _declares_params(statement: ptx.Statement | ptx.Code) -> bool:
 
 
 def _names(operands: Iterable[ptx.Operand]) -> list[str]:
-    """Return the symbols in *operands*, as `ptx.names` does, which takes five times as long."""
+    """Return the symbols in *operands*, as `ptx.names` does, in a third of the time."""
     names: list[str] = []
     for operand in operands:
         if isinstance(operand, ptx.Name):
