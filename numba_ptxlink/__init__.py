@@ -11,6 +11,7 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._arch import Arch
+    from ._link.launch.library import Library, LoadedKernel, load
     from ._plugin import Status, disable, enable, status
     from ._tools.toolchain import Toolchain, toolchain
     from ._udf import Kernel, Udf, kernel, udf
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         AssembleError,
         ConfigError,
         ExportError,
+        LaunchError,
         LinkError,
         PtxlinkError,
     )
@@ -41,6 +43,7 @@ _HOMES = {
         "AssembleError",
         "ConfigError",
         "ExportError",
+        "LaunchError",
         "LinkError",
         "PtxlinkError",
     ),
@@ -48,6 +51,7 @@ _HOMES = {
     "inspection": ("Inspection", "inspect"),
     "_udf": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
+    "_link.launch.library": ("Library", "LoadedKernel", "load"),
     "_tools.toolchain": ("Toolchain", "toolchain"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -64,8 +68,11 @@ __all__ = [
     "ExportError",
     "Inspection",
     "Kernel",
+    "LaunchError",
+    "Library",
     "LinkError",
     "Linked",
+    "LoadedKernel",
     "PtxlinkError",
     "Status",
     "Toolchain",
@@ -79,6 +86,7 @@ __all__ = [
     "inspect",
     "kernel",
     "link",
+    "load",
     "status",
     "toolchain",
     "udf",

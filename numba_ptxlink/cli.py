@@ -109,9 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_archs(export)
     export.add_argument(
         "--emit",
-        default="ptx,ltoir,cubin,fatbin",
         metavar="KINDS",
-        help="comma-separated: ptx, ltoir, cubin, fatbin (default: all)",
+        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels (default: all)",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
@@ -226,7 +225,7 @@ def _export(arguments: argparse.Namespace) -> None:
             source,
             arguments.out_dir,
             archs=arguments.archs or ("sm_75",),
-            emit=[kind.strip() for kind in arguments.emit.split(",") if kind.strip()],
+            emit=None if arguments.emit is None else _listed(arguments.emit),
             name=arguments.name,
             opt=not arguments.no_opt,
             fastmath=arguments.fastmath,
@@ -236,6 +235,10 @@ def _export(arguments: argparse.Namespace) -> None:
         print(f"{signature};")
     for path in (exported.header, *exported.artifacts.values(), exported.manifest):
         print(f"  {path}  {path.stat().st_size} bytes")
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _link(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ __all__ = [
     "CacheError",
     "ConfigError",
     "ExportError",
+    "LaunchError",
     "LinkError",
     "PtxlinkError",
 ]
@@ -57,6 +58,10 @@ class AbiError(PtxlinkError, ValueError):
 
 class ExportError(PtxlinkError, RuntimeError):
     """A module of Python functions could not be exported."""
+
+
+class LaunchError(PtxlinkError, RuntimeError):
+    """A kernel could not be loaded or launched, or an argument is not what its parameter takes."""
 
 
 class ActivationError(PtxlinkError, RuntimeError):

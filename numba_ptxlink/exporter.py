@@ -8,7 +8,7 @@ import logging
 import os
 import unicodedata
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi, assembler
 from ._arch import Arch, ArchLike
-from ._cabi import header, proof
+from ._cabi import header, layouts, proof
 from ._config import config
-from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, LTOIR, PTX
+from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, release, typed
-from ._link import manifests, outputs
+from ._link import executables, manifests, outputs
 from ._tools import nvfatbin, packages, python_imports
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
-EMIT = ARTIFACTS
+EMIT = (*ARTIFACTS, KERNELS)
 """The kinds of artifact that an export can write."""
 
 log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
+_ENDINGS = {KERNELS: "kernels.fatbin"}
 _DEVICES = {
     "CON",
     "PRN",
@@ -52,27 +53,50 @@ _DEVICES = {
 @dataclass(frozen=True)
 class Export:
     """
-    The files and signatures of an export.
+    The files and signatures of an export. In memory, paths are the names that the files would have.
 
     Args:
         header: The C and C++ header.
         manifest: The JSON file that lists functions, artifacts and tool versions.
-        artifacts: Every artifact by (kind, arch), with arch "" for the fat binary.
+        artifacts: Every artifact by (kind, arch), with arch "" for what holds several.
         signatures: The C signature of each function.
+        contents: What each file holds, by name.
     """
 
     header: Path
     manifest: Path
     artifacts: dict[tuple[str, str], Path]
     signatures: tuple[abi.Signature, ...]
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
+        """
+        Return an artifact, for another linker or to load it.
+
+        Args:
+            kind: Such as "ltoir", "ptx" or "kernels".
+            arch: The GPU it is for; may be left out where there is one of *kind*.
+
+        Raises:
+            ExportError: There is none, or several.
+        """
+        sm = None if arch is None else Arch.of(arch).sm
+        paths = [path for (of, has), path in self.artifacts.items() if of == kind and sm in (None, has)]
+        if len(paths) != 1:
+            have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
+            raise ExportError(
+                f"The export has {len(paths)} artifacts of {kind}{f' for {sm}' if sm else ''}; it has "
+                f"{have}: name one of these, or emit it."
+            )
+        return self.contents[paths[0].name]
 
 
 def export(
     source: ModuleType | str | Path | Iterable[Udf],
-    out_dir: str | Path,
+    out_dir: str | Path | None = None,
     *,
     archs: Sequence[ArchLike] = ("sm_75",),
-    emit: Sequence[str] = EMIT,
+    emit: Sequence[str] | None = None,
     name: str | None = None,
     opt: bool = True,
     fastmath: bool = False,
@@ -90,9 +114,11 @@ def export(
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
             or the UDFs themselves. A file is imported from its source, with the modules of its folder, and
             leaves no module behind.
-        out_dir: The output directory; created if missing.
+        out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for.
-        emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable) and "fatbin".
+        emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
+            and "kernels", which `load` launches. By default the first four, and "kernels" where there are
+            some and these call nothing undefined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
@@ -107,11 +133,10 @@ def export(
     """
     config()
     parsed = tuple(dict.fromkeys(Arch.of(arch) for arch in archs))
-    kinds = _check_emit(emit)
+    kinds = _check_emit(ARTIFACTS if emit is None else emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    out = Path(out_dir)
-    _check_out(out)
+    out = _check_out(out_dir)
     if name is not None:
         _check_stem(name)
     with _loaded(source) as (default_name, marked):
@@ -130,26 +155,35 @@ def export(
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     undeclared: dict[str, None] = {}
     wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
+    wanted.update((PTX,) if KERNELS in kinds else ())
+    launchable: list[executables.Part] = []
     for lowered in compiled:
         built = build.build(lowered, wanted, options, dispensable=wanted.difference(kinds))
         externs.update(built.externs)
         undeclared.update(dict.fromkeys(built.undeclared))
         cubin_by = built.cubin_by
         arch, artifacts = lowered.arch, built.artifacts
+        launchable.append((arch, artifacts.get(PTX, b""), [*built.externs]))
         packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
         files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
     if FATBIN in kinds:
         files[FATBIN, ""] = nvfatbin.pack(packed)
+    if emit is None and not externs and any(signature.kernel for signature in first.signatures):
+        kinds += (KERNELS,)
+    if KERNELS in kinds:
+        code = executables.pack(stem, launchable, first.signatures, level=options.level, lineinfo=lineinfo)
+        files[KERNELS, ""] = code
     declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, parsed)
-    names = {key: ".".join(part for part in (stem, key[1], key[0]) if part) for key in files}
+    names = {key: ".".join(filter(None, (stem, key[1], _ENDINGS.get(key[0], key[0])))) for key in files}
     manifest = {
         "format": manifests.FORMAT,
         "name": stem,
         "header": _entry(f"{stem}.h", text.encode()),
         "archs": [arch.sm for arch in parsed],
         "functions": [_describe(*each) for each in zip(declarations, functions, first.raises, strict=True)],
+        "types": layouts.describe(first.signatures),
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
             {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
@@ -164,7 +198,8 @@ def export(
         # The last one: until it is there, the former manifest disagrees with what was replaced.
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
-    _write(out, contents, out / f"{stem}.json")
+    if out_dir is not None:
+        _write(out, contents, out / f"{stem}.json")
     for each in undeclared:
         log.warning(
             "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
@@ -178,6 +213,7 @@ def export(
         manifest=out / f"{stem}.json",
         artifacts={key: out / names[key] for key in files},
         signatures=compiled[0].signatures,
+        contents=contents,
     )
 
 
@@ -273,7 +309,7 @@ def _describe(each: header.Declaration, function: Typed, raises: tuple[str, ...]
         "declaration": f"{each.signature};",
         "prototype": str(each.signature.prototype),
         "result": each.signature.result.name,
-        "parameters": [{"name": name, "type": ctype.name} for name, ctype in each.signature.params],
+        "parameters": layouts.parameters(each.signature),
         "on_error": function.udf.options.on_error,
         "checked": function.udf.options.checked,
         "raises": list(raises),
@@ -360,12 +396,15 @@ def _check_stem(stem: str) -> str:
     return stem
 
 
-def _check_out(out: Path) -> None:
+def _check_out(out_dir: str | Path | None) -> Path:
+    """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
+    out = Path("" if out_dir is None else out_dir)
     try:
-        if out.is_dir():
-            return
+        if out_dir is None or out.is_dir():
+            return out
     except OSError as error:
         raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
     if os.path.lexists(out):
         what = "a link to nothing" if out.is_symlink() else "a file"
         raise ExportError(f"{out} is {what}; give a folder to write into.")
+    return out

@@ -40,31 +40,43 @@ class Manifest:
         header: The file name of the header.
         digests: The SHA-256 of each file, the header included, by file name.
         functions: The functions, as the manifest describes them.
+        artifacts: The artifacts, as the manifest describes them.
+        types: The C types of the functions by name; empty in manifests that do not describe them.
     """
 
     path: Path
     header: str
     digests: Mapping[str, str]
     functions: tuple[Mapping[str, Any], ...] = field(repr=False)
+    artifacts: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
 def read(path: Path) -> Manifest | None:
     """Return the manifest at *path*, None where there is none or it is not one of this format."""
     try:
-        if path.stat().st_size > _LARGEST:
-            return None
-        fields = json.loads(path.read_bytes())
+        return None if path.stat().st_size > _LARGEST else parse(path.read_bytes(), path)
+    except OSError:
+        return None
+
+
+def parse(content: bytes, path: Path) -> Manifest | None:
+    """Return the manifest of *content*, which is at *path*, None where it is not one of this format."""
+    try:
+        fields = json.loads(content)
         if fields["format"] != FORMAT or fields["name"] != path.stem:
             return None
         entries = [fields["header"], *fields["artifacts"]]
         digests = {str(entry["file"]): str(entry["sha256"]) for entry in entries}
         functions = tuple(dict(function) for function in fields["functions"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        artifacts = tuple(dict(artifact) for artifact in fields["artifacts"])
+        types = {str(name): dict(entry) for name, entry in fields.get("types", {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     # A manifest speaks of its own folder only.
     if not all(name.startswith(f"{path.stem}.") and "/" not in name for name in digests):
         return None
-    return Manifest(path, str(fields["header"]["file"]), digests, functions)
+    return Manifest(path, str(fields["header"]["file"]), digests, functions, artifacts, types)
 
 
 def digest(content: bytes) -> str:

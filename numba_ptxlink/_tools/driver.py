@@ -1,8 +1,58 @@
-"""Query the CUDA driver without initialising it."""
+"""
+Call the CUDA driver, by ctypes; the only module that does.
+
+The import of NVIDIA's bindings takes longer than loading a kernel. Programs that only launch kernels need no
+more than these functions.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ADDRESS = ctypes.c_void_p
+_OUT = ctypes.POINTER(ctypes.c_void_p)
+_UINT = ctypes.c_uint
+# Handles are passed as addresses. The names are those of the library's symbols.
+_PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (_UINT,),
+    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuCtxGetCurrent": (_OUT,),
+    "cuCtxSetCurrent": (_ADDRESS,),
+    "cuCtxGetDevice": (ctypes.POINTER(ctypes.c_int),),
+    "cuDevicePrimaryCtxRetain": (_OUT, ctypes.c_int),
+    "cuStreamGetCtx": (_ADDRESS, _OUT),
+    "cuStreamWaitEvent": (_ADDRESS, _ADDRESS, _UINT),
+    "cuEventCreate": (_OUT, _UINT),
+    "cuEventRecord": (_ADDRESS, _ADDRESS),
+    "cuEventDestroy_v2": (_ADDRESS,),
+    "cuLibraryLoadData": (_OUT, ctypes.c_char_p, *(_ADDRESS, _ADDRESS, _UINT) * 2),
+    "cuLibraryGetKernel": (_OUT, _ADDRESS, ctypes.c_char_p),
+    "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
+    "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
+}
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+# What a kernel may use without being asked; "cudaFuncSetAttribute" in the CUDA C++ Programming Guide.
+_PLAIN_SHARED = 48 << 10
+# 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
+_SPECIAL_STREAMS = range(3)
+_CURES = {
+    1: "check the grid, the block and the shared memory",
+    2: "free some of the device's memory",
+    100: "make a device visible to this process",
+    209: "export for the architecture of this device",
+    222: "export for the architecture of this device, or update the driver",
+    400: "make the device of the stream the current one",
+    701: "use a smaller block or less shared memory",
+}
 
 
 def version() -> tuple[int, int] | None:
@@ -16,3 +66,148 @@ def version() -> tuple[int, int] | None:
     if library.cuDriverGetVersion(ctypes.byref(number)):
         return None
     return (number.value // 1000, number.value % 1000 // 10)
+
+
+def load(image: bytes, name: str) -> int:
+    """
+    Return the handle of a library, which is never unloaded, for every context of the process.
+
+    Args:
+        image: A fat binary or cubin.
+        name: Its name in messages.
+
+    Raises:
+        LaunchError: There is no driver, it is older than CUDA 12, or it refuses *image*.
+    """
+    api = _api()
+    library = ctypes.c_void_p()
+    _check(
+        api,
+        api.cuLibraryLoadData(library, image, None, None, 0, None, None, 0),
+        f"{name} could not be loaded",
+    )
+    return int(library.value or 0)
+
+
+def kernel(library: int, symbol: str) -> int:
+    """
+    Return the handle of the kernel *symbol* of a library.
+
+    Raises:
+        LaunchError: The library has no code of it for this device.
+    """
+    handle = ctypes.c_void_p()
+    api = _api()
+    answer = api.cuLibraryGetKernel(handle, library, symbol.encode())
+    _check(api, answer, f"kernel {symbol} could not be loaded")
+    return int(handle.value or 0)
+
+
+def enter(stream: int) -> None:
+    """
+    Give the thread a current context where it has none: that of *stream*, or of the first device.
+
+    Raises:
+        LaunchError: The driver has none.
+    """
+    api, context = _api(), ctypes.c_void_p()
+    _check(api, api.cuCtxGetCurrent(context), "the current context is unknown")
+    if context.value:
+        return
+    if stream in _SPECIAL_STREAMS:
+        _check(api, api.cuDevicePrimaryCtxRetain(context, 0), "device 0 cannot be used")
+    else:
+        _check(api, api.cuStreamGetCtx(stream, context), "the stream has no context")
+    _check(api, api.cuCtxSetCurrent(context), "the context cannot be used")
+
+
+def wait(stream: int, other: int) -> None:
+    """
+    Let *stream* wait for what is in the stream *other* now.
+
+    Raises:
+        LaunchError: The driver refuses one of them.
+    """
+    api, event = _api(), ctypes.c_void_p()
+    _check(api, api.cuEventCreate(event, _DISABLE_TIMING), "an event could not be created")
+    try:
+        _check(api, api.cuEventRecord(event, other), "the stream of an array cannot be waited for")
+        _check(api, api.cuStreamWaitEvent(stream, event, 0), "the stream cannot wait for that of an array")
+    finally:
+        # The driver keeps it until it is reached.
+        api.cuEventDestroy_v2(event)
+
+
+def launch(  # noqa: PLR0917 - the order is the driver's
+    handle: int,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared: int,
+    stream: int,
+    buffer: bytearray,
+    offsets: Sequence[int],
+    name: str,
+) -> None:
+    """
+    Launch a kernel in the current context; the arguments are copied before this returns.
+
+    Args:
+        handle: The kernel.
+        grid: The blocks of the grid.
+        block: The threads of a block.
+        shared: The dynamic shared memory of a block, in bytes.
+        stream: The handle of the stream.
+        buffer: The arguments.
+        offsets: Where each argument begins in *buffer*.
+        name: The kernel's name in messages.
+
+    Raises:
+        LaunchError: The driver refuses the launch.
+    """
+    api = _api()
+    if shared > _PLAIN_SHARED:
+        device = ctypes.c_int()
+        _check(api, api.cuCtxGetDevice(device), "the current device is unknown")
+        answer = api.cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, shared, handle, device)
+        _check(api, answer, f"kernel {name} cannot have {shared} bytes of dynamic shared memory")
+    memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    base = ctypes.addressof(memory)
+    arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
+    answer = api.cuLaunchKernel(handle, *grid, *block, shared, stream, arguments, None)
+    if answer:
+        _check(
+            api, answer, f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
+        )
+
+
+@functools.cache
+def _api() -> Any:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise LaunchError(f"Kernels need a GPU and its driver: {error}. Install NVIDIA's driver.") from error
+    for name, types in _PROTOTYPES.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError as error:
+            raise LaunchError(
+                f"The driver has no {name}; install one of CUDA 12.0 or later (525.60 or later)."
+            ) from error
+        function.argtypes = types
+    _check(library, library.cuInit(0), "the driver cannot be used")
+    return library
+
+
+def _words(api: Any, code: int) -> str:
+    words = []
+    for ask in (api.cuGetErrorName, api.cuGetErrorString):
+        text = ctypes.c_char_p()
+        if ask(code, text) == 0 and text.value:
+            words.append(text.value.decode(errors="replace"))
+    return ", ".join(words) or f"error {code}"
+
+
+def _check(api: Any, code: int, what: str) -> None:
+    if code:
+        cure = _CURES.get(code, "compute-sanitizer finds what an earlier kernel did, if one is at fault")
+        raise LaunchError(f"{what[0].upper()}{what[1:]}: {_words(api, code)}; {cure}.")

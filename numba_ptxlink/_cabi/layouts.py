@@ -1,0 +1,49 @@
+"""Describe C types for a manifest: what a launch has to know of them, in plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import types as c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def describe(signatures: Iterable[c.Signature]) -> dict[str, dict[str, Any]]:
+    """Return a description of every type of *signatures* by its C name, members before their structs."""
+    types = dict.fromkeys(ctype for signature in signatures for ctype in signature.types)
+    return {part.name: _describe(part) for ctype in types for part in c.parts(ctype)}
+
+
+def parameters(signature: c.Signature) -> list[dict[str, Any]]:
+    """Return name and type of each parameter, and for a kernel where it begins in the argument buffer."""
+    described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in signature.params]
+    if signature.kernel:
+        # As in a C struct; "Kernel Function Parameters" in the PTX ISA.
+        for entry, member in zip(described, c.struct("", signature.params).members, strict=True):
+            entry["offset"] = member.offset
+    return described
+
+
+def _describe(ctype: c.CType) -> dict[str, Any]:
+    described: dict[str, Any] = {"kind": "void", "size": ctype.size, "align": ctype.align}
+    if isinstance(ctype, c.Scalar):
+        described["kind"] = ctype.kind
+    elif isinstance(ctype, c.Half):
+        described["kind"] = "bfloat16" if "bf16" in ctype.header else "float16"
+    elif isinstance(ctype, c.Pointer):
+        described |= {"kind": "pointer", "target": ctype.target.name}
+    elif isinstance(ctype, c.Complex):
+        described |= {"kind": "complex", "element": ctype.element.name}
+    elif isinstance(ctype, (c.Vector, c.Array)):
+        kind = "vector" if isinstance(ctype, c.Vector) else "array"
+        described |= {"kind": kind, "element": ctype.element.name, "count": ctype.count}
+    elif isinstance(ctype, c.View):
+        described |= {"kind": "view", "element": ctype.element.name}
+        described |= {"ndim": ctype.ndim, "layout": ctype.layout, "readonly": ctype.readonly}
+    elif isinstance(ctype, c.Struct):
+        members = ctype.members
+        places = [{"name": each.name, "type": each.type.name, "offset": each.offset} for each in members]
+        described |= {"kind": "struct", "members": places}
+    return described

@@ -1,0 +1,1 @@
+"""Load exported kernels and launch them, without a front end: manifests, arguments, streams."""

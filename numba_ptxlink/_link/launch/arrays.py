@@ -1,0 +1,225 @@
+"""Read arrays of other packages: `__cuda_array_interface__` and DLPack, as what a kernel is told of them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Leaves = tuple[tuple[int, str], ...]
+"""The numbers in an element: where each begins, and its type in NumPy's code, such as "f4"."""
+
+# "Data types" and "Device types" in dlpack.h.
+_DLPACK_CODES = {0: "i", 1: "u", 2: "f", 4: "V", 5: "c", 6: "b"}
+_ON_HOST, _ON_CUDA = 1, (2, 3, 13)
+_READONLY = 1
+# 0 and 1 both are the legacy default stream; the interfaces of arrays know it as 1.
+_LEGACY = 1
+
+
+class RefusedError(Exception):
+    """A value is not what a parameter takes; the message says why and ends with the cure."""
+
+
+@dataclass
+class Launch:
+    """
+    What reading the arguments of one launch needs and leaves.
+
+    Args:
+        stream: The handle of its stream.
+        producers: The streams of arrays, which it has to wait for.
+        kept: What has to live until it is queued.
+    """
+
+    stream: int
+    producers: list[int] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+
+    def after(self, producer: int | None) -> None:
+        """Note the stream that an array is written in."""
+        if producer is not None and producer != (self.stream or _LEGACY):
+            self.producers.append(producer)
+
+
+class DeviceArray(NamedTuple):
+    """An array in device memory; strides count bytes, and `leaves` is None for elements of any type."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    leaves: Leaves | None
+    dtype: str
+    readonly: bool
+
+
+def read(value: Any, launch: Launch) -> DeviceArray | None:
+    """
+    Return the array *value*, None where it is none.
+
+    Raises:
+        RefusedError: It is not in device memory, or not described as these interfaces say.
+    """
+    # PyTorch raises where a tensor is on the host, requires a gradient or has a type without a code.
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _of_interface(interface, launch)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _of_dlpack(value, launch)
+    if hasattr(value, "__array_interface__"):
+        raise RefusedError(_HOST)
+    return None
+
+
+_HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
+
+
+def _of_interface(interface: Any, launch: Launch) -> DeviceArray:
+    if interface.get("mask") is not None:
+        raise RefusedError("it is a masked array; pass the array without its mask")
+    shape = tuple(map(int, interface["shape"]))
+    typestr = interface["typestr"]
+    itemsize = _itemsize(typestr)
+    strides = interface.get("strides")
+    strides = contiguous(shape, itemsize, "c") if strides is None else tuple(map(int, strides))
+    address, readonly = interface["data"]
+    launch.after(interface.get("stream"))
+    leaves = of_descr(interface.get("descr") or [("", typestr)], itemsize)
+    return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, typestr, bool(readonly))
+
+
+def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
+    """Return the strides of an array without gaps, in the order of *layout*, "c" or "f"."""
+    strides = [0] * len(shape)
+    axes = range(len(shape)) if layout == "f" else reversed(range(len(shape)))
+    stride = itemsize
+    for axis in axes:
+        strides[axis] = stride
+        stride *= shape[axis]
+    return tuple(strides)
+
+
+def is_contiguous(array: DeviceArray, layout: str) -> bool:
+    """Return whether *array* has no gaps in the order of *layout*, by NumPy's rules."""
+    if 0 in array.shape:
+        return True
+    expected = contiguous(array.shape, array.itemsize, layout)
+    return all(
+        extent == 1 or stride == wanted
+        for extent, stride, wanted in zip(array.shape, array.strides, expected, strict=True)
+    )
+
+
+def of_descr(descr: Any, size: int) -> Leaves | None:
+    """
+    Return the leaves of an element that *descr* describes in NumPy's terms.
+
+    None where it tells no more than the *size*.
+    """
+    leaves: list[tuple[int, str]] = []
+    end = _flatten(descr, 0, leaves)
+    return tuple(leaves) if leaves and end == size else None
+
+
+def _flatten(descr: Any, offset: int, leaves: list[tuple[int, str]]) -> int:
+    for name, code, *extents in descr:
+        shape = extents[0] if extents else ()
+        for _ in range(shape if isinstance(shape, int) else math.prod(shape)):
+            if not isinstance(code, str):
+                offset = _flatten(code, offset, leaves)
+                continue
+            # Voids without a name are padding, and bfloat16 where nothing else is there.
+            if name or code[1] != "V" or (len(descr) == 1 and _itemsize(code) == _BFLOAT16):
+                leaves += _leaf(code, offset)
+            offset += _itemsize(code)
+    return offset
+
+
+_BFLOAT16 = 2  # its bytes
+
+
+def _leaf(code: str, offset: int) -> list[tuple[int, str]]:
+    kind, size = code[1], _itemsize(code)
+    if code[0] == ">":
+        raise RefusedError(f"its elements, {code}, are big-endian; convert them by .astype()")
+    if kind in "SU":
+        unit, plain = (1, "S1") if kind == "S" else (4, "u4")
+        return [(offset + at, plain) for at in range(0, size, unit)]
+    return [(offset, f"{'i' if kind in 'mM' else kind}{size}")]
+
+
+def _itemsize(code: str) -> int:
+    digits = code[2:].partition("[")[0]
+    return int(digits) * (4 if code[1] == "U" else 1)
+
+
+class _Tensor(ctypes.Structure):
+    """The `DLTensor` of dlpack.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """The `DLManagedTensorVersioned` of dlpack.h."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
+    device = int(value.__dlpack_device__()[0])
+    if device == _ON_HOST:
+        raise RefusedError(_HOST)
+    if device not in _ON_CUDA:
+        raise RefusedError(f"it is on a device of DLPack's type {device}; copy it to a GPU that CUDA drives")
+    stream = launch.stream or _LEGACY
+    try:
+        capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:
+        # Producers from before DLPack 1.0 do not know the version.
+        capsule = value.__dlpack__(stream=stream)
+    # The tensor stays the capsule's, which deletes it.
+    launch.kept.append(capsule)
+    tensor, readonly = _opened(capsule)
+    size = tensor.bits * tensor.lanes // 8
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = contiguous(shape, size, "c")
+    if tensor.strides:
+        strides = tuple(stride * size for stride in tensor.strides[: tensor.ndim])
+    code = f"{_DLPACK_CODES.get(tensor.code, '?')}{size}"
+    if tensor.lanes != 1 or "?" in code or tensor.bits % 8:
+        raise RefusedError(
+            f"its elements are of DLPack's type {tensor.code}, {tensor.bits} bits, which C has not"
+        )
+    address = (tensor.data or 0) + tensor.byte_offset
+    return DeviceArray(address, shape, strides, size, ((0, code),), f"<{code}", readonly)
+
+
+def _opened(capsule: Any) -> tuple[_Tensor, bool]:
+    open_ = ctypes.pythonapi.PyCapsule_GetPointer
+    open_.restype, open_.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    is_valid = ctypes.pythonapi.PyCapsule_IsValid
+    is_valid.restype, is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+    if is_valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(open_(capsule, b"dltensor_versioned"))
+        return managed.tensor, bool(managed.flags & _READONLY)
+    return _Tensor.from_address(open_(capsule, b"dltensor")), False

@@ -1,0 +1,287 @@
+"""Load what an export wrote, and launch its kernels: `load`."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._formats.kinds import KERNELS
+from numba_ptxlink._link import manifests
+from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools import driver
+from numba_ptxlink.errors import LaunchError
+
+from . import streams, values
+from .arrays import Launch, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Export(Protocol):
+        """What is asked of the result of `export`, which lies above this module."""
+
+        @property
+        def manifest(self) -> Path:
+            """The manifest's path."""
+
+        @property
+        def contents(self) -> Mapping[str, bytes]:
+            """What each file holds, by name."""
+
+
+__all__ = ["Library", "LoadedKernel", "load"]
+
+Dim3 = tuple[int, int, int]
+
+
+def load(source: str | os.PathLike[str] | Export) -> Library:
+    """
+    Return the kernels of an export, to be launched. Imports neither Numba nor another front end.
+
+    The driver is not asked before the first launch. The code is then loaded once for all devices and contexts
+    of the process.
+
+    Args:
+        source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
+
+    Raises:
+        LaunchError: There is no manifest, or it tells too little of the kernels.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise LaunchError(
+                f"{path} could not be read: {error.strerror}; give the .json file of an export."
+            ) from error
+        files: Mapping[str, bytes] | Path = path.parent
+    else:
+        path, files = source.manifest, source.contents
+        content = files[path.name]
+    manifest = manifests.parse(content, path)
+    if manifest is None:
+        raise LaunchError(f"{path} is no manifest of this release; export again.")
+    return Library(manifest, files)
+
+
+class Library(Mapping[str, "LoadedKernel"]):
+    """
+    The kernels of an export by name, which are attributes too: `library.scale` is `library["scale"]`.
+
+    Thread-safe.
+
+    Args:
+        manifest: What the export says of itself.
+        files: Its files: their contents by name, or their folder.
+    """
+
+    def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path) -> None:
+        self._manifest = manifest
+        self._files = files
+        self._lock = Lock()
+        self._handle = 0
+        self._kernels = {
+            function["symbol"]: LoadedKernel(self._load, function, manifest.types)
+            for function in manifest.functions
+            if function["kind"] == "kernel"
+        }
+
+    def __getitem__(self, name: str) -> LoadedKernel:
+        return self._kernels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __getattr__(self, name: str) -> LoadedKernel:
+        kernel: LoadedKernel | None = vars(self).get("_kernels", {}).get(name)
+        if kernel is None:
+            known = ", ".join(vars(self).get("_kernels", ())) or "none"
+            raise AttributeError(f"the export has no kernel {name!r}; its kernels: {known}")
+        return kernel
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._kernels})
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self._manifest.path}: {', '.join(self) or 'none'}>"
+
+    def read(self, kind: str, arch: str = "") -> bytes:
+        """
+        Return an artifact of the export, such as its LTO-IR for another linker.
+
+        Args:
+            kind: Such as "ltoir" or "ptx".
+            arch: Such as "sm_90"; may be left out where there is one of *kind*.
+
+        Raises:
+            LaunchError: There is none or several, it could not be read, or it is not of this export.
+        """
+        manifest = self._manifest
+        entries = [
+            entry
+            for entry in manifest.artifacts
+            if entry["kind"] == kind and (not arch or entry["arch"] == arch)
+        ]
+        if len(entries) != 1:
+            what = f"{kind} for {arch}" if arch else kind
+            have = ", ".join(
+                " for ".join(filter(None, (entry["kind"], entry["arch"]))) for entry in manifest.artifacts
+            )
+            count = f"{len(entries)} artifacts" if entries else "no artifact"
+            raise LaunchError(
+                f"{manifest.path} lists {count} of {what}; it has {have or 'none'}: name one, or export it."
+            )
+        name = entries[0]["file"]
+        try:
+            files = self._files
+            content = (files / name).read_bytes() if isinstance(files, Path) else files[name]
+        except OSError as error:
+            raise LaunchError(
+                f"{error.filename} could not be read: {error.strerror}; keep it beside {manifest.path.name}."
+            ) from error
+        if manifests.digest(content) != entries[0]["sha256"]:
+            raise LaunchError(f"{name} is not what {manifest.path} lists; export again.")
+        return content
+
+    def _load(self) -> int:
+        """Return the driver's handle of the code."""
+        with self._lock.held:
+            if not self._handle:
+                if not any(entry["kind"] == KERNELS for entry in self._manifest.artifacts):
+                    raise LaunchError(
+                        f"{self._manifest.path} lists no code that a driver loads; export the kernels with "
+                        f'emit=["{KERNELS}"], or --emit {KERNELS}.'
+                    )
+                self._handle = driver.load(self.read(KERNELS), str(self._manifest.path))
+            return self._handle
+
+
+class LoadedKernel:
+    """
+    A kernel of an export: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
+
+    Thread-safe. A `Library` makes them.
+
+    Args:
+        load: Returns the driver's handle of the code.
+        function: The kernel, as the manifest describes it.
+        types: The C types of its parameters by name.
+    """
+
+    def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: values.Types) -> None:
+        self.name: str = function["symbol"]
+        self.declaration: str = function["declaration"]
+        self._load = load
+        self._handle = 0
+        self._parameters: list[tuple[str, str, int, int, values.Pack]] = []
+        self._size = 0
+        try:
+            for parameter in function["parameters"]:
+                layout = values.layout(types, parameter["type"])
+                place = parameter["offset"]
+                self._parameters.append((parameter["name"], parameter["type"], place, *layout))
+                self._size = place + layout.size
+        except KeyError as error:
+            raise LaunchError(
+                f"The manifest does not describe {error} of kernel {self.name}: it was written by a release "
+                "that could not load kernels, or by a later one; export again."
+            ) from error
+        self._offsets = [parameter[2] for parameter in self._parameters]
+
+    def __repr__(self) -> str:
+        return f"<{self.declaration.removesuffix(';')}>"
+
+    def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
+        """
+        Return what launches the kernel: `kernel[grid, block]`, `[grid, block, stream]`, `[..., shared]`.
+
+        Raises:
+            LaunchError: The configuration is none of these.
+        """
+        if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
+            raise LaunchError(
+                f"Kernel {self.name} is launched by {self.name}[grid, block, stream, shared](...), where the "
+                "last two may be left out."
+            )
+        defaults: tuple[Any, ...] = (None, 0)
+        grid, block, stream, shared = config + defaults[len(config) - 2 :]
+
+        def launch(*args: Any) -> None:
+            self.launch(*args, grid=grid, block=block, stream=stream, shared=shared)
+
+        return launch
+
+    def launch(self, *args: Any, grid: Any, block: Any, stream: Any = None, shared: int = 0) -> None:
+        """
+        Launch the kernel; returns when it is queued.
+
+        Arrays are anything on the device with `__cuda_array_interface__` or DLPack; the launch waits for the
+        streams that they name. Structs are NumPy records, tuples or bytes. Nothing is copied between host and
+        device. Where the thread has no current context, it gets that of *stream*, or of the first device.
+
+        Args:
+            args: The arguments.
+            grid: The number of blocks: one to three numbers.
+            block: The number of threads of a block: one to three numbers.
+            stream: One of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
+            shared: The dynamic shared memory of a block, in bytes.
+
+        Raises:
+            LaunchError: An argument is not what its parameter takes, the kernel cannot be loaded, or the
+                driver refuses the launch.
+        """
+        number = streams.handle(stream)
+        extents = _dim3("grid", grid), _dim3("block", block)
+        if not isinstance(shared, int) or not 0 <= shared < 1 << 32:
+            raise LaunchError(f"The shared memory is {shared!r}; pass a number of bytes.")
+        launch = Launch(number)
+        buffer = self._pack(args, launch)
+        driver.enter(number)
+        for producer in launch.producers:
+            driver.wait(number, producer)
+        driver.launch(self.handle, *extents, shared, number, buffer, self._offsets, self.name)
+
+    @property
+    def handle(self) -> int:
+        """The driver's `CUkernel`, which is loaded when it is first asked for."""
+        if not self._handle:
+            self._handle = driver.kernel(self._load(), self.name)
+        return self._handle
+
+    def to_core(self) -> Any:
+        """Return the kernel as a `cuda.core.Kernel`, for `cuda.core.launch` and the kernel's attributes."""
+        from cuda.core import Kernel
+
+        return Kernel.from_handle(self.handle)
+
+    def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
+        if len(args) != len(self._parameters):
+            names = ", ".join(parameter[0] for parameter in self._parameters)
+            raise LaunchError(f"Kernel {self.name} takes ({names}), and was given {len(args)} arguments.")
+        buffer = bytearray(self._size)
+        for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
+            try:
+                buffer[offset : offset + size] = pack(value, launch)
+            except RefusedError as error:
+                raise LaunchError(f"Kernel {self.name}: parameter {name!r} is {ctype}: {error}.") from error
+        return buffer
+
+
+def _dim3(what: str, extents: Any) -> Dim3:
+    given = extents if isinstance(extents, (tuple, list)) else (extents,)
+    try:
+        numbers = [operator.index(extent) for extent in given]
+    except TypeError:
+        numbers = []
+    if not 1 <= len(numbers) <= 3 or not all(0 < number < 1 << 31 for number in numbers):
+        raise LaunchError(f"The {what} is {extents!r}; pass one to three positive numbers.")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z

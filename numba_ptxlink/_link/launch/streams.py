@@ -1,0 +1,44 @@
+"""Read streams of other packages, as the handles that the driver knows them by."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from numba_ptxlink.errors import LaunchError
+
+
+def handle(stream: Any) -> int:
+    """
+    Return the handle of *stream*.
+
+    Args:
+        stream: None for the default stream, a handle, or a stream of cuda.core, CuPy, PyTorch or Numba: an
+            object with `__cuda_stream__`, or with the attribute that its package has for the handle.
+
+    Raises:
+        LaunchError: It is none of these.
+    """
+    if stream is None:
+        return 0
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        # A property before cuda.core 0.3.
+        version, number = protocol() if callable(protocol) else protocol
+        if version == 0:
+            return int(number)
+        raise LaunchError(f"{stream!r} follows version {version} of __cuda_stream__, not 0; pass its handle.")
+    for name in ("cuda_stream", "ptr"):
+        number = getattr(stream, name, None)
+        if number is not None:
+            return int(number)
+    try:
+        number = operator.index(stream)
+    except TypeError:
+        # Numba's, whose handle is an object of the bindings or of ctypes.
+        number = int(stream) if hasattr(stream, "external") else -1
+    if number < 0:
+        raise LaunchError(
+            f"{stream!r} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or None."
+        )
+    return number

@@ -1,0 +1,112 @@
+/*
+ * Stands in for libcuda.so.1 where kernels are launched without a device. Each call that matters is a line of the
+ * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists. FAKE_FAIL is the name
+ * of a function and the error that it returns, such as "cuLibraryLoadData:209".
+ */
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAILS(name)                        \
+  {                                        \
+    const int error = failure(name);       \
+    if (error) return error;               \
+  }
+
+static _Thread_local void *current;
+
+static int failure(const char *name) {
+  const char *wanted = getenv("FAKE_FAIL");
+  const size_t length = strlen(name);
+  return wanted && !strncmp(wanted, name, length) && wanted[length] == ':' ? atoi(wanted + length + 1) : 0;
+}
+
+static void note(const char *format, ...) {
+  const char *path = getenv("FAKE_LOG");
+  FILE *file = path ? fopen(path, "a") : NULL;
+  if (!file) return;
+  char line[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  fputs(line, file);
+  fclose(file);
+}
+
+int cuInit(unsigned flags) { FAILS("cuInit") return (int)flags; }
+
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+
+int cuGetErrorName(int error, const char **name) {
+  *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR_OTHER";
+  return 0;
+}
+
+int cuGetErrorString(int error, const char **text) { *text = error ? "made up" : "none"; return 0; }
+
+int cuCtxGetCurrent(void **context) { *context = current; return 0; }
+
+int cuCtxSetCurrent(void *context) { note("context %p\n", context); current = context; return 0; }
+
+int cuCtxGetDevice(int *device) { *device = 5; return 0; }
+
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (char *)0x100 + device; return 0; }
+
+int cuStreamGetCtx(void *stream, void **context) { *context = (char *)stream + 1; return 0; }
+
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+  note("wait %p %p %u\n", stream, event, flags);
+  return 0;
+}
+
+int cuEventCreate(void **event, unsigned flags) { *event = (char *)0x200 + flags; return 0; }
+
+int cuEventRecord(void *event, void *stream) { note("record %p %p\n", event, stream); return 0; }
+
+int cuEventDestroy_v2(void *event) { note("destroy %p\n", event); return 0; }
+
+int cuLibraryLoadData(void **library, const void *code, const void *jit, void **jit_values, unsigned jit_count,
+                      const void *options, void **values, unsigned count) {
+  FAILS("cuLibraryLoadData")
+  unsigned magic;
+  memcpy(&magic, code, sizeof magic);
+  *library = malloc(1);
+  note("load %08x %d\n", magic, jit || jit_values || jit_count || options || values || count);
+  return 0;
+}
+
+int cuLibraryUnload(void *library) { note("unload\n"); free(library); return 0; }
+
+int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
+  FAILS("cuLibraryGetKernel")
+  *kernel = strdup(name);
+  return library ? 0 : 1;
+}
+
+int cuKernelSetAttribute(int attribute, int value, void *kernel, int device) {
+  note("attribute %d %d %s %d\n", attribute, value, (char *)kernel, device);
+  return 0;
+}
+
+int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **arguments, void **extra) {
+  FAILS("cuLaunchKernel")
+  char line[2048] = "";
+  size_t length = 0;
+  const char *sizes = getenv("FAKE_SIZES");
+  for (size_t number = 0; sizes && *sizes; ++number) {
+    char *end;
+    const long size = strtol(sizes, &end, 10);
+    for (long at = 0; at < size; ++at) {
+      length += (size_t)sprintf(line + length, "%02x", ((unsigned char *)arguments[number])[at]);
+    }
+    line[length++] = ' ';
+    sizes = *end ? end + 1 : end;
+  }
+  note("launch %s %u,%u,%u %u,%u,%u %u %p %d %s\n", (char *)kernel, gx, gy, gz, bx, by, bz, shared, stream,
+       extra != NULL, line);
+  return 0;
+}

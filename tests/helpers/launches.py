@@ -1,0 +1,96 @@
+"""Launches without a device: stand-ins for the driver, and arrays that have no memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import driver
+
+if TYPE_CHECKING:
+    import pytest
+
+HERE = Path(__file__).parent
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """Let launches do nothing, and return the list in which they are noted."""
+    launches: list[SimpleNamespace] = []
+    waits: list[tuple[int, int]] = []
+
+    def launch(handle, grid, block, shared, stream, buffer, offsets, name):  # noqa: PLR0917
+        noted = SimpleNamespace(
+            grid=grid, block=block, shared=shared, stream=stream, name=name, handle=handle
+        )
+        noted.buffer, noted.offsets, noted.waits = bytes(buffer), list(offsets), list(waits)
+        waits.clear()
+        launches.append(noted)
+
+    monkeypatch.setattr(driver, "load", lambda _code, _name: 1)
+    monkeypatch.setattr(driver, "kernel", lambda library, name: library + len(name))
+    monkeypatch.setattr(driver, "enter", lambda _stream: None)
+    monkeypatch.setattr(driver, "wait", lambda stream, other: waits.append((stream, other)))
+    monkeypatch.setattr(driver, "launch", launch)
+    return launches
+
+
+def fake_driver(folder: Path, **variables: str) -> dict[str, str]:
+    """Compile a libcuda.so.1 into *folder*; return the environment of a process that finds it."""
+    library = folder / "libcuda.so.1"
+    if not library.exists():
+        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "fakedriver.c")]
+        subprocess.run(command, check=True)
+    names = {f"FAKE_{name.upper()}": value for name, value in variables.items()}
+    log = {"FAKE_LOG": str(folder / "driver.log")}
+    return {**os.environ, "LD_LIBRARY_PATH": str(folder), **log, **names}
+
+
+def log_of(folder: Path) -> list[str]:
+    """Return what the driver in *folder* was asked since the last time."""
+    path = folder / "driver.log"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return lines
+
+
+def array(shape: Any, typestr: str, *, address: int = 0x7000, readonly: bool = False, **more: Any) -> Any:
+    """Return an array with `__cuda_array_interface__` that has no memory."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    interface = {"shape": shape, "typestr": typestr, "data": (address, readonly), "version": 3, **more}
+    return SimpleNamespace(__cuda_array_interface__=interface)
+
+
+def kernel_of(*signature: Any, name: str = "taking") -> pl.Kernel:
+    """Return a kernel of any parameters that does nothing."""
+    labels = ", ".join(f"p{number}" for number, _ in enumerate(signature))
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(f"def {name}({labels}): pass", scope)  # noqa: S102 - only names are inserted
+    return pl.kernel(types.void(*signature), name=name)(scope[name])
+
+
+def loaded(*signature: Any) -> pl.LoadedKernel:
+    """Return such a kernel, exported in memory and loaded."""
+    exported = pl.export([kernel_of(*signature)], archs=["sm_90"], emit=["kernels"], name="made")
+    return pl.load(exported).taking
+
+
+__all__ = [
+    "array",
+    "cuda",
+    "fake_driver",
+    "from_dtype",
+    "kernel_of",
+    "loaded",
+    "log_of",
+    "stand_in",
+    "vector_types",
+]

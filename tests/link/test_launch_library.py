@@ -1,0 +1,356 @@
+"""`load`: what it makes of an export, how its kernels are launched, and what it imports."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import launches
+import numpy as np
+import pytest
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.containers import fatbin_entries
+from numba_ptxlink._link import manifests
+
+UDFS = """
+from numba import cuda
+from numba_ptxlink import kernel, udf
+
+@udf("float32(float32)")
+def twice(x):
+    return x + x
+
+@kernel("void(float32[::1], float32)")
+def scale(out, factor):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = twice(out[i]) * factor
+
+@kernel("void()")
+def nothing():
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return an export of two kernels and a function, as a user writes it."""
+    folder = tmp_path_factory.mktemp("exported")
+    (folder / "udfs.py").write_text(UDFS)
+    return pl.export(folder / "udfs.py", folder / "build", archs=["sm_80", "sm_90"])
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Return the list of launches, which do nothing."""
+    return launches.stand_in(monkeypatch)
+
+
+@pytest.fixture
+def scale(exported):
+    """Return a kernel of an array and a float."""
+    return pl.load(exported.manifest).scale
+
+
+def test_the_kernels_of_an_export_are_there(exported):
+    """`load` takes the manifest's path or the export itself; kernels are items and attributes."""
+    for source in (exported.manifest, str(exported.manifest), exported):
+        library = pl.load(source)
+        assert ["scale", "nothing"] == list(library)
+        assert library["scale"] is library.scale
+        assert "scale" in dir(library)
+        assert "void scale(" in repr(library.scale)
+        assert "scale, nothing" in repr(library)
+    with pytest.raises(AttributeError, match="no kernel 'twice'; its kernels: scale, nothing"):
+        library.twice  # noqa: B018
+
+
+def test_an_export_in_memory_writes_nothing(exported, tmp_path, monkeypatch):
+    """`out_dir=None` leaves no file; what the files would hold is that of an export into a folder."""
+    monkeypatch.chdir(tmp_path)
+    source = exported.manifest.parent.parent / "udfs.py"
+    in_memory = pl.export(source, archs=["sm_80", "sm_90"])
+    assert [] == list(tmp_path.iterdir())
+    assert in_memory.contents == exported.contents
+    assert {path.name: path.read_bytes() for path in exported.manifest.parent.iterdir()} == in_memory.contents
+    assert str(in_memory.manifest) == "udfs.json"
+    assert ["scale", "nothing"] == list(pl.load(in_memory))
+    assert pickle.loads(pickle.dumps(in_memory)) == in_memory  # noqa: S301 - its own
+
+
+def test_artifacts_are_read_as_bytes(exported):
+    """An `Export` and a loaded one give LTO-IR and PTX for other linkers, and say what they have else."""
+    library = pl.load(exported.manifest)
+    for kind in ("ptx", "ltoir", "cubin"):
+        assert exported.artifacts[kind, "sm_90"].read_bytes() == exported.read(kind, "sm_90")
+        assert exported.read(kind, (9, 0)) == library.read(kind, "sm_90")
+    assert exported.read("fatbin") == library.read("fatbin")
+    for read, error in ((exported.read, pl.ExportError), (library.read, pl.LaunchError)):
+        with pytest.raises(error, match=r"2 artifacts of ptx.*ptx for sm_80"):
+            read("ptx")
+        with pytest.raises(error, match="ptx for sm_75"):
+            read("ptx", "sm_75")
+
+
+def test_the_code_is_machine_code_and_ptx_of_every_architecture(exported):
+    """The fat binary that is loaded holds executable cubins, and PTX for devices that are not built yet."""
+    entries = fatbin_entries(exported.read("kernels"))
+    assert [("cubin", "sm_80"), ("ptx", "sm_80"), ("cubin", "sm_90"), ("ptx", "sm_90")] == [
+        (entry.kind, entry.arch) for entry in entries
+    ]
+    # Executable machine code is of the ELF type 2, relocatable of type 1.
+    assert {2} == {entry.content()[16] for entry in entries if entry.kind == "cubin"}
+
+
+def test_a_launch_is_configured_by_brackets_or_by_keywords(noted, scale):
+    """Grid, block, stream and shared memory arrive, numbers as one to three dimensions."""
+    array = launches.array(7, "<f4")
+    scale[3, 128](array, 2.0)
+    scale[(3, 2), (8, 4, 2), 0x55, 1024](array, 2.0)
+    scale.launch(array, 2.0, grid=(1, 2, 3), block=[np.int64(32)], stream=None, shared=64)
+    assert [
+        ((3, 1, 1), (128, 1, 1), 0, 0),
+        ((3, 2, 1), (8, 4, 2), 0x55, 1024),
+        ((1, 2, 3), (32, 1, 1), 0, 64),
+    ] == [(launch.grid, launch.block, launch.stream, launch.shared) for launch in noted]
+    assert {launch.buffer for launch in noted} == {noted[0].buffer}
+    assert [0, 24] == noted[0].offsets
+    assert len(noted[0].buffer) == 28
+
+
+def test_a_kernel_without_parameters_is_launched(noted, exported):
+    """No parameters are no arguments."""
+    pl.load(exported).nothing[1, 1]()
+    assert noted[0].buffer == b""
+
+
+STREAMS = {
+    "none": (None, 0),
+    "handle": (0x1234, 0x1234),
+    "numpy": (np.uint64(0x99), 0x99),
+    "protocol": (SimpleNamespace(__cuda_stream__=lambda: (0, 0x77), ptr=1), 0x77),
+    "protocol_as_property": (SimpleNamespace(__cuda_stream__=(0, 0x77)), 0x77),
+    "torch": (SimpleNamespace(cuda_stream=0x88), 0x88),
+    "cupy": (SimpleNamespace(ptr=0), 0),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_streams_of_other_packages_are_known(noted, scale, kind):
+    """A stream is known by the protocol, by its package's attribute, or is its handle."""
+    stream, handle = STREAMS[kind]
+    scale[1, 32, stream](launches.array(7, "<f4"), 1)
+    assert handle == noted[0].stream
+
+
+def test_numbas_streams_are_known(noted, scale):
+    """A stream of numba-cuda is one, default streams included."""
+    from numba.cuda.cudadrv.driver import Stream
+
+    scale[1, 32, Stream(0x4321, None, external=True)](launches.array(7, "<f4"), 1)
+    assert noted[0].stream == 0x4321
+
+
+@pytest.mark.parametrize(
+    "stream", ["0", 1.5, -1, SimpleNamespace(__cuda_stream__=lambda: (1, 2)), object()], ids=str
+)
+def test_what_is_no_stream_is_refused(noted, scale, stream):
+    """Anything else is refused before something is launched."""
+    with pytest.raises(pl.LaunchError, match=r"pass"):
+        scale[1, 32, stream](launches.array(7, "<f4"), 1)
+    assert noted == []
+
+
+def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
+    """The stream that an array's interface names is waited for, unless it is the launch's own."""
+    for stream, producer, waits in (
+        (0x55, 0x66, [(0x55, 0x66)]),
+        (0x55, 0x55, []),
+        (0x55, None, []),
+        (0, 1, []),
+        (0, 2, [(0, 2)]),
+    ):
+        scale[1, 32, stream](launches.array(7, "<f4", stream=producer), 1)
+        assert waits == noted[-1].waits
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (3, r"launched by scale\[grid, block, stream, shared\]"),
+        ((1,), r"launched by scale"),
+        ((1, 2, None, 0, 5), r"launched by scale"),
+        ((0, 32), r"The grid is 0; pass one to three positive numbers"),
+        ((1, (1, 2, 3, 4)), r"The block is \(1, 2, 3, 4\)"),
+        ((1.5, 32), r"The grid is 1.5"),
+        ((1, 32, None, -1), r"The shared memory is -1"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(noted, scale, config, reason):
+    """The message says what is wrong with it."""
+    with pytest.raises(pl.LaunchError, match=reason):
+        scale[config](launches.array(7, "<f4"), 1)
+    assert noted == []
+
+
+def test_errors_name_kernel_and_parameter(noted, scale):
+    """A refused argument is named with its C type; so is a wrong number of arguments."""
+    with pytest.raises(
+        pl.LaunchError, match=r"^Kernel scale: parameter 'factor' is float: it is 'x', a str; pass"
+    ):
+        scale[1, 32](launches.array(7, "<f4"), "x")
+    with pytest.raises(
+        pl.LaunchError, match=r"Kernel scale takes \(out, factor\), and was given 1 arguments"
+    ):
+        scale[1, 32](1)
+    assert noted == []
+
+
+def test_what_cannot_be_loaded_says_what_to_do(exported, tmp_path):
+    """No manifest, one of an older release, one without code to load, and code of another export."""
+    with pytest.raises(pl.LaunchError, match=r"none\.json could not be read: No such file"):
+        pl.load(tmp_path / "none.json")
+    copy = tmp_path / "udfs.json"
+    copy.write_text("{}")
+    with pytest.raises(pl.LaunchError, match="is no manifest of this release; export again"):
+        pl.load(copy)
+    fields = json.loads(exported.manifest.read_text())
+    copy.write_text(json.dumps(fields))
+    with pytest.raises(pl.LaunchError, match=r"udfs.kernels.fatbin could not be read: .*; keep it beside"):
+        pl.load(copy).read("kernels")
+    (tmp_path / "udfs.kernels.fatbin").write_bytes(b"other")
+    with pytest.raises(pl.LaunchError, match=r"udfs.kernels.fatbin is not what .* lists; export again"):
+        pl.load(copy).read("kernels")
+    older = {key: value for key, value in fields.items() if key != "types"}
+    copy.write_text(json.dumps(older))
+    with pytest.raises(pl.LaunchError, match=r"does not describe .* of kernel scale: .*; export again"):
+        pl.load(copy)
+    # What reads manifests before a link does not ask for types.
+    assert manifests.read(copy).functions
+    fields["artifacts"] = [entry for entry in fields["artifacts"] if entry["kind"] != "kernels"]
+    copy.write_text(json.dumps(fields))
+    with pytest.raises(pl.LaunchError, match=r'lists no code .* emit=\["kernels"\], or --emit kernels'):
+        pl.load(copy).scale.handle  # noqa: B018
+
+
+def test_code_that_is_not_complete_is_not_emitted():
+    """By default kernels are left out that call what C++ defines; asked for, they are an error."""
+    from numba import cuda
+
+    supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")
+
+    @pl.kernel("void(float32[::1])")
+    def calls(out):
+        out[0] = supplied(out[0])
+
+    @pl.udf("float32(float32)")
+    def same(x):
+        return x
+
+    assert ("kernels", "") not in pl.export([calls], archs=["sm_90"]).artifacts
+    with pytest.raises(pl.ExportError, match="supplied is not defined, and code that a driver loads"):
+        pl.export([calls], archs=["sm_90"], emit=["kernels"])
+    with pytest.raises(pl.ExportError, match="no kernel to launch; mark one with @kernel"):
+        pl.export([same], archs=["sm_90"], emit=["kernels"])
+    assert ("kernels", "") not in pl.export([same], archs=["sm_90"]).artifacts
+
+
+PROGRAM = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numba", "llvmlite", "cuda", "numba_cuda", "numpy", "cffi"):
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Blocked())
+import numba_ptxlink as pl
+
+class Array:
+    __cuda_array_interface__ = {
+        "shape": (7,), "typestr": "<f4", "data": (0x7000, False), "version": 3, "stream": 0x66
+    }
+
+library = pl.load(sys.argv[1])
+if sys.argv[2:]:
+    try:
+        library.nothing[1, 1]()
+    except pl.LaunchError as error:
+        print(error)
+else:
+    library.scale[3, 128, 0x55](Array, 1.5)
+    library.scale[1, 32, None, 50000](Array, 1.5)
+"""
+
+
+def test_a_launch_reaches_the_driver_and_imports_nothing(exported, tmp_path):
+    """Kernels are launched where Numba, llvmlite, NumPy and NVIDIA's bindings cannot be imported."""
+    environ = launches.fake_driver(tmp_path, sizes="24,4")
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(exported.manifest)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (0, "") == (run.returncode, run.stderr)
+    array = "0070000000000000" + "0700000000000000" + "0400000000000000"
+    assert [
+        "context 0x56",
+        "record 0x202 0x66",
+        "wait 0x55 0x202 0",
+        "destroy 0x202",
+        "load ba55ed50 0",
+        f"launch scale 3,1,1 128,1,1 0 0x55 0 {array} 0000c03f ",
+        "record 0x202 0x66",
+        "wait (nil) 0x202 0",
+        "destroy 0x202",
+        "attribute 8 50000 scale 5",
+        f"launch scale 1,1,1 32,1,1 50000 (nil) 0 {array} 0000c03f ",
+    ] == launches.log_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("cuInit:100", r"The driver cannot be used: .*; make a device visible"),
+        (
+            "cuLibraryLoadData:209",
+            r"udfs\.json could not be loaded: CUDA_ERROR_NO_BINARY_FOR_GPU.*; export for the",
+        ),
+        ("cuLibraryGetKernel:500", r"Kernel nothing could not be loaded"),
+        (
+            "cuLaunchKernel:701",
+            r"Kernel nothing could not be launched on a grid of \(1, 1, 1\).*; use a smaller block",
+        ),
+    ],
+)
+def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason):
+    """What the driver refuses is an error with its name and what helps."""
+    environ = launches.fake_driver(tmp_path, fail=failure)
+    output = subprocess.check_output(
+        [sys.executable, "-c", PROGRAM, str(exported.manifest), "nothing"], env=environ, text=True
+    )
+    assert re.search(reason, output), output
+
+
+def test_without_a_driver_the_error_says_so(exported):
+    """Where there is no libcuda.so.1, a launch says what is missing."""
+    from numba_ptxlink._tools import driver
+
+    if driver.version():
+        pytest.skip("there is a driver")
+    with pytest.raises(pl.LaunchError, match=r"need a GPU and its driver: .*Install NVIDIA's driver"):
+        pl.load(exported.manifest).nothing[1, 1]()
+
+
+def test_kernels_of_every_signature_are_described():
+    """Types that only members have are described too."""
+    kernel = launches.loaded(types.Tuple((types.int8, types.Optional(types.complex64))), types.voidptr)
+    assert "taking" in repr(kernel)

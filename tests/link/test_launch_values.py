@@ -1,0 +1,283 @@
+"""Arguments of loaded kernels: their bytes are those of C++, and what does not fit a parameter is refused."""
+
+from __future__ import annotations
+
+import math
+import struct
+import subprocess
+from collections import namedtuple
+from types import SimpleNamespace
+
+import launches
+import ml_dtypes
+import numpy as np
+import pytest
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+from numba_ptxlink._link import manifests
+from numba_ptxlink._link.launch import values
+from numba_ptxlink._link.launch.arrays import Launch, RefusedError
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
+POINT = types.NamedTuple([types.float32, types.int8], Point)
+particle = np.dtype([("pos", "f4", 3), ("id", "i8"), ("tag", "S3"), ("word", "U2")], align=True)
+wire = np.dtype([("kind", "u1"), ("value", "f8"), ("half", "f2")])
+PARTICLE, WIRE = from_dtype(particle), from_dtype(wire)
+# Zeros first: what NumPy leaves between the members is as C++ leaves it in a static variable.
+RECORD = np.zeros((), dtype=particle)
+RECORD[...] = ((1, 2, 3), -4, b"ab", "xy")
+# The Numba type of a parameter, the value in Python, and the same in C++.
+CASES = {
+    "bool": (types.boolean, True, "true"),
+    "numpy_bool": (types.boolean, np.bool_(False), "false"),
+    "int8": (types.int8, -128, "-128"),
+    "uint8": (types.uint8, np.uint8(255), "255"),
+    "int16": (types.int16, -2, "-2"),
+    "uint64": (types.uint64, 2**64 - 1, "~0ull"),
+    "int64": (types.int64, np.int64(-(2**63)), "-9223372036854775807 - 1"),
+    "float32": (types.float32, 0.1, "0.1f"),
+    "float64": (types.float64, np.float32(0.5), "0.5"),
+    "infinity": (types.float32, math.inf, "__builtin_inff()"),
+    "integer_for_float": (types.float64, 3, "3.0"),
+    "float16": (types.float16, 1.5, "__float2half(1.5f)"),
+    "bfloat16": (types.bfloat16, 1.01171875, "__float2bfloat16(1.01171875f)"),
+    "complex64": (types.complex64, 1 - 2j, "make_cuFloatComplex(1, -2)"),
+    "complex128": (types.complex128, np.complex64(2j), "make_cuDoubleComplex(0, 2)"),
+    "vector": (vector_types["float32x4"], (1, 2, 3, 4), "{1, 2, 3, 4}"),
+    "vector3": (vector_types["uint8x3"], np.array([1, 2, 3]), "{1, 2, 3}"),
+    "tuple": (types.Tuple((types.int8, types.UniTuple(types.float64, 2))), (1, (2.0, 3.0)), "{1, {2, 3}}"),
+    "namedtuple": (POINT, Point(1.5, -1), "{1.5f, -1}"),
+    "mapping": (POINT, {"y": -1, "x": 1.5}, "{1.5f, -1}"),
+    "record": (PARTICLE, RECORD[()], "{{1, 2, 3}, -4, {'a', 'b', 0}, {'x', 'y'}}"),
+    "record_by_members": (
+        PARTICLE,
+        ((1, 2, 3), -4, b"ab", "xy"),
+        "{{1, 2, 3}, -4, {'a', 'b', 0}, {'x', 'y'}}",
+    ),
+    "packed_record": (WIRE, np.array((1, 0.5, 2), dtype=wire), "{1, 0.5, __half_raw(__float2half(2.0f))}"),
+    "bytes": (WIRE, np.array((1, 0.5, 2), dtype=wire).tobytes(), "{1, 0.5, __half_raw(__float2half(2.0f))}"),
+    "optional": (types.Optional(types.int32), 7, "{7, true}"),
+    "optional_none": (types.Optional(POINT), None, "{}"),
+    "optional_tuple": (types.Optional(POINT), (Point(1, 2), True), "{{1, 2}, true}"),
+    "pointer": (types.CPointer(types.float32), launches.array(4, "<f4"), "(float*)0x7000"),
+    "address": (types.voidptr, 0x123456789ABC, "(void*)0x123456789abc"),
+    "null": (types.CPointer(types.float64), None, "nullptr"),
+    "array": (types.float32[::1], launches.array(5, "<f4"), "{(float*)0x7000, 5}"),
+    "array_of_records": (
+        types.Array(PARTICLE, 1, "C"),
+        launches.array(2, f"|V{particle.itemsize}", descr=particle.descr),
+        "{(particle*)0x7000, 2}",
+    ),
+    "strided": (
+        types.int16[:, :],
+        launches.array((2, 3), "<i2", strides=(64, -2)),
+        "{(int16_t*)0x7000, {2, 3}, {64, -2}}",
+    ),
+    "fortran": (
+        types.Array(types.float64, 2, "F"),
+        launches.array((2, 3), "<f8", strides=(8, 16)),
+        "{(double*)0x7000, 2, 3}",
+    ),
+    "empty": (types.float64[:, ::1], launches.array((0, 3), "<f8", address=0), "{(double*)0, 0, 3}"),
+    "no_dimensions": (types.Array(types.float32, 0, "C"), launches.array((), "<f4"), "{(float*)0x7000}"),
+    "readonly": (
+        types.Array(types.int8, 1, "C", readonly=True),
+        launches.array(3, "|i1", readonly=True),
+        "{(const int8_t*)0x7000, 3}",
+    ),
+    "complex_array": (types.complex64[::1], launches.array(3, "<c8"), "{(cuFloatComplex*)0x7000, 3}"),
+    "bool_array": (types.boolean[::1], launches.array(3, "|b1"), "{(bool*)0x7000, 3}"),
+    "bfloat16_array": (types.bfloat16[::1], launches.array(3, "<V2"), "{(__nv_bfloat16*)0x7000, 3}"),
+}
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Return the list of launches, which do nothing."""
+    return launches.stand_in(monkeypatch)
+
+
+def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
+    """Offsets and bytes of every kind of parameter are those of a C++ struct with the same members."""
+    kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
+    exported = pl.export([kernel], tmp_path, archs=["sm_90"], emit=["kernels"], name="made")
+    loaded = pl.load(exported.manifest).taking
+    loaded[1, 32](*(value for _, value, _ in CASES.values()))
+    (signature,) = exported.signatures
+    members = "".join(f"  {ctype.declare(name)};\n" for name, ctype in signature.params)
+    fills = "".join(
+        f"  {{ static {ctype.name} value = {text}; std::memcpy(&a.p{number}, &value, sizeof value); }}\n"
+        f'  std::printf("%zu ", offsetof(arguments, p{number}));\n'
+        for number, ((_, ctype), (_, _, text)) in enumerate(
+            zip(signature.params, CASES.values(), strict=True)
+        )
+    )
+    source = tmp_path / "made.cpp"
+    source.write_text(
+        '#include <cstddef>\n#include <cstdio>\n#include <cstring>\n#include "made.h"\n'
+        f"struct arguments {{\n{members}}};\n"
+        f"using particle = decltype(arguments::p{[*CASES].index('record')});\n"
+        f"int main() {{\n  static arguments a;\n{fills}"
+        '  for (std::size_t at = 0; at < sizeof a; ++at) std::printf("%02x", ((unsigned char*)&a)[at]);\n}\n'
+    )
+    includes = [f"-I{path}" for path in (tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs())]
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O0",
+        "-Wno-narrowing",
+        *includes,
+        str(source),
+        "-o",
+        str(tmp_path / "made"),
+    ]
+    subprocess.run(command, check=True)
+    *places, content = subprocess.check_output([tmp_path / "made"], text=True).split()
+    (launch,) = noted
+    assert [int(place) for place in places] == launch.offsets
+    # Padding of the values differs: each is compared on its own.
+    expected = bytes.fromhex(content)
+    for name, place, (_, ctype) in zip(CASES, launch.offsets, signature.params, strict=True):
+        ours, theirs = (held[place : place + ctype.size] for held in (launch.buffer, expected))
+        assert (name, theirs.hex()) == (name, ours.hex())
+
+
+class Tensor:
+    """An array that DLPack alone describes; it lies where NumPy has put it."""
+
+    def __init__(self, content: np.ndarray, *, device: int = 2, versioned: bool = True) -> None:
+        self.content, self.device, self.versioned = content, device, versioned
+        self.streams: list[int] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the type and the number of the device."""
+        return self.device, 0
+
+    def __dlpack__(self, *, stream: int, **version: tuple[int, int]) -> object:
+        """Return NumPy's capsule; producers from before 1.0 know no version."""
+        self.streams.append(stream)
+        if version and not self.versioned:
+            raise TypeError("max_version")
+        return self.content.__dlpack__(**version)
+
+
+@pytest.fixture(scope="module")
+def types_of():
+    """Return the types of a manifest by the names of the cases."""
+    kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
+    exported = pl.export([kernel], archs=["sm_90"], emit=["ptx"], name="made")
+    manifest = manifests.parse(exported.contents["made.json"], exported.manifest)
+    (function,) = manifest.functions
+    names = [parameter["type"] for parameter in function["parameters"]]
+    return manifest.types, dict(zip(CASES, names, strict=True))
+
+
+def pack(types_of, case, value, stream=0):
+    """Return the bytes of *value* for the parameter of *case*."""
+    described, names = types_of
+    return values.layout(described, names[case]).pack(value, Launch(stream))
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_dlpack_describes_an_array(types_of, versioned):
+    """A tensor is read from its capsule, of either form, and asked for the stream of the launch."""
+    content = np.arange(6, dtype="i2").reshape(2, 3)[:, ::2]
+    tensor = Tensor(content, versioned=versioned)
+    expected = struct.pack("<Q4q", content.ctypes.data, *content.shape, *content.strides)
+    assert expected == pack(types_of, "strided", tensor)
+    assert expected == pack(types_of, "strided", tensor, stream=77)
+    assert set(tensor.streams) == {1, 77}
+
+
+def test_a_readonly_tensor_is_told_by_its_flags(types_of):
+    """DLPack says that a tensor is not to be written, which a parameter of constants accepts."""
+    content = np.arange(3, dtype="i1")
+    content.flags.writeable = False
+    assert len(pack(types_of, "readonly", Tensor(content))) == 24
+    floats = np.arange(3, dtype="f4")
+    floats.flags.writeable = False
+    with pytest.raises(RefusedError, match="read-only"):
+        pack(types_of, "array", Tensor(floats))
+
+
+A = launches.array
+REFUSED = {
+    "float_for_int": ("int8", 1.0, r"it is 1\.0, a float; pass an integer"),
+    "too_large": ("int8", 128, "128 is no int8_t; pass an integer from -128 to 127"),
+    "negative": ("uint64", -1, "pass an integer from 0 to 18446744073709551615"),
+    "text_for_float": ("float32", "1.0", "pass a number"),
+    "complex_for_float": ("float64", 1j, "pass a number"),
+    "numpy_complex": ("float64", np.complex64(1j), "pass a number"),
+    "overflow": ("float32", 1e300, "too large for float"),
+    "half_overflow": ("float16", 70000.0, "too large for __half"),
+    "bfloat_overflow": ("bfloat16", 1e300, "too large for bfloat16"),
+    "two_for_bool": ("bool", 2, "pass True or False"),
+    "short_vector": ("vector", (1, 2, 3), "for float4 pass 4 values"),
+    "text_for_complex": ("complex64", "1j", "pass a complex number"),
+    "member": ("tuple", (1, (2.0, "x")), "member 'f1': member 'f1': it is 'x', a str; pass a number"),
+    "few_members": ("namedtuple", (1.0,), "for Point pass 2 values"),
+    "other_keys": ("namedtuple", {"x": 1}, "it has the keys x; pass x, y"),
+    "few_bytes": ("bytes", b"12", "it has 2 bytes; pass the 11 of"),
+    "other_record": ("record", np.zeros((), wire), "of which other members are elsewhere"),
+    "long_text": ("record_by_members", ((1, 2, 3), 1, b"four", ""), "member 'tag'"),
+    "no_array": ("array", 1.0, "__cuda_array_interface__ or DLPack"),
+    "on_host": ("array", np.zeros(3, "f4"), "in host memory; copy it to the device"),
+    "other_device": ("array", Tensor(np.zeros(3, "f4"), device=10), "device of DLPack's type 10"),
+    "other_type": ("array", A(5, "<f8"), "its elements are <f8; pass an array of float, of 4 bytes each"),
+    "int_for_float": ("array", A(5, "<i4"), "its elements are <i4"),
+    "big_endian": ("array", A(5, ">f4"), "big-endian; convert them by .astype()"),
+    "other_rank": ("array", A((5, 1), "<f4"), "it has 2 dimensions; pass an array of 1"),
+    "strides": ("array", A(5, "<f4", strides=(8,)), "not contiguous in C order"),
+    "c_for_f": ("fortran", A((2, 3), "<f8"), "not contiguous in F order"),
+    "not_to_be_written": ("array", A(5, "<f4", readonly=True), "read-only, and the kernel may write"),
+    "odd_address": ("array", A(5, "<f4", address=0x7002), "its address is no multiple of 4"),
+    "masked": ("array", A(5, "<f4", mask=1), "masked"),
+    "other_elements": (
+        "array_of_records",
+        A(2, f"|V{particle.itemsize}", descr=[("a", "<f4", 10)]),
+        "its elements",
+    ),
+    "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),
+    "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it has gaps"),
+    "pointer_to_constants": ("pointer", A(4, "<f4", readonly=True), "read-only"),
+    "no_address": ("address", -1, "is no address"),
+    "float_address": ("address", 1.5, "pass an array on the device, or an address"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(types_of, case):
+    """Each value that is not what the parameter takes is refused with the reason and a cure."""
+    parameter, value, reason = REFUSED[case]
+    with pytest.raises(RefusedError, match=reason):
+        pack(types_of, parameter, value)
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param((1, 5), id="extent_of_1"), pytest.param((0, 5), id="nothing"), (5, 1)]
+)
+def test_strides_of_no_consequence_are_not_looked_at(types_of, shape):
+    """An axis of one element, and an array of none, is contiguous whatever its strides."""
+    strides = tuple(9999 if extent < 2 else 8 for extent in shape)
+    assert len(pack(types_of, "empty", A(shape, "<f8", strides=strides))) == 40
+
+
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, 1.0, 3.14159, 1e-40, 3.4e38, -7.25, math.inf, math.nan, 1.00390625]
+)
+def test_bfloat16_is_rounded_to_nearest(types_of, value):
+    """Values become the bits that ml_dtypes makes of them."""
+    expected = ml_dtypes.bfloat16(value)
+    actual = np.frombuffer(pack(types_of, "bfloat16", value), ml_dtypes.bfloat16)[0]
+    assert expected.tobytes() == actual.tobytes() or (expected != expected and actual != actual)  # noqa: PLR0124
+
+
+def test_a_cuda_core_buffer_is_a_pointer(types_of):
+    """A buffer of cuda.core, which knows no type of elements, is passed by its address."""
+    buffer = SimpleNamespace(handle=0x7700, memory_resource=None, __dlpack__=None)
+    assert (0x7700).to_bytes(8, "little") == pack(types_of, "pointer", buffer)
