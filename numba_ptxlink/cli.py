@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--emit",
         metavar="KINDS",
-        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels (default: all)",
+        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher (default: all but launcher)",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi, assembler
 from ._arch import Arch, ArchLike
-from ._cabi import header, layouts, proof
+from ._cabi import header, launcher, layouts, proof
 from ._config import config
-from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LTOIR, PTX
+from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, release, typed
 from ._link import executables, manifests, outputs
 from ._tools import nvfatbin, packages, python_imports
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
-EMIT = (*ARTIFACTS, KERNELS)
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER)
 """The kinds of artifact that an export can write."""
 
 log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
-_ENDINGS = {KERNELS: "kernels.fatbin"}
+_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h"}
 _DEVICES = {
     "CON",
     "PRN",
@@ -117,8 +117,8 @@ def export(
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for.
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
-            and "kernels", which `load` launches. By default the first four, and "kernels" where there are
-            some and these call nothing undefined.
+            "kernels", which `load` launches, and "launcher", C++ that launches them. By default the first
+            four, and "kernels" where there are some and these call nothing undefined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
@@ -155,7 +155,7 @@ def export(
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     undeclared: dict[str, None] = {}
     wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
-    wanted.update((PTX,) if KERNELS in kinds else ())
+    wanted.update((PTX,) if {KERNELS, LAUNCHER}.intersection(kinds) else ())
     launchable: list[executables.Part] = []
     for lowered in compiled:
         built = build.build(lowered, wanted, options, dispensable=wanted.difference(kinds))
@@ -170,9 +170,7 @@ def export(
         files[FATBIN, ""] = nvfatbin.pack(packed)
     if emit is None and not externs and any(signature.kernel for signature in first.signatures):
         kinds += (KERNELS,)
-    if KERNELS in kinds:
-        code = executables.pack(stem, launchable, first.signatures, level=options.level, lineinfo=lineinfo)
-        files[KERNELS, ""] = code
+    files |= _launchable(stem, kinds, launchable, declarations, options)
     declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, parsed)
@@ -276,6 +274,22 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
     return tuple(udfs)
+
+
+def _launchable(
+    stem: str,
+    kinds: Sequence[str],
+    parts: Sequence[executables.Part],
+    declarations: Sequence[header.Declaration],
+    options: CompileOptions,
+) -> dict[tuple[str, str], bytes]:
+    """Return those of *kinds* that launch kernels."""
+    if not {KERNELS, LAUNCHER}.intersection(kinds):
+        return {}
+    signatures = [declaration.signature for declaration in declarations]
+    code = executables.pack(stem, parts, signatures, level=options.level, lineinfo=options.lineinfo)
+    files = {KERNELS: code, LAUNCHER: launcher.render(stem, declarations, code).encode()}
+    return {(kind, ""): files[kind] for kind in files if kind in kinds}
 
 
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:

@@ -297,7 +297,7 @@ def test_a_type_without_a_counterpart_in_c(tmp_path):
         (
             {"emit": ["elf"]},
             pl.ExportError,
-            "Cannot emit 'elf'; the kinds are ptx, ltoir, cubin, fatbin, kernels.",
+            "Cannot emit 'elf'; the kinds are ptx, ltoir, cubin, fatbin, kernels, launcher.",
         ),
     ],
 )

@@ -8,8 +8,8 @@ from typing import NamedTuple
 PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 
-KERNELS = "kernels"
-"""What an export writes beside code that is linked: a fat binary that a driver loads."""
+KERNELS, LAUNCHER = "kernels", "launcher"
+"""What an export writes beside code that is linked: a fat binary that a driver loads, and C++ around it."""
 
 _EM_CUDA = 190
 _ELF = b"\x7fELF"

@@ -1,7 +1,7 @@
 /*
  * Stands in for libcuda.so.1 where kernels are launched without a device. Each call that matters is a line of the
- * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists. FAKE_FAIL is the name
- * of a function and the error that it returns, such as "cuLibraryLoadData:209".
+ * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists; the kernel FAKE_PLAIN
+ * has none. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -96,7 +96,8 @@ int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned
   FAILS("cuLaunchKernel")
   char line[2048] = "";
   size_t length = 0;
-  const char *sizes = getenv("FAKE_SIZES");
+  const char *sizes = getenv("FAKE_SIZES"), *plain = getenv("FAKE_PLAIN");
+  if (plain && !strcmp(plain, kernel)) sizes = NULL;
   for (size_t number = 0; sizes && *sizes; ++number) {
     char *end;
     const long size = strtol(sizes, &end, 10);

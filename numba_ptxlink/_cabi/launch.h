@@ -1,0 +1,192 @@
+#if !defined(NUMBA_PTXLINK_LAUNCH)
+#define NUMBA_PTXLINK_LAUNCH 1
+/* cudaStream_t and CUstream point to it. */
+struct CUstream_st;
+
+namespace numba_ptxlink {
+
+/* Blocks of a grid or threads of a block: one to three numbers, or CUDA's dim3. */
+struct extent {
+  unsigned x, y, z;
+
+  constexpr extent(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) noexcept : x(x_), y(y_), z(z_) {}
+
+  template <class Dim3, class = decltype(Dim3::x), class = decltype(Dim3::z)>
+  constexpr extent(const Dim3& other) noexcept : x(other.x), y(other.y), z(other.z) {}
+};
+
+namespace launch {
+
+/* The functions of libcuda.so.1 that launches need; `state` is 0, or the error of looking for them. */
+struct driver {
+  int state = 0;
+  int (*init)(unsigned) = nullptr;
+  int (*error_name)(int, const char**) = nullptr;
+  int (*get_context)(void**) = nullptr;
+  int (*set_context)(void*) = nullptr;
+  int (*get_device)(int*) = nullptr;
+  int (*retain_context)(void**, int) = nullptr;
+  int (*context_of_stream)(CUstream_st*, void**) = nullptr;
+  int (*load)(void**, const void*, const void*, void**, unsigned, const void*, void**, unsigned) = nullptr;
+  int (*unload)(void*) = nullptr;
+  int (*get_kernel)(void**, void*, const char*) = nullptr;
+  int (*set_attribute)(int, int, void*, int) = nullptr;
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
+                void**, void**) = nullptr;
+
+  driver() noexcept {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      state = 303; /* CUDA_ERROR_SHARED_OBJECT_INIT_FAILED */
+      return;
+    }
+    find(library, "cuInit", init);
+    find(library, "cuGetErrorName", error_name);
+    find(library, "cuCtxGetCurrent", get_context);
+    find(library, "cuCtxSetCurrent", set_context);
+    find(library, "cuCtxGetDevice", get_device);
+    find(library, "cuDevicePrimaryCtxRetain", retain_context);
+    find(library, "cuStreamGetCtx", context_of_stream);
+    find(library, "cuLibraryLoadData", load);
+    find(library, "cuLibraryUnload", unload);
+    find(library, "cuLibraryGetKernel", get_kernel);
+    find(library, "cuKernelSetAttribute", set_attribute);
+    find(library, "cuLaunchKernel", launch);
+    if (state == 0) {
+      state = init(0);
+    }
+  }
+
+ private:
+  template <class Function>
+  void find(void* library, const char* name, Function& function) noexcept {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr) {
+      state = 302; /* CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: the driver is older than CUDA 12 */
+    }
+  }
+};
+
+inline const driver& get_driver() noexcept {
+  static const driver loaded;
+  return loaded;
+}
+
+/* Where the thread has no current context, it gets that of `stream`, or of the first device. */
+inline int enter(CUstream_st* stream) noexcept {
+  const driver& api = get_driver();
+  void* context = nullptr;
+  if (api.state != 0) {
+    return api.state;
+  }
+  if (const int error = api.get_context(&context)) {
+    return error;
+  }
+  if (context != nullptr) {
+    return 0;
+  }
+  /* 0, 1 and 2 are the default streams of whatever context is the current one. */
+  const bool is_special = reinterpret_cast<std::uintptr_t>(stream) <= 2;
+  const int error =
+      is_special ? api.retain_context(&context, 0) : api.context_of_stream(stream, &context);
+  if (error != 0) {
+    return error;
+  }
+  return api.set_context(context);
+}
+
+/*
+ * Code that the driver loads when it is first needed, for all contexts. Of two threads that load it at once,
+ * one unloads it again. An error is not remembered.
+ */
+class library {
+ public:
+  constexpr explicit library(const void* image) noexcept : image_(image), handle_(nullptr) {}
+
+  int load(void*& handle) noexcept {
+    const driver& api = get_driver();
+    handle = handle_.load(std::memory_order_acquire);
+    if (handle != nullptr) {
+      return 0;
+    }
+    if (const int error = api.load(&handle, image_, nullptr, nullptr, 0, nullptr, nullptr, 0)) {
+      return error;
+    }
+    void* other = nullptr;
+    if (!handle_.compare_exchange_strong(other, handle)) {
+      api.unload(handle);
+      handle = other;
+    }
+    return 0;
+  }
+
+ private:
+  const void* image_;
+  std::atomic<void*> handle_;
+};
+
+class kernel {
+ public:
+  constexpr kernel(library& code, const char* name) noexcept : code_(code), name_(name), handle_(nullptr) {}
+
+  int load(void*& handle) noexcept {
+    handle = handle_.load(std::memory_order_acquire);
+    if (handle != nullptr) {
+      return 0;
+    }
+    void* code = nullptr;
+    if (const int error = code_.load(code)) {
+      return error;
+    }
+    if (const int error = get_driver().get_kernel(&handle, code, name_)) {
+      return error;
+    }
+    handle_.store(handle, std::memory_order_release);
+    return 0;
+  }
+
+  int operator()(CUstream_st* stream, const extent& grid, const extent& block, unsigned shared_bytes,
+                 void** arguments) noexcept {
+    void* handle = nullptr;
+    if (const int error = enter(stream)) {
+      return error;
+    }
+    if (const int error = load(handle)) {
+      return error;
+    }
+    const driver& api = get_driver();
+    /* A kernel may use 48 KiB without being allowed more. */
+    if (shared_bytes > 48u * 1024u) {
+      int device = 0;
+      if (const int error = api.get_device(&device)) {
+        return error;
+      }
+      /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+      if (const int error = api.set_attribute(8, static_cast<int>(shared_bytes), handle, device)) {
+        return error;
+      }
+    }
+    return api.launch(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream,
+                      arguments, nullptr);
+  }
+
+ private:
+  library& code_;
+  const char* name_;
+  std::atomic<void*> handle_;
+};
+
+}  // namespace launch
+
+/* The driver's name for what a launch returned, such as "CUDA_ERROR_INVALID_VALUE". */
+inline const char* error_name(int error) noexcept {
+  const launch::driver& api = launch::get_driver();
+  const char* name = nullptr;
+  if (api.error_name != nullptr && api.error_name(error, &name) == 0 && name != nullptr) {
+    return name;
+  }
+  return error == 303 ? "no libcuda.so.1 could be loaded" : "unknown error";
+}
+
+}  // namespace numba_ptxlink
+#endif

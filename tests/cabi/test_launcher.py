@@ -1,0 +1,210 @@
+"""The launchers of an export: C++ that a host compiler accepts, and what it asks of the driver."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import launches
+import numpy as np
+import pytest
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
+STRICT = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+particle = np.dtype([("mass", "f8"), ("charge", "i2")], align=True)
+
+MAIN = """
+#include <cstdio>
+#include "made.launch.h"
+int main(int count, char** words) {
+  CUstream_st* stream = reinterpret_cast<CUstream_st*>(0x50);
+  if (count > 1 && *words[1] == 'l') {
+    const int error = made_kernels::load();
+    std::printf("%d %s\\n", error, numba_ptxlink::error_name(error));
+    return 0;
+  }
+  particle one{0.5, -3};
+  numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> array(reinterpret_cast<float*>(0x7000), 7);
+  const dim3 block(64);
+  const int errors[] = {
+    made_kernels::mixed(stream, {2, 3}, block, 0, -1, array, one, {1, 2, 3, 4}),
+    made_kernels::mixed(nullptr, 5, 128, 50000, -1, array, one, {1, 2, 3, 4}),
+    made_kernels::load(stream, 1, 1, 0),
+    made_kernels::load(),
+  };
+  for (int error : errors) std::printf("%d %s\\n", error, numba_ptxlink::error_name(error));
+}
+"""
+SIGNATURE = (types.int8, types.float32[::1], from_dtype(particle), vector_types["float32x4"])
+
+
+def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path:
+    """Compile *source* with g++ and every warning an error; return the program."""
+    (folder / f"{name}.cpp").write_text(source)
+    toolkit = [flag for path in nvrtc.toolkit_include_dirs() for flag in ("-isystem", str(path))]
+    includes = [f"-I{folder}", f"-I{INCLUDE_DIR}", *toolkit]
+    program = folder / name
+    command = ["g++", *STRICT, *includes, str(folder / f"{name}.cpp"), "-o", str(program), "-ldl", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
+    return program
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a program that launches kernels, beside the export that it is made of."""
+    folder = tmp_path_factory.mktemp("made")
+    kernels = [launches.kernel_of(*SIGNATURE, name="mixed"), launches.kernel_of(name="load")]
+    exported = pl.export(kernels, folder, archs=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made")
+    struct = re.search(r"record2_\w+", exported.header.read_text())[0]
+    return build(folder, MAIN.replace("particle", struct)), exported
+
+
+def run(program: Path, *words: str, **environ: str) -> list[str]:
+    """Return the lines that *program* prints."""
+    return subprocess.check_output([program, *words], text=True, env=environ).splitlines()
+
+
+def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
+    """The driver sees the configuration and the arguments that Python's launch of the kernel has."""
+    program, exported = made
+    lines = run(program, **launches.fake_driver(tmp_path, sizes="1,24,16,16", plain="load"))
+    assert ["0 CUDA_ERROR_OTHER"] * 4 == lines
+    noted = launches.stand_in(monkeypatch)
+    array = launches.array(7, "<f4")
+    pl.load(exported).mixed[1, 1](-1, array, (0.5, -3), (1, 2, 3, 4))
+    buffer, offsets = noted[0].buffer, noted[0].offsets
+    parts = [buffer[at : at + size].hex() for at, size in zip(offsets, (1, 24, 16, 16), strict=True)]
+    arguments = " ".join(parts)
+    assert [
+        # No context is the thread's own: it becomes that of the stream.
+        "context 0x51",
+        "load ba55ed50 0",
+        f"launch mixed 2,3,1 64,1,1 0 0x50 0 {arguments} ",
+        "attribute 8 50000 mixed 5",
+        f"launch mixed 5,1,1 128,1,1 50000 (nil) 0 {arguments} ",
+        "launch load 1,1,1 1,1,1 0 0x50 0 ",
+    ] == launches.log_of(tmp_path)
+
+
+@pytest.mark.parametrize("failure", ["cuInit:100", "cuLibraryLoadData:209", "cuLibraryGetKernel:500"])
+def test_the_drivers_errors_are_returned(made, tmp_path, failure):
+    """What the driver refuses is returned with its number, by each call again."""
+    program, _ = made
+    code = failure.partition(":")[2]
+    lines = run(program, **launches.fake_driver(tmp_path, fail=failure))
+    assert [code] * 4 == [line.split()[0] for line in lines]
+
+
+def test_a_missing_or_old_driver_is_returned(made, tmp_path):
+    """Without libcuda.so.1 the error is 303; where it lacks a function, 302."""
+    program, _ = made
+    assert run(program, "load", LD_LIBRARY_PATH=str(tmp_path)) == ["303 no libcuda.so.1 could be loaded"]
+    source = tmp_path / "old.c"
+    source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
+    command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)]
+    subprocess.run(command, check=True)
+    assert run(program, "load", LD_LIBRARY_PATH=str(tmp_path)) == ["302 unknown error"]
+
+
+THREADS = """
+#include <thread>
+#include <vector>
+#include "made.launch.h"
+#include "other.launch.h"
+int use();
+int main() {
+  std::vector<std::thread> threads;
+  int failures[16] = {};
+  for (int number = 0; number < 16; ++number) {
+    threads.emplace_back([&failures, number] {
+      failures[number] = made_kernels::first(nullptr, 1, 1, 0, 1);
+      failures[number] |= other_kernels::second(nullptr, 1, 1, 0, 1.0);
+    });
+  }
+  int failed = use();
+  for (std::thread& thread : threads) thread.join();
+  for (int failure : failures) failed |= failure;
+  return failed;
+}
+"""
+USE = '#include "made.launch.h"\nint use() { return made_kernels::first(nullptr, 1, 1, 0, 1); }\n'
+
+
+@pytest.mark.parametrize("flags", [(), pytest.param(("-fsanitize=thread",), marks=pytest.mark.slow)])
+def test_threads_and_files_share_what_is_loaded(tmp_path, flags):
+    """16 threads and two source files load each of two exports once; who comes late unloads again."""
+    for name, ty, called in (("made", types.int32, "first"), ("other", types.float64, "second")):
+        kernel = launches.kernel_of(ty, name=called)
+        pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name=name)
+    (tmp_path / "use.cpp").write_text(USE)
+    program = build(tmp_path, THREADS, str(tmp_path / "use.cpp"), "-pthread", *flags)
+    environ = launches.fake_driver(tmp_path, sizes="4")
+    assert run(program, **environ) == []
+    lines = launches.log_of(tmp_path)
+    kinds = [line.split()[0] for line in lines]
+    assert kinds.count("launch") == 33
+    assert kinds.count("load") - kinds.count("unload") == 2
+
+
+def test_names_do_not_collide(tmp_path):
+    """Kernels and parameters may be called what the launcher's own names are, also as the export itself."""
+    names = ("stream", "grid", "block", "shared_bytes", "arguments", "handle", "error")
+    scope: dict[str, object] = {"__name__": __name__}
+    kernels = []
+    for name in ("code", "image", "kernels", "detail", "udfs", "launch", "extent", "library", "driver"):
+        exec(f"def {name}({', '.join(names)}): pass", scope)  # noqa: S102 - only names are inserted
+        kernels.append(pl.kernel(types.void(*[types.int32] * len(names)))(scope[name]))
+    pl.export(kernels, tmp_path, archs=["sm_90"], emit=["launcher"], name="udfs")
+    numbers = ", ".join("1" for _ in names)
+    calls = "".join(
+        f"  failed |= udfs_kernels::{kernel.name}(nullptr, 1, 1, 0, {numbers});\n" for kernel in kernels
+    )
+    program = build(
+        tmp_path, f'#include "udfs.launch.h"\nint main() {{\n  int failed = 0;\n{calls}  return failed;\n}}\n'
+    )
+    environ = launches.fake_driver(tmp_path, sizes=",".join("4" for _ in names))
+    run(program, **environ)
+    assert [kernel.name for kernel in kernels] == [
+        line.split()[1] for line in launches.log_of(tmp_path) if line.startswith("launch")
+    ]
+
+
+def make(out: Path, *assignments: str) -> None:
+    """Build the example into *out*."""
+    command = [shutil.which("make"), "-s", "-C", str(EXAMPLE), f"OUT={out}", *assignments]
+    subprocess.run(
+        [*command, f"PTXLINK={sys.executable} -m numba_ptxlink.cli"], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.slow
+def test_the_example_builds_with_the_headers_of_wheels(tmp_path):
+    """`make` exports and compiles with g++; the program has no Python in it and says what is missing."""
+    home = nvrtc.toolkit_include_dirs()[0].parent
+    runtime = next(
+        itertools.chain(home.glob("lib*/libcudart.so*"), Path("/usr/local/cuda/lib64").glob("libcudart.so"))
+    )
+    make(tmp_path, f"CUDA_HOME={home}", f"CUDART={runtime}", "CXXFLAGS=-Wall -Wextra -Werror")
+    needed = subprocess.check_output([shutil.which("ldd"), tmp_path / "saxpy"], text=True)
+    assert "python" not in needed
+    done = subprocess.run(
+        [tmp_path / "saxpy"],
+        env={"LD_LIBRARY_PATH": str(runtime.parent), "CUDA_VISIBLE_DEVICES": "", "PATH": os.devnull},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (1, True) == (done.returncode, "stream: error" in done.stdout), done.stdout + done.stderr
