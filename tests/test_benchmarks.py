@@ -110,7 +110,7 @@ def test_an_unknown_section_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["activation", "assemble", "cache", "link", "udf_call"])
+@pytest.mark.parametrize("name", ["activation", "assemble", "cache", "link", "load", "udf_call"])
 def test_quick_prints_rows_as_it_goes(tmp_path, name):
     """With --quick a benchmark exits 0; its first row is out while it still runs, and all are in the file."""
     file = tmp_path / "rows.json"

@@ -1,0 +1,319 @@
+"""Loaded kernels on a device: arrays and streams of other packages, structs, shared memory, threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+
+import numba_ptxlink as pl
+
+SIZE = 1000
+particle = np.dtype([("pos", "f4", 3), ("id", "i8")], align=True)
+PARTICLE = from_dtype(particle)
+
+
+@pl.kernel("void(float32[::1], float32)")
+def scale(out, factor):
+    """Multiply each element."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] *= factor
+
+
+@pl.kernel("void(CPointer(float32), int32, float32)")
+def fill(out, size, value):
+    """Write through a pointer."""
+    i = cuda.grid(1)
+    if i < size:
+        out[i] = value * i
+
+
+@pl.kernel("void(float64[:, :], float32[:, ::1])")
+def copy(out, source):
+    """Copy into an array with any strides."""
+    i, j = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = source[i, j]
+
+
+def members(out, body, number, flag, pair, maybe, tiny):  # noqa: PLR0917
+    """Write down what structs hold."""
+    out[0], out[1], out[2] = body.pos[0], body.pos[2], body.id
+    out[3], out[4] = number.real, number.imag
+    out[5] = 1 if flag else 0
+    out[6], out[7] = pair[0], pair[1]
+    out[8] = -1 if maybe is None else maybe
+    out[9] = tiny
+
+
+SIGNATURE = types.void(
+    types.float64[::1],
+    PARTICLE,
+    types.complex64,
+    types.boolean,
+    types.Tuple((types.int8, types.float64)),
+    types.Optional(types.int32),
+    types.int8,
+)
+
+
+@pl.kernel("void(float32[::1])")
+def through_shared(out):
+    """Pass values through more shared memory than a kernel may use without being asked."""
+    held = cuda.shared.array(0, types.float32)
+    i = cuda.threadIdx.x
+    held[14999 - i] = i
+    cuda.syncthreads()
+    out[i] = held[14999 - i]
+
+
+@pytest.fixture(scope="module")
+def device():
+    """Return the first device, as the current one."""
+    from cuda.core import Device
+
+    device = Device(0)
+    device.set_current()
+    return device
+
+
+@pytest.fixture(scope="module")
+def exported(device, tmp_path_factory):
+    """Return the kernels, exported for the device."""
+    kernels = [scale, fill, copy, pl.kernel(SIGNATURE)(members), through_shared]
+    arch = pl.Arch.of(tuple(device.compute_capability))
+    return pl.export(kernels, tmp_path_factory.mktemp("build"), archs=[arch], emit=["kernels"], name="udfs")
+
+
+@pytest.fixture(scope="module")
+def udfs(exported):
+    """Return the kernels, loaded."""
+    return pl.load(exported.manifest)
+
+
+def of_numba(values):
+    """Return a device array of numba-cuda."""
+    return cuda.to_device(values)
+
+
+def of_cupy(values):
+    """Return a device array of CuPy."""
+    return pytest.importorskip("cupy", reason="CuPy is not installed").asarray(values)
+
+
+def of_torch(values):
+    """Return a tensor on the device."""
+    return pytest.importorskip("torch", reason="PyTorch is not installed").from_numpy(values).cuda()
+
+
+def of_dlpack(values):
+    """Return what only DLPack tells of a tensor or of an array of CuPy."""
+    try:
+        array = of_torch(values)
+    except pytest.skip.Exception:
+        array = of_cupy(values)
+    return SimpleNamespace(
+        __dlpack__=array.__dlpack__, __dlpack_device__=array.__dlpack_device__, array=array
+    )
+
+
+def to_host(array):
+    """Return the elements of any of these arrays."""
+    array = getattr(array, "array", array)
+    for name in ("copy_to_host", "get"):
+        if hasattr(array, name):
+            return getattr(array, name)()
+    return array.cpu().numpy()
+
+
+def stream_of(package, device):
+    """Return a stream of *package*."""
+    if package == "cupy":
+        return pytest.importorskip("cupy", reason="CuPy is not installed").cuda.Stream(non_blocking=True)
+    if package == "torch":
+        return pytest.importorskip("torch", reason="PyTorch is not installed").cuda.Stream()
+    if package == "numba":
+        return cuda.stream()
+    if package == "handle":
+        return int(device.create_stream().handle)
+    return device.create_stream() if package == "cuda.core" else None
+
+
+@pytest.mark.parametrize("stream", ["none", "cuda.core", "cupy", "torch", "numba", "handle"])
+@pytest.mark.parametrize("make", [of_numba, of_cupy, of_torch, of_dlpack])
+def test_arrays_and_streams_of_other_packages(device, udfs, make, stream):
+    """An array of each package is written on a stream of each package."""
+    values = np.arange(SIZE, dtype=np.float32)
+    array, queue = make(values), stream_of(stream, device)
+    device.sync()
+    udfs.scale[(SIZE + 127) // 128, 128, queue](array, 3)
+    device.sync()
+    assert np.array_equal(values * 3, to_host(array))
+
+
+@pytest.mark.parametrize("make", [of_numba, of_cupy, of_torch])
+def test_pointers_and_strides(device, udfs, make):
+    """An array is passed as a pointer to its elements, and as a view with strides."""
+    line = make(np.zeros(SIZE, np.float32))
+    udfs.fill[8, 128](line, SIZE, 0.5)
+    device.sync()
+    assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, to_host(line))
+    plane = make(np.zeros((6, 8)))
+    source = make(np.arange(15, dtype=np.float32).reshape(5, 3))
+    udfs.copy[(1, 1), (8, 8)](plane[1:, ::3], source)
+    device.sync()
+    expected = np.zeros((6, 8))
+    expected[1:, ::3] = np.arange(15).reshape(5, 3)
+    assert np.array_equal(expected, to_host(plane))
+
+
+def test_a_buffer_of_cuda_core(device, udfs):
+    """Memory that cuda.core has allocated is written through a pointer."""
+    buffer = device.allocate(4 * SIZE)
+    udfs.fill[8, 128](buffer, SIZE, 2.0)
+    device.sync()
+    view = SimpleNamespace(
+        __cuda_array_interface__={
+            "shape": (SIZE,),
+            "typestr": "<f4",
+            "data": (int(buffer.handle), False),
+            "version": 3,
+        }
+    )
+    assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 2, cuda.as_cuda_array(view).copy_to_host())
+
+
+def test_structs_arrive_member_by_member(device, udfs):
+    """Records, tuples, complex numbers and optional values are those that Python passed."""
+    body = np.array(((1, 2, 3), -7), dtype=particle)[()]
+    for given, maybe, expected in ((body, 5, 5), (((1, 2, 3), -7), None, -1), (body.tobytes(), (9, True), 9)):
+        out = cuda.to_device(np.zeros(10))
+        udfs.members[1, 1](out, given, 2 - 3j, True, (-4, 0.25), maybe, -128)
+        device.sync()
+        assert [1, 3, -7, 2, -3, 1, -4, 0.25, expected, -128] == out.copy_to_host().tolist()
+
+
+def test_more_shared_memory_than_usual(device, udfs):
+    """A launch with 60,000 bytes of shared memory asks the driver for them."""
+    out = cuda.to_device(np.zeros(64, np.float32))
+    udfs.through_shared[1, 64, None, 60000](out)
+    device.sync()
+    assert np.array_equal(np.arange(64, dtype=np.float32), out.copy_to_host())
+
+
+def test_a_thread_without_a_context_launches(device, udfs):
+    """A new thread launches on a stream and on the default one."""
+    arrays = [cuda.to_device(np.ones(SIZE, np.float32)) for _ in range(8)]
+    queue, errors = device.create_stream(), []
+
+    def launch(number):
+        try:
+            udfs.scale[8, 128, queue if number % 2 else None](arrays[number], number)
+        except pl.LaunchError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    device.sync()
+    assert errors == []
+    assert list(range(8)) == [int(array.copy_to_host()[-1]) for array in arrays]
+
+
+def test_a_launch_waits_for_the_stream_that_an_array_names(device, udfs):
+    """What was queued before, on the stream of the array's interface, is done before the launch."""
+    values = np.zeros(1 << 20, np.float32)
+    first, second = device.create_stream(), device.create_stream()
+    array = cuda.to_device(values)
+    device.sync()
+    interface = {**array.__cuda_array_interface__, "stream": int(first.handle)}
+    for _ in range(50):
+        udfs.fill[4096, 256, first](array, values.size, 1.0)
+    udfs.scale[4096, 256, second](SimpleNamespace(__cuda_array_interface__=interface), 2)
+    device.sync()
+    assert np.array_equal(np.arange(values.size, dtype=np.float32) * 2, array.copy_to_host())
+
+
+def test_what_the_driver_refuses(udfs):
+    """A block that is too large is an error that names the kernel, and the device is fine afterwards."""
+    array = cuda.to_device(np.ones(SIZE, np.float32))
+    with pytest.raises(pl.LaunchError, match=r"Kernel scale could not be launched on a grid of .*2048"):
+        udfs.scale[1, 2048](array, 2)
+    udfs.scale[8, 128](array, 2)
+    assert array.copy_to_host()[-1] == 2
+
+
+def test_a_kernel_of_cuda_core(device, udfs):
+    """`to_core()` is launched by cuda.core."""
+    from cuda.core import LaunchConfig, launch
+
+    out, queue = cuda.to_device(np.zeros(SIZE, np.float32)), device.create_stream()
+    device.sync()
+    address = out.__cuda_array_interface__["data"][0]
+    config = LaunchConfig(grid=8, block=128)
+    launch(queue, config, udfs.fill.to_core(), address, np.int32(SIZE), np.float32(0.5))
+    queue.sync()
+    assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, out.copy_to_host())
+
+
+@pytest.mark.parametrize("how", ["bytes", "path"])
+def test_cupy_launches_the_export(exported, how):
+    """CuPy loads the code from memory or from its file."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if how == "path":
+        kernel = cupy.RawModule(path=str(exported.artifacts["kernels", ""])).get_function("fill")
+    else:
+        module = cupy.cuda.Module()
+        module.load(exported.read("kernels"))
+        kernel = module.get_function("fill")
+    out = cupy.zeros(SIZE, "float32")
+    kernel((8,), (128,), (out, np.int32(SIZE), np.float32(3)))
+    assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 3, out.get())
+
+
+def test_cuda_compute_takes_a_function(device):
+    """A function in LTO-IR is an operator of cuda.compute."""
+    compute = pytest.importorskip("cuda.compute", reason="cuda-cccl is not installed")
+
+    @pl.udf("void(CPointer(int32), CPointer(int32), CPointer(int32))", name="larger")
+    def larger(first, second, result):
+        result[0] = max(first[0], second[0])
+
+    arch = pl.Arch.of(tuple(device.compute_capability))
+    function = pl.export([larger], archs=[arch], emit=["ltoir"])
+    operator = compute.op.RawOp(ltoir=function.read("ltoir"), name="larger")
+    values, out = cuda.to_device(np.array([3, 9, 4], np.int32)), cuda.to_device(np.zeros(1, np.int32))
+    compute.reduce_into(values, out, operator, 3, np.array([0], np.int32))
+    assert out.copy_to_host()[0] == 9
+
+
+PROGRAM = """
+import sys
+import numba_ptxlink
+udfs = numba_ptxlink.load(sys.argv[1])
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+udfs.fill[1, 1](None, 0, 0.0)
+address, last = ctypes.c_uint64(), ctypes.c_float()
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096)) == 0
+udfs.fill[8, 128](address.value, 1000, 0.5)
+place = ctypes.c_uint64(address.value + 3996)
+assert cuda.cuMemcpyDtoH_v2(ctypes.byref(last), place, ctypes.c_size_t(4)) == 0
+assert last.value == 499.5
+assert not {"numba", "llvmlite", "numpy", "cuda"} & set(sys.modules), sorted(sys.modules)
+"""
+
+
+def test_a_fresh_process_needs_no_other_package(exported):
+    """A program launches with nothing imported but this package."""
+    subprocess.run([sys.executable, "-c", PROGRAM, str(exported.manifest)], check=True)

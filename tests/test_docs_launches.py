@@ -1,0 +1,93 @@
+"""The pages about launches: what they show is run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import launches
+import pytest
+
+from numba_ptxlink.linker import INCLUDE_DIR
+
+DOCS = Path(__file__).parents[1] / "docs"
+# What the page's program asks of CuPy, without a device.
+CUPY = """
+from types import SimpleNamespace
+
+class Array:
+    def __init__(self, size, dtype):
+        assert dtype == "float32"
+        self.__cuda_array_interface__ = {
+            "shape": (size,), "typestr": "<f4", "data": (0x7000, False), "version": 3, "stream": 1
+        }
+
+ones = Array
+cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0x40))
+"""
+DAMP = """
+from numba_ptxlink import udf
+
+@udf("float32(float32, int32)")
+def damp(value, step):
+    return value / step
+"""
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the blocks of *language* on a page."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [text for name, text in found if name == language]
+
+
+def exported(page: str, folder: Path) -> None:
+    """Run the command of a page on the kernel of the first one."""
+    (folder / "udfs.py").write_text(blocks("load.md", "python")[0])
+    (command,) = blocks(page, "")
+    program, *arguments = shlex.split(command)
+    assert program == "numba-ptxlink"
+    subprocess.run([sys.executable, "-m", "numba_ptxlink.cli", *arguments], cwd=folder, check=True)
+
+
+def run(program: str, folder: Path, **environ: str) -> None:
+    """Run Python code in *folder*, whose modules it imports."""
+    environ["PYTHONPATH"] = str(folder)
+    subprocess.run([sys.executable, "-c", program], cwd=folder, env=environ, check=True)
+
+
+@pytest.mark.slow
+def test_the_page_about_loading_is_right(tmp_path):
+    """The export is launched in both ways that are shown."""
+    exported("load.md", tmp_path)
+    (tmp_path / "cupy.py").write_text(CUPY)
+    run(blocks("load.md", "python")[1], tmp_path, **launches.fake_driver(tmp_path))
+    assert ["launch saxpy 8,1,1 128,1,1 0 (nil) 0 ", "launch saxpy 8,1,1 128,1,1 0 0x40 0 "] == [
+        line for line in launches.log_of(tmp_path) if line.startswith("launch")
+    ]
+
+
+def test_an_export_in_memory_is_linked_by_cuda_core(tmp_path, monkeypatch):
+    """The bytes of an export go to NVIDIA's linker, which makes a cubin with the kernel of them."""
+    (tmp_path / "damp.py").write_text(DAMP)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    exec(blocks("load.md", "python")[2], scope)  # noqa: S102 - the page's own code
+    assert b".text.apply" in scope["linked"].code
+    assert [tmp_path / "damp.py"] == [path for path in tmp_path.iterdir() if path.is_file()]
+
+
+@pytest.mark.slow
+def test_the_page_about_launchers_is_right(tmp_path):
+    """The C++ that is shown compiles and launches."""
+    exported("launcher.md", tmp_path)
+    (source,) = blocks("launcher.md", "cpp")
+    main = "int main() { return run(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300); }\n"
+    (tmp_path / "main.cpp").write_text(f"#include <cstdio>\n{source}{main}")
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}"]
+    command = ["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main"), "-ldl"]
+    subprocess.run(command, check=True)
+    subprocess.run([tmp_path / "main"], env=launches.fake_driver(tmp_path), check=True)
+    assert launches.log_of(tmp_path)[-1] == "launch saxpy 3,1,1 128,1,1 0 0x40 0 "
