@@ -1,0 +1,150 @@
+// Links a function written in Python into a kernel at run time: NVRTC compiles the kernel, nvJitLink links both.
+//
+//   jit build/udfs.h build/udfs.sm_90.ltoir sm_90 linked.cubin
+//
+// The header and the code are those of an export; PTX in place of LTO-IR works too. Without a GPU the program writes
+// the linked cubin and says that it was not run.
+#include <cuda_runtime_api.h>
+#include <nvJitLink.h>
+#include <nvrtc.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr char kernel_source[] = R"(
+#include "udfs.h"
+
+extern "C" __global__ void apply(float* values, int count)
+{
+    int index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < count)
+        values[index] = transform(values[index], index);
+}
+)";
+
+[[noreturn]] void fail(const std::string& what, const std::string& log) {
+  std::fprintf(stderr, "%s failed: %s\n", what.c_str(), log.c_str());
+  std::exit(1);
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail(path, "it cannot be read");
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Returns the LTO-IR or the PTX of the kernel, which includes the header of the export.
+std::string compile(const std::string& header, const std::string& arch, bool lto) {
+  const char* headers[] = {header.c_str()};
+  const char* names[] = {"udfs.h"};
+  nvrtcProgram program;
+  nvrtcCreateProgram(&program, kernel_source, "apply.cu", 1, headers, names);
+  const std::string target = "--gpu-architecture=" + arch;
+  const char* options[] = {target.c_str(), "--relocatable-device-code=true", "-dlto"};
+  if (const nvrtcResult error = nvrtcCompileProgram(program, lto ? 3 : 2, options)) {
+    std::size_t size = 0;
+    nvrtcGetProgramLogSize(program, &size);
+    std::string log(size, '\0');
+    nvrtcGetProgramLog(program, log.data());
+    fail("NVRTC", nvrtcGetErrorString(error) + ("\n" + log));
+  }
+  std::size_t size = 0;
+  lto ? nvrtcGetLTOIRSize(program, &size) : nvrtcGetPTXSize(program, &size);
+  std::string code(size, '\0');
+  lto ? nvrtcGetLTOIR(program, code.data()) : nvrtcGetPTX(program, code.data());
+  nvrtcDestroyProgram(&program);
+  return code;
+}
+
+// Returns the cubin of the kernel and the function.
+std::vector<char> link(const std::string& kernel, const std::string& function, const std::string& arch, bool lto) {
+  const std::string target = "-arch=" + arch;
+  const char* options[] = {target.c_str(), "-lto"};
+  const nvJitLinkInputType type = lto ? NVJITLINK_INPUT_LTOIR : NVJITLINK_INPUT_PTX;
+  nvJitLinkHandle handle = nullptr;
+  nvJitLinkResult error = nvJitLinkCreate(&handle, lto ? 2 : 1, options);
+  if (error == NVJITLINK_SUCCESS) {
+    error = nvJitLinkAddData(handle, type, kernel.data(), kernel.size(), "apply");
+  }
+  if (error == NVJITLINK_SUCCESS) {
+    error = nvJitLinkAddData(handle, type, function.data(), function.size(), "udfs");
+  }
+  if (error == NVJITLINK_SUCCESS) {
+    error = nvJitLinkComplete(handle);
+  }
+  std::size_t size = 0;
+  if (error != NVJITLINK_SUCCESS) {
+    nvJitLinkGetErrorLogSize(handle, &size);
+    std::string log(size, '\0');
+    nvJitLinkGetErrorLog(handle, log.data());
+    fail("nvJitLink", log);
+  }
+  nvJitLinkGetLinkedCubinSize(handle, &size);
+  std::vector<char> cubin(size);
+  nvJitLinkGetLinkedCubin(handle, cubin.data());
+  nvJitLinkDestroy(&handle);
+  return cubin;
+}
+
+void check(const char* what, cudaError_t error) {
+  if (error != cudaSuccess) {
+    fail(what, cudaGetErrorString(error));
+  }
+}
+
+// Launches the kernel of the cubin, and returns how many elements are not what Python computes.
+int run(const std::vector<char>& cubin) {
+  constexpr int count = 100001;
+  std::vector<float> values(count, 0.5f);
+  cudaLibrary_t library;
+  cudaKernel_t kernel;
+  void* memory = nullptr;
+  check("loading", cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  check("kernel", cudaLibraryGetKernel(&kernel, library, "apply"));
+  check("memory", cudaMalloc(&memory, count * sizeof(float)));
+  check("copy", cudaMemcpy(memory, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  int size = count;
+  void* arguments[] = {&memory, &size};
+  check("launch", cudaLaunchKernel(reinterpret_cast<const void*>(kernel), (count + 255) / 256, 256, arguments, 0, nullptr));
+  check("copy", cudaMemcpy(values.data(), memory, count * sizeof(float), cudaMemcpyDeviceToHost));
+  check("memory", cudaFree(memory));
+  check("library", cudaLibraryUnload(library));
+  int wrong = 0;
+  for (int index = 0; index < count; ++index) {
+    const double expected = index % 2 ? 0.5 * std::exp(-0.001 * index) : 1.5;
+    wrong += std::abs(values[index] - expected) > 1e-6 * expected + 1e-30;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 5) {
+    std::fprintf(stderr, "usage: %s HEADER CODE ARCH CUBIN\n", words[0]);
+    return 2;
+  }
+  const std::string header = read(words[1]), function = read(words[2]), arch = words[3];
+  const bool lto = std::string(words[2]).find(".ltoir") != std::string::npos;
+  const std::string kernel = compile(header, arch, lto);
+  const std::vector<char> cubin = link(kernel, function, arch, lto);
+  std::printf("%s for %s: %zu bytes of machine code\n", lto ? "LTO-IR" : "PTX", arch.c_str(), cubin.size());
+  std::ofstream(words[4], std::ios::binary).write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("Not run: there is no GPU\n");
+    return 0;
+  }
+  const int wrong = run(cubin);
+  std::printf("%d elements are wrong\n", wrong);
+  return wrong != 0;
+}

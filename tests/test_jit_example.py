@@ -1,0 +1,61 @@
+"""The example that links at run time, built with g++ and what wheels bring; and its page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import jit_example
+import pytest
+
+import numba_ptxlink as pl
+
+PAGE = Path(__file__).parents[1] / "docs" / "jit.md"
+
+
+@pytest.mark.slow
+def test_the_example_links_without_a_device(tmp_path):
+    """LTO-IR and PTX of a function are linked by a C++ program, and the kernel in the cubin is complete."""
+    done = jit_example.run(tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = [line.partition(":")[0] for line in done.stdout.splitlines() if ": " in line]
+    assert words == ["LTO-IR for sm_90", "Not run", "PTX for sm_90", "Not run"]
+    for kind in ("lto", "ptx"):
+        symbols = {symbol.name: symbol for symbol in pl.inspect(tmp_path / f"{kind}.cubin").symbols}
+        assert symbols["apply"].kind == "entry"
+        assert all(symbol.defined for symbol in symbols.values()), symbols
+    # Link-time optimisation inlines the function; where nvJitLink links PTX it stays a call.
+    assert b"transform" not in (tmp_path / "lto.cubin").read_bytes()
+    assert b"transform" in (tmp_path / "ptx.cubin").read_bytes()
+
+
+@pytest.mark.slow
+def test_what_is_refused_is_said(tmp_path):
+    """The program ends with 1 and the log of nvJitLink or NVRTC."""
+    done = jit_example.run(tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "bad.ptx").write_text("no code")
+    (tmp_path / "bad.h").write_text("#error no header\n")
+    code = tmp_path / "udfs.sm_90.ptx"
+    for header, function, reason in (
+        ("udfs.h", tmp_path / "bad.ptx", "nvJitLink failed: "),
+        ("bad.h", code, "NVRTC failed: "),
+        ("none.h", code, f"{tmp_path / 'none.h'} failed: it cannot be read"),
+    ):
+        run = subprocess.run(
+            [tmp_path / "jit", tmp_path / header, function, "sm_90", tmp_path / "bad.cubin"],
+            env=jit_example.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (1, True) == (run.returncode, run.stderr.startswith(reason)), run.stderr
+
+
+def test_the_page_shows_the_example():
+    """The C++ on the page about linking at run time is the example's."""
+    source = [line.strip() for line in (jit_example.EXAMPLE / "main.cpp").read_text().splitlines()]
+    (block,) = re.findall(r"^```cpp\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    shown = [line.strip() for line in block.splitlines()]
+    assert [] == [line for line in shown if line not in source and not line.startswith("//")]
