@@ -43,10 +43,7 @@ def pack(
     members = []
     for arch, ptx, undefined in parts:
         if undefined:
-            raise ExportError(
-                f"{', '.join(sorted(undefined))} is not defined, and code that a driver loads has to be "
-                "complete; name the file that defines it by link= of cuda.declare_device, or link() a cubin."
-            )
+            raise ExportError(_incomplete(undefined))
         options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
         cubin, _ = single_ptx.compile_ptx(ptx, arch, options)
         members += [
@@ -55,3 +52,16 @@ def pack(
             (PTX, arch, f"{stem}.{arch.sm}.ptx", ptx),
         ]
     return nvfatbin.pack(members, relocatable=False)
+
+
+def _incomplete(undefined: Sequence[str]) -> str:
+    """Return why code with *undefined* symbols is not loaded, and what helps."""
+    if all(name.startswith("cudaCG") for name in undefined):
+        return (
+            "A kernel that synchronises the whole grid has to be launched cooperatively, which neither "
+            "load() nor a launcher does; link() the exported PTX to a cubin, and launch it by cuda.core."
+        )
+    return (
+        f"{', '.join(sorted(undefined))} is not defined, and code that a driver loads has to be complete; "
+        "name the file that defines it by link= of cuda.declare_device, or link() a cubin."
+    )

@@ -141,7 +141,7 @@ def test_an_arch_that_nvrtc_does_not_know_is_logged(caplog):
 
 def test_an_export_writes_nothing_when_cxx_refuses_its_header(tmp_path, monkeypatch):
     """The files of the export before are unchanged."""
-    monkeypatch.setattr(header, "_comment", lambda line: f"{line} */ float4 4; /*")
+    monkeypatch.setattr(header, "as_comment", lambda line: f"{line} */ float4 4; /*")
     function = pl.udf(types.float32(types.float32), name="fine")(lambda value: value)
     with pytest.raises(pl.AbiError, match=r"C\+\+ refuses"):
         pl.export([function], tmp_path / "out", archs=["sm_90"], emit=["ptx"])

@@ -191,6 +191,21 @@ def test_a_buffer_of_cuda_core(device, udfs):
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 2, cuda.as_cuda_array(view).copy_to_host())
 
 
+def test_a_tensor_of_bfloat16(device):
+    """PyTorch's bfloat16, for which NumPy has no code, is an array of bfloat16."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    @pl.kernel(types.void(types.bfloat16[::1], types.bfloat16), name="put")
+    def put(out, value):
+        out[1] = value
+
+    arch = pl.Arch.of(tuple(device.compute_capability))
+    tensor = torch.zeros(3, dtype=torch.bfloat16, device="cuda")
+    pl.load(pl.export([put], archs=[arch], emit=["kernels"])).put[1, 1](tensor, 1.5)
+    device.sync()
+    assert [0, 1.5, 0] == tensor.cpu().tolist()
+
+
 def test_structs_arrive_member_by_member(device, udfs):
     """Records, tuples, complex numbers and optional values are those that Python passed."""
     body = np.array(((1, 2, 3), -7), dtype=particle)[()]

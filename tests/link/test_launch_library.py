@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import re
@@ -149,6 +150,29 @@ def test_streams_of_other_packages_are_known(noted, scale, kind):
     assert handle == noted[0].stream
 
 
+def test_a_stream_lives_until_its_launch(noted, scale):
+    """What the brackets return keeps a stream that nobody else has."""
+    living = []
+
+    class Stream:
+        ptr = 0x66
+
+        def __init__(self):
+            living.append(self.ptr)
+
+        def __del__(self):
+            living.clear()
+
+    launch = scale[1, 32, Stream()]
+    gc.collect()
+    assert living == [0x66]
+    launch(launches.array(7, "<f4"), 1)
+    assert noted[0].stream == 0x66
+    del launch
+    gc.collect()
+    assert living == []
+
+
 def test_numbas_streams_are_known(noted, scale):
     """A stream of numba-cuda is one, default streams included."""
     from numba.cuda.cudadrv.driver import Stream
@@ -157,13 +181,20 @@ def test_numbas_streams_are_known(noted, scale):
     assert noted[0].stream == 0x4321
 
 
-@pytest.mark.parametrize(
-    "stream", ["0", 1.5, -1, SimpleNamespace(__cuda_stream__=lambda: (1, 2)), object()], ids=str
-)
-def test_what_is_no_stream_is_refused(noted, scale, stream):
+NO_STREAMS = {
+    "text": "0",
+    "float": 1.5,
+    "negative": -1,
+    "later_protocol": SimpleNamespace(__cuda_stream__=lambda: (1, 2)),
+    "object": object(),
+}
+
+
+@pytest.mark.parametrize("kind", NO_STREAMS)
+def test_what_is_no_stream_is_refused(noted, scale, kind):
     """Anything else is refused before something is launched."""
     with pytest.raises(pl.LaunchError, match=r"pass"):
-        scale[1, 32, stream](launches.array(7, "<f4"), 1)
+        scale[1, 32, NO_STREAMS[kind]](launches.array(7, "<f4"), 1)
     assert noted == []
 
 
@@ -256,6 +287,14 @@ def test_code_that_is_not_complete_is_not_emitted():
     assert ("kernels", "") not in pl.export([calls], archs=["sm_90"]).artifacts
     with pytest.raises(pl.ExportError, match="supplied is not defined, and code that a driver loads"):
         pl.export([calls], archs=["sm_90"], emit=["kernels"])
+
+    @pl.kernel("void(float32[::1])")
+    def whole(out):
+        cuda.cg.this_grid().sync()
+        out[0] = 1
+
+    with pytest.raises(pl.ExportError, match=r"whole grid has to be launched cooperatively.*link\(\)"):
+        pl.export([whole], archs=["sm_90"], emit=["kernels"])
     with pytest.raises(pl.ExportError, match="no kernel to launch; mark one with @kernel"):
         pl.export([same], archs=["sm_90"], emit=["kernels"])
     assert ("kernels", "") not in pl.export([same], archs=["sm_90"]).artifacts

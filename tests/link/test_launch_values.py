@@ -205,6 +205,31 @@ def test_a_readonly_tensor_is_told_by_its_flags(types_of):
         pack(types_of, "array", Tensor(floats))
 
 
+class Gradient(Tensor):
+    """A tensor that refuses one interface, as PyTorch's do for some types, or both, as for gradients."""
+
+    @property
+    def __cuda_array_interface__(self) -> object:
+        """Refuse."""
+        raise RuntimeError("no such type")
+
+    def __dlpack__(self, *, stream: int, **version: tuple[int, int]) -> object:
+        """Refuse where the array is empty."""
+        if not self.content.size:
+            raise BufferError("it requires a gradient")
+        return super().__dlpack__(stream=stream, **version)
+
+
+def test_a_tensor_without_one_interface_has_the_other(types_of):
+    """What `__cuda_array_interface__` cannot say is asked of DLPack; what neither says is refused."""
+    content = np.arange(6, dtype="f4")
+    expected = struct.pack("<Q2q", content.ctypes.data, 6, 4)
+    assert expected == pack(types_of, "array", Gradient(content))
+    assert expected[:8] == pack(types_of, "pointer", Gradient(content))
+    with pytest.raises(RefusedError, match="it cannot be read: it requires a gradient; detach or copy it"):
+        pack(types_of, "array", Gradient(content[:0]))
+
+
 A = launches.array
 REFUSED = {
     "float_for_int": ("int8", 1.0, r"it is 1\.0, a float; pass an integer"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -60,14 +61,25 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
     Return the array *value*, None where it is none.
 
     Raises:
-        RefusedError: It is not in device memory, or not described as these interfaces say.
+        RefusedError: It is not in device memory, its package refuses, or it is not described by the rules.
     """
-    # PyTorch raises where a tensor is on the host, requires a gradient or has a type without a code.
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _of_interface(interface, launch)
-    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        return _of_dlpack(value, launch)
+    is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
+    try:
+        try:
+            interface = getattr(value, "__cuda_array_interface__", None)
+        except Exception:
+            # PyTorch raises where its types have no code there.
+            if not is_tensor:
+                raise
+            interface = None
+        if interface is not None:
+            return _of_interface(interface, launch)
+        if is_tensor:
+            return _of_dlpack(value, launch)
+    except RefusedError:
+        raise
+    except Exception as error:
+        raise RefusedError(f"it cannot be read: {error}; detach or copy it") from error
     if hasattr(value, "__array_interface__"):
         raise RefusedError(_HOST)
     return None
@@ -81,13 +93,20 @@ def _of_interface(interface: Any, launch: Launch) -> DeviceArray:
         raise RefusedError("it is a masked array; pass the array without its mask")
     shape = tuple(map(int, interface["shape"]))
     typestr = interface["typestr"]
-    itemsize = _itemsize(typestr)
+    itemsize, leaves = _of_typestr(typestr)
+    if interface.get("descr"):
+        leaves = of_descr(interface["descr"], itemsize)
     strides = interface.get("strides")
     strides = contiguous(shape, itemsize, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
     launch.after(interface.get("stream"))
-    leaves = of_descr(interface.get("descr") or [("", typestr)], itemsize)
     return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, typestr, bool(readonly))
+
+
+@functools.lru_cache(maxsize=256)
+def _of_typestr(typestr: str) -> tuple[int, Leaves | None]:
+    itemsize = _itemsize(typestr)
+    return itemsize, of_descr([("", typestr)], itemsize)
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:

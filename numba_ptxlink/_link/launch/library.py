@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping
@@ -212,12 +213,8 @@ class LoadedKernel:
                 "last two may be left out."
             )
         defaults: tuple[Any, ...] = (None, 0)
-        grid, block, stream, shared = config + defaults[len(config) - 2 :]
-
-        def launch(*args: Any) -> None:
-            self.launch(*args, grid=grid, block=block, stream=stream, shared=shared)
-
-        return launch
+        checked = _checked(*config, *defaults[len(config) - 2 :])
+        return functools.partial(self._launch, *checked, config)
 
     def launch(self, *args: Any, grid: Any, block: Any, stream: Any = None, shared: int = 0) -> None:
         """
@@ -238,16 +235,16 @@ class LoadedKernel:
             LaunchError: An argument is not what its parameter takes, the kernel cannot be loaded, or the
                 driver refuses the launch.
         """
-        number = streams.handle(stream)
-        extents = _dim3("grid", grid), _dim3("block", block)
-        if not isinstance(shared, int) or not 0 <= shared < 1 << 32:
-            raise LaunchError(f"The shared memory is {shared!r}; pass a number of bytes.")
-        launch = Launch(number)
+        self._launch(*_checked(grid, block, stream, shared), stream, *args)
+
+    def _launch(self, grid: Dim3, block: Dim3, stream: int, shared: int, _owner: object, *args: Any) -> None:
+        """Launch with a checked configuration, whose stream lives as long as its *_owner*."""
+        launch = Launch(stream)
         buffer = self._pack(args, launch)
-        driver.enter(number)
+        driver.enter(stream)
         for producer in launch.producers:
-            driver.wait(number, producer)
-        driver.launch(self.handle, *extents, shared, number, buffer, self._offsets, self.name)
+            driver.wait(stream, producer)
+        driver.launch(self.handle, grid, block, shared, stream, buffer, self._offsets, self.name)
 
     @property
     def handle(self) -> int:
@@ -273,6 +270,17 @@ class LoadedKernel:
             except RefusedError as error:
                 raise LaunchError(f"Kernel {self.name}: parameter {name!r} is {ctype}: {error}.") from error
         return buffer
+
+
+def _checked(grid: Any, block: Any, stream: Any, shared: Any) -> tuple[Dim3, Dim3, int, int]:
+    """Return a configuration as the driver takes it."""
+    try:
+        size = operator.index(shared)
+    except TypeError:
+        size = -1
+    if not 0 <= size < 1 << 31:
+        raise LaunchError(f"The shared memory is {shared!r}; pass a number of bytes.")
+    return _dim3("grid", grid), _dim3("block", block), streams.handle(stream), size
 
 
 def _dim3(what: str, extents: Any) -> Dim3:

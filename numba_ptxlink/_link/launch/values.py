@@ -262,7 +262,8 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 
 def _address(value: Any) -> int | None:
-    if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+    # An array of one integer converts to its element.
+    if hasattr(value, "__dlpack__"):
         return None
     try:
         return operator.index(value)
