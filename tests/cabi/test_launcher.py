@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import launches
+import linkcases
 import numpy as np
 import pytest
 from numba.cuda import types
@@ -22,7 +23,8 @@ from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
-STRICT = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wold-style-cast")
+STRICT = ("-std=c++17", "-O1", *WARNINGS, "-Wpedantic", "-Werror")
 particle = np.dtype([("mass", "f8"), ("charge", "i2")], align=True)
 
 MAIN = """
@@ -157,6 +159,40 @@ def test_threads_and_files_share_what_is_loaded(tmp_path, flags):
     kinds = [line.split()[0] for line in lines]
     assert kinds.count("launch") == 33
     assert kinds.count("load") - kinds.count("unload") == 2
+
+
+IN_CUDA = """
+#include "made.launch.h"
+int run(cudaStream_t stream, dim3 grid, float* values, int count) {
+  return made_kernels::first(stream, grid, dim3(128), 0, {values, count});
+}
+__global__ void own() {}
+int main() { own<<<1, 1>>>(); return run(0, dim3(3), nullptr, 300); }
+"""
+
+
+@pytest.mark.slow
+def test_nvcc_compiles_launchers(tmp_path):
+    """In CUDA C++ streams and dim3 of the runtime are taken, without a warning in either pass."""
+    nvcc = linkcases.find_nvcc()
+    if nvcc is None:
+        pytest.skip("there is no nvcc, or no g++ for it")
+    kernel = launches.kernel_of(types.float32[::1], name="first")
+    pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    (tmp_path / "main.cu").write_text(IN_CUDA)
+    flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xcompiler=-Wall,-Wextra"]
+    command = [
+        nvcc,
+        *flags,
+        f"-I{tmp_path}",
+        f"-I{INCLUDE_DIR}",
+        "-c",
+        tmp_path / "main.cu",
+        "-o",
+        os.devnull,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 def test_names_do_not_collide(tmp_path):

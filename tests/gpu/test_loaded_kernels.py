@@ -16,6 +16,8 @@ from numba.cuda.np.numpy_support import from_dtype
 import numba_ptxlink as pl
 
 SIZE = 1000
+# A handle is one of a stream that lives.
+LIVING: list[object] = []
 particle = np.dtype([("pos", "f4", 3), ("id", "i8")], align=True)
 PARTICLE = from_dtype(particle)
 
@@ -142,9 +144,10 @@ def stream_of(package, device):
         return pytest.importorskip("torch", reason="PyTorch is not installed").cuda.Stream()
     if package == "numba":
         return cuda.stream()
-    if package == "handle":
-        return int(device.create_stream().handle)
-    return device.create_stream() if package == "cuda.core" else None
+    if package in {"cuda.core", "handle"}:
+        LIVING.append(device.create_stream())
+        return LIVING[-1] if package == "cuda.core" else int(LIVING[-1].handle)
+    return None
 
 
 @pytest.mark.parametrize("stream", ["none", "cuda.core", "cupy", "torch", "numba", "handle"])

@@ -8,6 +8,8 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import launches
@@ -18,6 +20,7 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._formats.containers import fatbin_entries
 from numba_ptxlink._link import manifests
+from numba_ptxlink._tools import driver
 
 UDFS = """
 from numba import cuda
@@ -171,6 +174,27 @@ def test_a_stream_lives_until_its_launch(noted, scale):
     del launch
     gc.collect()
     assert living == []
+
+
+def test_threads_load_the_code_once(noted, exported, monkeypatch):
+    """Eight threads that launch at once load the fat binary one time."""
+    loads = []
+
+    def load(code, name):
+        loads.append((len(code), name))
+        time.sleep(0.05)
+        return 1
+
+    monkeypatch.setattr(driver, "load", load)
+    library = pl.load(exported.manifest)
+    array = launches.array(7, "<f4")
+    threads = [threading.Thread(target=library.scale[1, 32], args=(array, 1)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(len(exported.read("kernels")), str(exported.manifest))] == loads
+    assert len(noted) == 8
 
 
 def test_numbas_streams_are_known(noted, scale):
@@ -381,8 +405,6 @@ def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason)
 
 def test_without_a_driver_the_error_says_so(exported):
     """Where there is no libcuda.so.1, a launch says what is missing."""
-    from numba_ptxlink._tools import driver
-
     if driver.version():
         pytest.skip("there is a driver")
     with pytest.raises(pl.LaunchError, match=r"need a GPU and its driver: .*Install NVIDIA's driver"):
