@@ -208,6 +208,12 @@ class Cursor:
     def _address(self, depth: int) -> Address:
         start = self.start
         self.at += 1
+        at, texts = self.at, self.texts
+        if texts[at + 1 : at + 2] == ["]"] and is_name(texts[at]) and kind(texts[at + 2]) != "directive":
+            begin = self.starts[at]
+            self.at = at + 2
+            name = Name(texts[at], start=begin, end=begin + len(texts[at]))
+            return Address((name,), start=start, end=self.end)
         self._deeper(depth)
         elements = self.operands("]", depth + 1)
         suffix = self.take()[1:] if kind(self.texts[self.at]) == "directive" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,12 @@ from .prototypes import Prototype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+# Searches are fast if they begin with punctuation or letters.
+_LABEL = re.compile(r"[;:]\s*([\w$%]+)[ \t]*(?=:(?!:))", re.ASCII)
+_BRANCH = re.compile(r"bra(?:\.uni)?\s+([\w$%]+)\s*;", re.ASCII)
+_NAME = re.compile(r"[^\w$%.:]([A-Za-z_$][\w$]*)(?![\w$.:])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,7 @@ class Block(Node):
 @dataclass(frozen=True, slots=True)
 class Code(Node):
     """
-    Instructions in the outline of a function.
+    Labels and instructions in the outline of a function.
 
     Args:
         text: All of them.
@@ -199,6 +206,25 @@ class Code(Node):
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def labels(self) -> list[Name]:
+        """The labels that it has."""
+        # All statements but the first follow a semicolon or a label.
+        return self._matched(_LABEL.finditer(f";{self.text}"), self.start - 1) if ":" in self.text else []
+
+    @property
+    def targets(self) -> list[Name]:
+        """The labels that it branches to."""
+        return self._matched(_BRANCH.finditer(self.text), self.start)
+
+    @property
+    def names(self) -> set[str]:
+        """The names in it that do not have the form of a register, and opcodes without modifiers."""
+        return set(_NAME.findall(self.text))
+
+    def _matched(self, matches: Iterator[re.Match[str]], start: int) -> list[Name]:
+        return [Name(match[1], start=start + match.start(1), end=start + match.end(1)) for match in matches]
 
 
 Statement = (
@@ -214,6 +240,7 @@ Statement = (
     | Directive
     | Line
     | Block
+    | Code
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
-_COUNTED = re.compile(r"(.*?)\d+", re.ASCII | re.DOTALL)
-_WORD = re.compile(r"[\w$%]+", re.ASCII)
+_DIGITS = "0123456789"
 _STACK = ("alloca", "stacksave", "stackrestore")
 
 
@@ -112,10 +110,12 @@ class Body:
         function: The function, with a body.
 
     Attributes:
+        statements: Its statements, with unread code in between where nothing depends on that.
         sites: The calls of functions by name.
         formals: Its results and parameters, in order.
         returns: Its `ret` instructions.
-        labels: The labels in it.
+        labels: The labels in it, where they are.
+        jumps: The other names in it that may be labels.
         symbols: The names in it that it does not declare, but for those of `sites`.
         size: How many instructions it has.
         obstacle: Why it cannot be inlined, "" if nothing in it is in the way.
@@ -126,23 +126,14 @@ class Body:
 
     def __init__(self, function: ptx.Function) -> None:
         self.function = function
-        self.sites: list[Site] = []
-        self.returns: list[ptx.Instruction] = []
-        self.labels: list[str] = []
-        self.symbols: set[str] = set()
-        self.size = 0
-        self.obstacle = ""
-        self.formals = tuple(
-            Param(parameter.name, _size(parameter), _alignment(parameter))
-            for parameter in (*function.results, *function.params)
-        )
-        # A kernel is no callee, so only its calls matter, and what they pass.
-        outline = function.outline if function.kind == "entry" else ()
-        if any(_declares_params(statement) for statement in outline):
-            outline = ()
-        self._walk(outline or function.body, {formal.name: formal for formal in self.formals})
-        # A branch may come before its label.
-        self.symbols.difference_update(self.labels)
+        self.statements = function.outline
+        self._params = {parameter.name for parameter in (*function.results, *function.params)}
+        self._names_in_code: set[str] = set()
+        self._read()
+        # Code that names a parameter has to be read; so has all code if one has the name of a register.
+        if self._names_in_code & self._params or any(name.startswith("%") for name in self._params):
+            self.statements = function.body
+            self._read()
         for parameter in (*function.results, *function.params):
             if parameter.space != "param":
                 self.obstacle = "it takes or returns registers"
@@ -150,18 +141,37 @@ class Body:
             if isinstance(directive, ptx.Directive) and directive.keyword in ("noreturn", "noinline"):
                 self.obstacle = f"it is marked .{directive.keyword}"
 
+    def _read(self) -> None:
+        self.sites: list[Site] = []
+        self.returns: list[ptx.Instruction] = []
+        self.labels: list[ptx.Name] = []
+        self.jumps: list[ptx.Name] = []
+        self.symbols: set[str] = set()
+        self.size = 0
+        self.obstacle = ""
+        self.formals = tuple(
+            Param(parameter.name, _size(parameter), _alignment(parameter))
+            for parameter in (*self.function.results, *self.function.params)
+        )
+        self._walk(self.statements, {formal.name: formal for formal in self.formals})
+        # A branch may come before its label.
+        self.symbols.difference_update(label.name for label in self.labels)
+
     @property
     def reached(self) -> set[str]:
         """The names in it that it does not declare."""
         return self.symbols | {site.callee for site in self.sites}
 
-    def _walk(self, statements: Iterable[ptx.Statement | ptx.Code], scope: _Scope) -> None:
+    def _walk(self, statements: Iterable[ptx.Statement], scope: _Scope) -> None:
+        in_code: set[str] = set()
         for statement in statements:
-            if isinstance(statement, ptx.Block):
-                self._walk(statement.statements, dict(scope))
-            elif isinstance(statement, ptx.Code):
+            if isinstance(statement, ptx.Code):
                 self.size += statement.text.count(";")
-                self.symbols.update(_WORD.findall(statement.text))
+                self.labels += statement.labels
+                self.jumps += statement.targets
+                in_code |= statement.names
+            elif isinstance(statement, ptx.Block):
+                self._walk(statement.statements, dict(scope))
             elif isinstance(statement, ptx.Instruction):
                 self._instruction(statement, scope)
             elif isinstance(statement, ptx.Call):
@@ -171,14 +181,24 @@ class Body:
             elif isinstance(statement, ptx.Declaration):
                 self._declaration(statement, scope)
             elif isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)):
-                self.labels += filter(None, [statement.name])
-                self._use((target.name for target in getattr(statement, "targets", ())), scope)
+                if statement.name:
+                    end = statement.start + len(statement.name)
+                    self.labels.append(ptx.Name(statement.name, start=statement.start, end=end))
+                self._targets(statement, scope)
+        self._names_in_code |= in_code
+        self.symbols.update(name for name in in_code if not _declared(name, scope))
+
+    def _targets(self, statement: ptx.Label | ptx.Targets | ptx.CallPrototype, scope: _Scope) -> None:
+        if isinstance(statement, ptx.Targets):
+            self.jumps += statement.targets
+            self._use((target.name for target in statement.targets), scope)
 
     def _declaration(self, statement: ptx.Declaration, scope: _Scope) -> None:
         for variable in statement.variables:
             self.symbols.update(variable.symbols)
             scope[variable.name] = None
             if variable.space == "param":
+                self._params.add(variable.name)
                 exposed = len(statement.variables) > 1 or variable.count is not None
                 scope[variable.name] = Param(
                     variable.name, _size(variable), _alignment(variable), statement, exposed=exposed
@@ -209,12 +229,15 @@ class Body:
             return
         self._use(ptx.names(callee), scope)
         if call.prototype:
+            self.jumps.append(call.prototype)
             self._use((call.prototype.name,), scope)
 
     def _instruction(self, instruction: ptx.Instruction, scope: _Scope) -> None:
         self.size += 1
         if instruction.opcode == "ret":
             self.returns.append(instruction)
+        elif instruction.opcode in ("bra", "brx"):
+            self.jumps += [operand for operand in instruction.operands if isinstance(operand, ptx.Name)]
         elif instruction.opcode in _STACK:
             self.obstacle = f"it allocates on the stack by {instruction.opcode}"
         names = _names(instruction.operands)
@@ -251,10 +274,6 @@ def _declare_registers(statement: ptx.Registers, scope: _Scope) -> None:
         scope[register.name if register.count is None else f"{register.name}<>"] = bits
 
 
-def _declares_params(statement: ptx.Statement | ptx.Code) -> bool:
-    return isinstance(statement, ptx.Declaration) and statement.variables[0].space == "param"
-
-
 def _names(operands: Iterable[ptx.Operand]) -> list[str]:
     """Return the symbols in *operands*, as `ptx.names` does, in a third of the time."""
     names: list[str] = []
@@ -279,9 +298,8 @@ def _declared(name: str, scope: _Scope) -> bool:
 
 def _bits(name: str, scope: _Scope) -> int | None:
     bits = scope.get(name)
-    match = None if isinstance(bits, int) else _COUNTED.fullmatch(name)
-    if match:
-        bits = scope.get(f"{match[1]}<>")
+    if bits is None and name[-1:] in _DIGITS:
+        bits = scope.get(f"{name.rstrip(_DIGITS)}<>")
     return bits if isinstance(bits, int) else None
 
 

@@ -18,7 +18,7 @@ from .body import Body, guard
 from .cells import Cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .body import Access, Param, Site
 
@@ -78,7 +78,7 @@ class _Inliner:
         self._closed = closed
         self._origins = origins
         self._everything = everything
-        self._bodies = {function.name: Body(function) for function in module.functions if function.defined}
+        self._bodies = self._read()
         self._callers = Counter(site.callee for body in self._bodies.values() for site in body.sites)
         self._reached_from = {name: body.reached for name, body in self._bodies.items()}
         self._left: list[str] = []
@@ -91,14 +91,33 @@ class _Inliner:
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
         texts = {name: self._expanded(name) for name in self._bottom_up()}
-        reached = self._reached()
-        dropped = tuple(name for name in self._bodies if name not in reached)
+        reached = set(_reachable(self._roots(), self._reached_from.get))
+        dropped = tuple(
+            function.name
+            for function in self._module.functions
+            if function.defined and function.name not in reached
+        )
         edits = {
             function.span: "" if function.name in dropped else texts[function.name]
             for function in self._module.functions
             if function.name in dropped or (function.defined and texts[function.name])
         }
         return Inlined(self._module.replace(edits), self._count, tuple(self._left), dropped)
+
+    def _read(self) -> dict[str, Body]:
+        """Return the bodies of the functions that are reached, in the order of the module."""
+        functions = {function.name: function for function in self._module.functions if function.defined}
+        bodies: dict[str, Body] = {}
+
+        def reached_from(name: str) -> set[str] | None:
+            if name not in functions:
+                return None
+            bodies[name] = Body(functions[name])
+            return bodies[name].reached
+
+        for _ in _reachable(self._roots(), reached_from):
+            pass
+        return {name: bodies[name] for name in functions if name in bodies}
 
     def _bottom_up(self) -> list[str]:
         """Return the functions, callees before callers but for cycles."""
@@ -197,27 +216,34 @@ class _Inliner:
         outside[site.call.span] = _guarded(site.call, f"${name}", _block(callee, f"${name}", inside))
         return outside
 
-    def _reached(self) -> set[str]:
-        """Return the functions that kernels, variables, aliases and other inputs reach."""
-        roots = [
-            name
-            for name, body in self._bodies.items()
+    def _roots(self) -> Iterator[str]:
+        """Yield the names that kernels, variables, aliases and other inputs reach."""
+        for function in self._module.functions:
             # A driver finds kernels and unified functions by their names.
-            if body.function.kind == "entry"
-            or body.function.attributes
-            or (body.function.linkage and not self._closed)
-        ]
-        roots += [symbol for variable in self._module.variables for symbol in variable.symbols]
+            if function.defined and (
+                function.kind == "entry" or function.attributes or (function.linkage and not self._closed)
+            ):
+                yield function.name
+        for variable in self._module.variables:
+            yield from variable.symbols
         for item in self._module.items:
             if isinstance(item, ptx.Alias):
-                roots += [item.name, item.target.name]
-        reached: set[str] = set()
-        while roots:
-            name = roots.pop()
-            if name in self._bodies and name not in reached:
-                reached.add(name)
-                roots += self._reached_from[name]
-        return reached
+                yield from (item.name, item.target.name)
+
+
+def _reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
+    """Yield what *roots* reach: names for which *reached_from* returns other names, each once."""
+    entered: set[str] = set()
+    names = list(roots)
+    while names:
+        name = names.pop()
+        if name in entered:
+            continue
+        entered.add(name)
+        reached = reached_from(name)
+        if reached is not None:
+            yield name
+            names += reached
 
 
 def _obstacle_in(site: Site, callee: Body) -> str:
@@ -247,7 +273,7 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
             return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
         if param.calls > 1 or param.exposed or param.addresses:
             return f"the variable for {formal.name} has other uses"
-    hidden = callee.reached & (site.visible | set(caller.labels))
+    hidden = callee.reached & (site.visible | {label.name for label in caller.labels})
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
 
 
@@ -275,9 +301,13 @@ def _block(callee: Body, prefix: str, edits: dict[ptx.Span, str]) -> str:
     """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
     function = callee.function
     end = f"{prefix}end"
-    labels = {label: f"{prefix}{number}" for number, label in enumerate(dict.fromkeys(callee.labels))}
-    edits = {**edits, **dict(_relabelled(function.body, labels))}
-    last = function.body[-1]
+    names = dict.fromkeys(label.name for label in callee.labels)
+    labels = {name: f"{prefix}{number}" for number, name in enumerate(names)}
+    edits = {
+        **edits,
+        **{name.span: labels[name.name] for name in (*callee.labels, *callee.jumps) if name.name in labels},
+    }
+    last = callee.statements[-1]
     jumps = False
     for instruction in callee.returns:
         falls = instruction is last and not instruction.predicate
@@ -294,25 +324,6 @@ def _guarded(call: ptx.Call, prefix: str, block: str) -> str:
         return block
     opposite = predicate.operand if isinstance(predicate, ptx.Negated) else f"!{predicate}"
     return f"{{ @{opposite} bra {prefix}skip;\n{block}\n{prefix}skip:\n}}"
-
-
-def _relabelled(
-    statements: Iterable[ptx.Statement], labels: Mapping[str, str]
-) -> Iterator[tuple[ptx.Span, str]]:
-    """Yield the edits that rename *labels*."""
-    for statement in ptx.flattened(statements) if labels else ():
-        names: Iterable[ptx.Operand] = ()
-        if isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)) and statement.name:
-            yield ptx.Span(statement.start, statement.start + len(statement.name)), labels[statement.name]
-        if isinstance(statement, ptx.Targets):
-            names = statement.targets
-        elif isinstance(statement, ptx.Instruction):
-            names = statement.operands
-        elif isinstance(statement, ptx.Call):
-            names = (statement.prototype,) if statement.prototype else ()
-        for name in names:
-            if isinstance(name, ptx.Name) and name.name in labels:
-                yield name.span, labels[name.name]
 
 
 def _edited(function: ptx.Function, span: ptx.Span, edits: Mapping[ptx.Span, str]) -> str:
