@@ -42,7 +42,10 @@ class Cells:
 
     def declarations(self) -> str:
         """Return the `.reg` statements of the registers."""
-        return " ".join(f".reg .b{max(16, size * 8)} {name};" for (_, size), name in self._cells.items())
+        names: dict[int, list[str]] = {}
+        for (_, size), name in self._cells.items():
+            names.setdefault(max(16, size * 8), []).append(name)
+        return " ".join(f".reg .b{bits} {', '.join(listed)};" for bits, listed in names.items())
 
     def moves(self, access: Access) -> str:
         """

@@ -16,6 +16,7 @@ from numba_ptxlink._formats import ptx
 
 from .body import Body, guard
 from .cells import Cells
+from .spaces import proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,7 +99,9 @@ class _Inliner:
             if function.defined and function.name not in reached
         )
         edits = {
-            function.span: "" if function.name in dropped else texts[function.name]
+            function.span: ""
+            if function.name in dropped
+            else proven(texts[function.name], f"%{self._prefix}_")
             for function in self._module.functions
             if function.name in dropped or (function.defined and texts[function.name])
         }

@@ -1,0 +1,269 @@
+"""State spaces of generic accesses after inlining: what is proven, and what is not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, namedtuple
+
+import numpy as np
+import pytest
+from linkcases import HEAD
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._link.fusion.spaces import proven
+from numba_ptxlink._tools.nvdisasm import disassemble, find_tool
+
+# What the three functions are called by.
+CALLER = """
+#include "udf.h"
+extern "C" __global__ void caller(float* out, float* table, int turns) {
+    float seed = threadIdx.x % 7, sum = 0;
+    Body b{seed, 1.0f, 0.5f, -seed};
+    cuFloatComplex z = make_cuFloatComplex(0, 0), c = make_cuFloatComplex(seed * 0.01f, 0.1f);
+    numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> view(table, 1025);
+    #pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+        b = step(b, 0.001f);
+        z = iterate(z, c);
+        sum += pick(view, turn + (int)seed);
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum + z.x + z.y + b.x + b.y + b.vx + b.vy;
+}
+"""
+
+TOP = HEAD.format(target="sm_90").replace("8.0", "8.3")
+GLOBALS = ".global .align 16 .b8 v[64];\n.const .align 4 .b32 c = 7;\n.shared .align 16 .b8 s[4096];\n"
+REGISTERS = (
+    ".reg .b64 %d<9>, %e<9>; .reg .u64 q; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>;\n"
+    ".reg .f64 %g<3>; .reg .pred %p<3>; .local .align 8 .b8 l[64];\n"
+    "ld.param.u64 %d1, [a]; ld.param.v2.u64 {%d2, %d3}, [b+8]; ld.param.s32 %r1, [n];\n"
+)
+
+
+def kernel(body: str) -> str:
+    """Return a kernel with the parameters a, b, a struct, and n."""
+    return (
+        ".visible .entry k(.param .u64 a, .param .align 16 .b8 b[32], .param .s32 n)\n"
+        f"{{\n{REGISTERS}{body}\nret;\n}}\n"
+    )
+
+
+def accesses(body: str, function: str = "") -> list[str]:
+    """Return the opcodes of the accesses in *body* afterwards; both texts have to assemble."""
+    text = function or kernel(body)
+    result = proven(text, "%gen")
+    for each in (text, result):
+        pl.assemble(TOP + GLOBALS + each, "sm_90", relocatable=True)
+    written = re.sub(r"//[^\n]*|/\*.*?\*/", "", result)
+    return [match[0] for match in re.finditer(r"\b(?:ld|st|atom|red)\.(?!param)[\w.:]+", written)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("ld.f32 %f1, [%d1];", ["ld.global.f32"]),
+        ("@!%p1 ld.v4.f32 {%f1, %f2, %f3, %f4}, [%d2+1048576];", ["ld.global.v4.f32"]),
+        (
+            "cvt.s64.s32 %e1, %r1; shl.b64 %e1, %e1, 2; add.s64 %d4, %e1, %d3; st.b32 [%d4+-4], %r1;",
+            ["st.global.b32"],
+        ),
+        ("mad.wide.s32 %d4, %r1, 4, %d1; ld.u8 %h1, [%d4];", ["ld.global.u8"]),
+        ("mad.lo.s64 %d4, %d2, 24, %d1; ld.b64 %d5, [%d4];", ["ld.global.b64"]),
+        # A loaded index, scaled.
+        (
+            "ld.global.b64 %e1, [%d1]; shl.b64 %e2, %e1, 3; add.s64 %d4, %d2, %e2; ld.b64 %d5, [%d4];",
+            ["ld.global.b64", "ld.global.b64"],
+        ),
+        ("selp.b64 %d4, %d1, %d2, %p1; and.b64 %d4, %d4, -16; ld.b64 %d5, [%d4];", ["ld.global.b64"]),
+        # A null pointer among them, several definitions, and a loop.
+        (
+            "mov.u64 q, 0; @%p1 mov.u64 q, %d1;\nL: ld.b32 %r1, [q]; add.s64 q, q, 4; @%p1 bra L;",
+            ["ld.global.b32"],
+        ),
+        ("cvta.to.global.u64 %d4, %d1; cvta.global.u64 %d5, %d4; st.f32 [%d5], %f1;", ["st.global.f32"]),
+        ("cvta.global.u64 %d4, v; ld.b32 %r1, [%d4+4];", ["ld.global.b32"]),
+        # What orders an access, and caches, stay.
+        (
+            "ld.volatile.f32 %f1, [%d1]; st.volatile.f32 [%d1], %f1;",
+            ["ld.volatile.global.f32", "st.volatile.global.f32"],
+        ),
+        (
+            "ld.acquire.gpu.b32 %r1, [%d1]; st.relaxed.sys.b32 [%d1], %r1; ld.weak.b32 %r1, [%d1];",
+            ["ld.acquire.gpu.global.b32", "st.relaxed.sys.global.b32", "ld.weak.global.b32"],
+        ),
+        ("ld.cg.f32 %f1, [%d1]; st.cs.f32 [%d1], %f1;", ["ld.global.cg.f32", "st.global.cs.f32"]),
+        ("ld.L1::no_allocate.L2::128B.f32 %f1, [%d1];", ["ld.global.L1::no_allocate.L2::128B.f32"]),
+        ("ld.mmio.relaxed.sys.b32 %r1, [%d1];", ["ld.mmio.relaxed.sys.global.b32"]),
+        (
+            "atom.add.u32 %r1, [%d1], 1; atom.acq_rel.gpu.cas.b32 %r1, [%d2], %r1, 3;",
+            ["atom.global.add.u32", "atom.acq_rel.gpu.global.cas.b32"],
+        ),
+        (
+            "red.relaxed.cta.or.b32 [%d1], 1; red.add.f64 [%d2+8], %g1;",
+            ["red.relaxed.cta.global.or.b32", "red.global.add.f64"],
+        ),
+        # What has a space keeps it.
+        ("st.global.f32 [%d1], %f1; ld.global.nc.f32 %f1, [%d1];", ["st.global.f32", "ld.global.nc.f32"]),
+        # Blocks with registers of the same names.
+        (
+            "{ .reg .b64 %d<3>; cvta.shared.u64 %d2, s; ld.f32 %f1, [%d3]; } ld.f32 %f1, [%d2];",
+            ["ld.global.f32", "ld.global.f32"],
+        ),
+        # Comments, labels and white space.
+        (
+            "A: B : ld.f32 %f1, // a\n[%d1]; C:\n\t@%p1\tld.f32\t%f1 , [ %d1 + 4 ];",
+            ["ld.f32", "ld.global.f32"],
+        ),
+        # Windows.
+        ("mov.u64 %d4, l; cvta.local.u64 %d5, %d4; @%p1 ld.v2.f32 {%f1, %f2}, [%d5+8];", ["ld.local.v2.f32"]),
+        ("cvta.shared.u64 %d5, s; mad.wide.s32 %d5, %r1, 4, %d5; st.b32 [%d5], %r1;", ["st.shared.b32"]),
+        ("cvta.shared::cta.u64 %d5, s; atom.add.u32 %r1, [%d5], 1;", ["atom.shared.add.u32"]),
+        ("cvta.const.u64 %d5, c; ld.b32 %r1, [%d5];", ["ld.const.b32"]),
+    ],
+)
+def test_what_can_only_reach_one_space_gets_it(body, expected):
+    """Addresses among a kernel's parameters are global, and so is what is computed of one and of numbers."""
+    assert expected == accesses(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A choice of two spaces, by a select, a predicate, a branch.
+        "cvta.local.u64 %d4, l; selp.b64 %d5, %d1, %d4, %p1; ld.f32 %f1, [%d5];",
+        "cvta.shared.u64 %d4, s; @%p1 mov.u64 %d4, %d1; ld.f32 %f1, [%d4];",
+        "mov.u64 %d4, %d1; @%p1 bra L; cvta.local.u64 %d4, l;\nL: st.f32 [%d4], %f1;",
+        "L: ld.f32 %f1, [%d1]; @%p1 bra M; bra L;\nM: cvta.local.u64 %d1, l; bra L;",
+        # Loaded, by any instruction and of any width.
+        "ld.volatile.global.u64 %d4, [%d1]; ld.f32 %f1, [%d4];",
+        "ld.global.v2.u64 {%d4, %d5}, [%d1]; ld.f32 %f1, [%d5+8];",
+        "ld.global.u64 %d4, [%d1]; add.s64 %d5, %d2, %d4; ld.f32 %f1, [%d5];",
+        "atom.global.exch.b64 %d4, [%d1], %d2; ld.f32 %f1, [%d4];",
+        # Put together of halves, bytes and bits.
+        "mov.b64 {%r2, %r3}, %d1; mov.b64 %d4, {%r2, %r3}; ld.f32 %f1, [%d4];",
+        "mov.b64 %g1, %d1; mov.b64 %d4, %g1; ld.f32 %f1, [%d4];",
+        "cvt.u64.u32 %e1, %r1; shl.b64 %e2, %e1, 32; or.b64 %d4, %e2, %e1; ld.f32 %f1, [%d4];",
+        "cvt.u64.u32 %e1, %r1; or.b64 %e2, %e1, %e3; add.s64 %d4, %e2, %d1; ld.f32 %f1, [%d4];",
+        "shl.b64 %e1, %d1, 16; shr.u64 %e2, %e1, 16; ld.f32 %f1, [%e2];",
+        "bfi.b64 %d4, %d1, %d2, 0, 48; ld.f32 %f1, [%d4];",
+        "add.cc.u32 %r2, %r1, %r3; addc.u32 %r4, %r1, 0; mov.b64 %d4, {%r2, %r4}; ld.f32 %f1, [%d4];",
+        # From other threads, and addresses in spaces of their own.
+        "mapa.u64 %d4, %d1, %r1; ld.f32 %f1, [%d4];",
+        "mov.u64 %d4, v; ld.f32 %f1, [%d4];",
+        "cvta.shared::cluster.u64 %d4, s; ld.f32 %f1, [%d4];",
+        "cvta.to.shared.u64 %d4, %d1; ld.f32 %f1, [%d4];",
+        "mov.b64 %d4, b; cvta.param.u64 %d4, %d4; ld.f32 %f1, [%d4];",
+        # A sum of two addresses, and numbers alone.
+        "cvta.shared.u64 %d4, s; add.s64 %d4, %d4, %d1; ld.f32 %f1, [%d4];",
+        "mov.u64 %d4, 4096; ld.f32 %f1, [%d4];",
+        "mul.wide.s32 %d4, %r1, 8; ld.f32 %f1, [%d4];",
+        "mov.u64 %d4, %clock64; add.s64 %d4, %d4, %d1; ld.f32 %f1, [%d4];",
+        # The result of a call, in a variable with the name of a parameter or of its own.
+        "{ .param .b64 a; call (a), g, (); ld.param.b64 %d4, [a]; } ld.f32 %f1, [%d4];",
+        "{ .param .b64 x; call (x), g, (); ld.param.b64 %d1, [x]; } ld.f32 %f1, [%d1];",
+        # An inner register with the name of an outer one, and the outer one beside fewer inner ones.
+        "{ .reg .b64 %d<3>; ld.volatile.global.u64 %d1, [v]; ld.f32 %f1, [%d1]; }",
+        "{ .reg .b32 %d<3>; ld.volatile.global.u64 %d5, [v]; } ld.f32 %f1, [%d5];",
+        "{ .reg .b64 %d<3>; ld.volatile.global.u64 %d1, [v]; mov.u64 %d5, %d1; } ld.f32 %f1, [%d5];",
+        # Windows with what they have not.
+        "cvta.local.u64 %d4, l; ld.volatile.f32 %f1, [%d4];",
+    ],
+)
+def test_what_may_reach_another_space_stays_generic(body):
+    """Whatever may hold an address that is not known to be of one space is left alone."""
+    declared = ".extern .func (.param .b64 r) g();\n"
+    text = declared + kernel(body) if "call" in body else kernel(body)
+    if declared in text:
+        pl.assemble(TOP + GLOBALS + declared + proven(kernel(body), "%gen"), "sm_90", relocatable=True)
+        assert kernel(body) == proven(kernel(body), "%gen")
+    else:
+        assert kernel(body) == proven(text, "%gen")
+        accesses(body)
+
+
+def test_parameters_of_functions_are_not_known():
+    """A function that is called may get any address."""
+    body = ".reg .b64 %d<2>; .reg .f32 %f1; ld.param.b64 %d1, [a]; ld.f32 %f1, [%d1]; ret;"
+    function = f".visible .func f(.param .b64 a)\n{{\n{body}\n}}\n"
+    assert ["ld.f32"] == accesses("", function)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "cvta %d1;",
+        "cvt %d1, %d2;",
+        "shl.b64 %d1;",
+        "mad %d1, %d2;",
+        "mov.b64 %d1, ;",
+        "ld.f32 [];",
+        "add.s64 %d12345678901, 0;",
+    ],
+)
+def test_what_does_not_assemble_is_left_alone(body):
+    """Instructions without operands or modifiers are the assembler's to refuse."""
+    assert body in proven(kernel(f"{body} ld.f32 %f1, [%d2];"), "%gen")
+
+
+def test_it_takes_time_in_proportion_to_the_text():
+    """Of twice the text there are twice the steps, also where each register is defined by the one before."""
+
+    def steps(count: int) -> int:
+        chain = "".join(f"add.s64 %x{number + 1}, %x{number}, %x{number // 2};\n" for number in range(count))
+        last = f"cvta.local.u64 %x3, l; ld.f32 %f1, [%x{count}];"
+        text = kernel(f".reg .b64 %x<{count + 1}>; mov.u64 %x0, %d1;\n{chain}{last}")
+        calls = 0
+
+        def count_calls(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count_calls)
+        try:
+            proven(text, "%gen")
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert steps(800) < 2.2 * steps(400)
+
+
+Body = namedtuple("Body", "x y vx vy")  # noqa: PYI024 - Numba's type of it is given below
+BODY = types.NamedUniTuple(types.float32, 4, Body)
+
+
+@pl.udf(BODY(BODY, types.float32), name="step")
+def step(body, dt):
+    """Move a body: a struct by value, both ways."""
+    vx = body.vx - dt * body.x
+    vy = body.vy - dt * body.y
+    return Body(body.x + dt * vx, body.y + dt * vy, vx, vy)
+
+
+@pl.udf("complex64(complex64, complex64)", name="iterate")
+def iterate(z, c):
+    """Return z*z + c."""
+    return z * z + c
+
+
+@pl.udf("float32(float32[::1], int64)", name="pick")
+def pick(table, turn):
+    """Interpolate between two neighbours in a table."""
+    i = turn & 1023
+    return table[i] * np.float32(0.25) + table[i + 1] * np.float32(0.75)
+
+
+def test_exported_functions_access_memory_as_with_lto(tmp_path):
+    """Machine code of a C++ kernel with exported functions has LTO's loads and stores: none is generic."""
+    if find_tool("nvdisasm") is None:
+        pytest.skip("there is no nvdisasm")
+    exported = pl.export([step, iterate, pick], tmp_path, archs=["sm_90"], emit=["ptx", "ltoir"], name="udf")
+    options = {"arch": "sm_90", "include_dirs": [tmp_path], "cxx_standard": "c++17"}
+    kinds = {}
+    for kind in ("ptx", "ltoir"):
+        linked = pl.link(CALLER, exported.artifacts[kind, "sm_90"], lto=kind == "ltoir", **options)
+        code, _ = disassemble(linked.cubin)
+        kinds[kind] = Counter(re.findall(r"\b(?:LD|ST|LDG|STG|LDL|STL|CALL)\.[.A-Z0-9]+", code))
+    assert {"LDG.E": 2, "STG.E": 1} == kinds["ptx"] == kinds["ltoir"]
