@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from cxx_pointers import MIX, Pointers
+
 SCALARS = {
     "bool": 1,
     "signed char": 1,
@@ -46,20 +48,21 @@ class Program:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secrets
+        self._pointers = Pointers(seed)
         self._structs = [self._struct(f"S{number}") for number in range(self._random.randint(1, 4))]
         self._known = {struct.name: struct for struct in self._structs}
         functions = [self._signature(number) for number in range(self._random.randint(1, 5))]
-        types = "\n".join(struct.definition() for struct in self._structs)
+        types = "\n".join((*(struct.definition() for struct in self._structs), self._pointers.types))
         helpers = "\n".join(self._hash(struct) for struct in self._structs)
         declarations = "\n".join(
             f'extern "C" __device__ {self._declared(function)};' for function in functions
         )
         table = "__device__ int table[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};"
         # A private name that both units have.
-        shared = f"namespace {{ {table}\n{_MIX}\n{helpers} }}"
+        shared = f"namespace {{ {table}\n{MIX}\n{helpers} }}"
         bodies = "\n".join(self._definition(number, functions) for number in range(len(functions)))
-        kernel = self._kernel(functions)
-        self.callee = f"{types}\n{declarations}\n{shared}\n{bodies}\n"
+        kernel = f"{self._pointers.variables}\n{self._kernel(functions)}"
+        self.callee = f"{types}\n{declarations}\n{shared}\n{bodies}\n{self._pointers.definitions}\n"
         self.caller = f"{types}\n{declarations}\n{shared}\n{kernel}\n"
         self.single = f"{self.callee}\n{kernel}\n"
 
@@ -160,14 +163,10 @@ class Program:
             elif shape < 0.4:
                 call = f"if (h % 2) {{ {call} }}"
             lines.append(call)
-        body = "\n  ".join(lines)
+        for call in self._pointers.calls:
+            lines.insert(self._random.randint(0, len(lines)), call)
+        body = "\n  ".join((self._pointers.start, *lines))
         return (
             'extern "C" __global__ void k(unsigned long long* out, int n)\n{\n'
             f"  unsigned long long h = threadIdx.x * 2654435761u + 1;\n  {body}\n  out[threadIdx.x] = h;\n}}"
         )
-
-
-_MIX = (
-    "__device__ unsigned long long mix(unsigned long long h, unsigned long long v) "
-    "{ h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2); return h * 0xff51afd7ed558ccdull; }"
-)

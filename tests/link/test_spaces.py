@@ -8,6 +8,7 @@ from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
+from cxx_pointers import units
 from linkcases import HEAD
 from numba.cuda import types
 
@@ -267,3 +268,14 @@ def test_exported_functions_access_memory_as_with_lto(tmp_path):
         code, _ = disassemble(linked.cubin)
         kinds[kind] = Counter(re.findall(r"\b(?:LD|ST|LDG|STG|LDL|STL|CALL)\.[.A-Z0-9]+", code))
     assert {"LDG.E": 2, "STG.E": 1} == kinds["ptx"] == kinds["ltoir"]
+
+
+def test_pointers_of_cxx_into_memory_that_is_known():
+    """C++ functions with pointers into shared memory access it as such; what is loaded stays generic."""
+    known = pl.link(*units("shared", "shared"), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
+    loaded = pl.link(*units("loaded", "shared"), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
+    assert {"nvptxcompiler"} == {known.backend, loaded.backend}
+    generic = re.compile(r"\b(?:ld|st)\.(?:volatile\.)?[uf]\d+\s")
+    # Addresses that functions loaded or returned, or put together of halves.
+    assert 5 >= len(generic.findall(known.ptx)) < len(generic.findall(loaded.ptx))
+    assert len(re.findall(r"\b(?:ld|st|atom)\.(?:volatile\.)?shared", known.ptx)) > 30
