@@ -9,6 +9,8 @@ with both linkers. The caches, which are the driver's and with the plugin this p
 empty; or full of the same kernels.
 libraries: the first link of a large library in a process, with every cache empty.
 threads: the same links in one thread and in two.
+pairs: two PTX, a kernel and what it calls, linked by nvJitLink, and made one PTX with the calls inlined and
+assembled; and what making one PTX takes of that, beside assembling. Every cache is off.
 
 Without a device, or with --no-device, a stand-in takes its place and nothing is loaded.
 """
@@ -30,6 +32,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import _harness
+import _pairs
 
 
 def import_tools() -> tuple[Any, Any]:
@@ -84,7 +87,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         child(json.loads(sys.argv[2]))
         return
-    sections = {"kernels": kernels, "libraries": libraries, "threads": threads}
+    sections = {"kernels": kernels, "libraries": libraries, "threads": threads, "pairs": pairs}
     parser = _harness.make_parser(__doc__, sections, repeats=(5, 1))
     parser.add_argument("--kernels", type=int, default=(8, 4), help="kernels in each process, %(default)s")
     parser.add_argument(
@@ -170,6 +173,18 @@ def threads(bench: _harness.Bench) -> None:
             bench.row({"links of": inputs, "linker": linker, **_harness.compare(times)})
 
 
+def pairs(bench: _harness.Bench) -> None:
+    """Measure links of two PTX, and the steps of this package's."""
+    announce(bench)
+    task = {"do": "link pairs", "linker": "plugin", "quick": bench.options.quick}
+    samples = bench.in_turns({"": functools.partial(run, bench, task, None)}, min(3, bench.options.repeats))
+    names = dict.fromkeys(figure.partition(": ")[0] for figure in samples)
+    for name in names:
+        times = {step: samples[f"{name}: {step}"][""] for step in ("nvJitLink", "plugin")}
+        steps = {step: samples[f"{name}: {step}"][""] for step in ("assembling", "inlining")}
+        bench.row({"pair": name, **_harness.compare(times), **_harness.compare(steps)})
+
+
 @functools.cache
 def announce(bench: _harness.Bench) -> None:
     """Say once where there is no device."""
@@ -219,6 +234,7 @@ def child(task: dict[str, Any]) -> None:
         "make libraries": make_libraries,
         "link library": link_library,
         "link in threads": links,
+        "link pairs": link_pairs,
     }
     figures = tasks[task["do"]](task)
     if pl.status().active is not (task["linker"] == "plugin"):
@@ -359,6 +375,22 @@ def links(task: dict[str, Any]) -> dict[str, list[float]]:
                 begin = time.perf_counter()
                 list(pool.map(functools.partial(link, inputs), itertools.islice(numbers, task["links"])))
                 figures.setdefault(f"{inputs}, {name}", []).append(time.perf_counter() - begin)
+    return figures
+
+
+def link_pairs(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the seconds that each step of linking two PTX took, by pair and step."""
+    from numba import cuda
+
+    from numba_ptxlink import Arch
+
+    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
+    figures: dict[str, list[float]] = {}
+    for name, pair in _pairs.texts(arch).items():
+        _pairs.steps(pair, arch)
+        for _ in range(1 if task["quick"] else ROUNDS):
+            for step, seconds in _pairs.steps(pair, arch).items():
+                figures.setdefault(f"{name}: {step}", []).append(seconds)
     return figures
 
 

@@ -27,8 +27,7 @@ def joined(*texts: str) -> str:
 def inlined(*texts: str, everything: bool = True, closed: bool = True):
     """Return *texts* as one module after inlining, which has to assemble."""
     combined = combine([ptx.parse(text) for text in texts])
-    module = ptx.parse(combined.text)
-    result = inline(module, origins=combined.origins, everything=everything, closed=closed)
+    result = inline(combined, everything=everything, closed=closed)
     pl.assemble(result.text, "sm_80")
     return result
 
@@ -231,7 +230,7 @@ def test_a_call_stays_with_a_reason(body, reason):
 def test_a_stack_allocation_stays_a_call():
     """A function that allocates on the stack would take more of it with each turn of a caller's loop."""
     combined = combine([ptx.parse(PLAIN), ptx.parse(callee(ALLOCA))])
-    result = inline(ptx.parse(combined.text), everything=True)
+    result = inline(combined, everything=True)
     assert ("k: f: it allocates on the stack by alloca",) == result.left
 
 

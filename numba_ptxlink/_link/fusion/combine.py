@@ -15,7 +15,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import ptx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _ARCH = re.compile(r"sm_\d+[af]?")
 # CUDA C++ Programming Guide, "Independent Thread Scheduling".
@@ -34,12 +34,45 @@ class Combined:
     Several PTX modules as one.
 
     Args:
-        text: Its PTX.
-        origins: The position of the module that defines each function, by the function's name in *text*.
+        head: What is before declarations and definitions.
+        functions: The definition of each function, or a declaration, without line numbers.
+        variables: The definition of each variable, or a declaration, after those that its initializer names.
+        aliases: Every alias.
+        origins: The position of the module that defines each function, by the function's name.
     """
 
-    text: str
+    head: tuple[str, ...]
+    functions: tuple[ptx.Function, ...]
+    variables: tuple[tuple[ptx.Variable, str], ...]
+    aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """The module."""
+        return self.printed(
+            {function.name: source(function) for function in self.functions if function.defined}
+        )
+
+    def printed(self, bodies: Mapping[str, str]) -> str:
+        """
+        Return the module with other definitions, and without functions that are not declared alone either.
+
+        Args:
+            bodies: The text of functions that are defined, by name.
+        """
+        declared = [
+            f"{function.heading};"
+            for function in self.functions
+            if function.kind == "func" and (function.name in bodies or not function.defined)
+        ]
+        variables = [text for _, text in self.variables]
+        return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
+
+
+def source(function: ptx.Function) -> str:
+    """Return the text of *function*."""
+    return function.text[function.start : function.end]
 
 
 def combine(modules: Sequence[ptx.Module]) -> Combined:
@@ -63,18 +96,14 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     pragmas = dict.fromkeys(
         str(item) for module in parts for item in module.items if isinstance(item, ptx.Pragma)
     )
-    aliases = [str(item) for module in parts for item in module.items if isinstance(item, ptx.Alias)]
-    lines = [
-        header,
-        *pragmas,
-        *(f"{function.heading};" for _, function in functions.values() if function.kind == "func"),
-        *_ordered(variables),
-        *(_without_locations(function) for _, function in functions.values() if function.defined),
-        *aliases,
-        "",
-    ]
-    origins = {name: position for name, (position, function) in functions.items() if function.defined}
-    return Combined("\n".join(lines), origins)
+    aliases = [item for module in parts for item in module.items if isinstance(item, ptx.Alias)]
+    return Combined(
+        (header, *pragmas),
+        tuple(_without_locations(function) for _, function in functions.values()),
+        tuple(_ordered(variables)),
+        tuple(aliases),
+        {name: position for name, (position, function) in functions.items() if function.defined},
+    )
 
 
 def _check(module: ptx.Module) -> None:
@@ -221,14 +250,14 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
     raise NotCombinedError(f"{first.name} is defined twice")
 
 
-def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> list[str]:
-    """Return the texts of *variables*, each after those that its initializer names."""
-    order: dict[str, str] = {}
+def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[ptx.Variable, str]]:
+    """Return *variables*, each after those that its initializer names."""
+    order: dict[str, tuple[ptx.Variable, str]] = {}
     for root in variables:
         stack = [root]
         while stack:
             name = stack[-1]
-            variable, text = variables[name]
+            variable, _ = variables[name]
             missing = [
                 symbol
                 for symbol in variable.symbols
@@ -237,18 +266,18 @@ def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> list[str]:
             if missing:
                 stack.append(missing[0])
             else:
-                order[name] = text
+                order[name] = variables[name]
                 stack.pop()
-    return list(order.values())
+    return order.values()
 
 
-def _without_locations(function: ptx.Function) -> str:
-    text = function.text[function.start : function.end]
+def _without_locations(function: ptx.Function) -> ptx.Function:
     if not function.has_line_numbers:
-        return text
+        return function
     edits = {
         ptx.Span(statement.start - function.start, statement.end - function.start): ""
         for statement in ptx.flattened(function.body)
         if isinstance(statement, ptx.Location)
     }
-    return ptx.replaced(text, edits)
+    (edited,) = ptx.parse(ptx.replaced(source(function), edits)).functions
+    return edited

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import assembler, cache
-from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._link.checks import check
 from numba_ptxlink._link.inputs import Input
@@ -92,8 +91,7 @@ def fuse(
 def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
     try:
         combined = combine([source.module for source in inputs])
-        module = ptx.parse(combined.text)
-        product = inline(module, origins=combined.origins, everything=everything, closed=closed)
+        product = inline(combined, everything=everything, closed=closed)
     except LinkError as error:
         # A linker tells what is wrong with PTX that cannot be read here, or reads it.
         raise NotCombinedError(str(error)) from error

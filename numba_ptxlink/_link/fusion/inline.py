@@ -16,12 +16,14 @@ from numba_ptxlink._formats import ptx
 
 from .body import Body, guard
 from .cells import Cells
+from .combine import source
 from .spaces import proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .body import Access, Param, Site
+    from .combine import Combined
 
 SMALL = 200
 """Instructions of a function that is inlined wherever it is called."""
@@ -48,36 +50,27 @@ class Inlined:
     dropped: tuple[str, ...]
 
 
-def inline(
-    module: ptx.Module,
-    *,
-    origins: Mapping[str, object] | None = None,
-    everything: bool = False,
-    closed: bool = True,
-) -> Inlined:
+def inline(combined: Combined, *, everything: bool = False, closed: bool = True) -> Inlined:
     """
-    Inline the calls of *module*, and drop the functions that nothing reaches any more.
+    Inline the calls of a module, and drop the functions that nothing reaches any more.
 
     Args:
-        module: A PTX module. A call of a function that it does not define stays.
-        origins: Where each function comes from, by name. Calls between functions of one origin stay: the
-            compiler that saw both left them.
+        combined: The module. A call of a function that it does not define stays, and so do calls between
+            functions of one origin: the compiler that saw both left them.
         everything: Whether to inline these too, and functions of any size.
         closed: Whether nothing else is linked with it. Else visible functions stay, and weak ones are called.
 
     Raises:
         LinkError: A function is malformed.
     """
-    return _Inliner(module, origins or {}, everything=everything, closed=closed).run()
+    return _Inliner(combined, everything=everything, closed=closed).run()
 
 
 class _Inliner:
-    def __init__(
-        self, module: ptx.Module, origins: Mapping[str, object], *, everything: bool, closed: bool
-    ) -> None:
-        self._module = module
+    def __init__(self, combined: Combined, *, everything: bool, closed: bool) -> None:
+        self._combined = combined
+        self._functions = {function.name: function for function in combined.functions if function.defined}
         self._closed = closed
-        self._origins = origins
         self._everything = everything
         self._bodies = self._read()
         self._callers = Counter(site.callee for body in self._bodies.values() for site in body.sites)
@@ -85,42 +78,36 @@ class _Inliner:
         self._left: list[str] = []
         self._count = 0
         # It is in no name of the module.
+        text = combined.text
         self._prefix = "inl"
-        while self._prefix in module.text:
+        while self._prefix in text:
             self._prefix += "_"
 
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
-        texts = {name: self._expanded(name) for name in self._bottom_up()}
+        expanded = {name: self._expanded(name) for name in self._bottom_up()}
         reached = set(_reachable(self._roots(), self._reached_from.get))
-        dropped = tuple(
-            function.name
-            for function in self._module.functions
-            if function.defined and function.name not in reached
-        )
-        edits = {
-            function.span: ""
-            if function.name in dropped
-            else proven(texts[function.name], f"%{self._prefix}_")
-            for function in self._module.functions
-            if function.name in dropped or (function.defined and texts[function.name])
+        dropped = tuple(name for name in self._functions if name not in reached)
+        texts = {
+            name: proven(expanded[name], f"%{self._prefix}_") if expanded[name] else source(function)
+            for name, function in self._functions.items()
+            if name in reached
         }
-        return Inlined(self._module.replace(edits), self._count, tuple(self._left), dropped)
+        return Inlined(self._combined.printed(texts), self._count, tuple(self._left), dropped)
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
-        functions = {function.name: function for function in self._module.functions if function.defined}
         bodies: dict[str, Body] = {}
 
         def reached_from(name: str) -> set[str] | None:
-            if name not in functions:
+            if name not in self._functions:
                 return None
-            bodies[name] = Body(functions[name])
+            bodies[name] = Body(self._functions[name])
             return bodies[name].reached
 
         for _ in _reachable(self._roots(), reached_from):
             pass
-        return {name: bodies[name] for name in functions if name in bodies}
+        return {name: bodies[name] for name in self._functions if name in bodies}
 
     def _bottom_up(self) -> list[str]:
         """Return the functions, callees before callers but for cycles."""
@@ -192,7 +179,8 @@ class _Inliner:
             return f"{caller} would grow beyond {LARGEST} instructions"
         if self._everything:
             return ""
-        if caller in self._origins and self._origins[caller] == self._origins.get(site.callee):
+        origins = self._combined.origins
+        if origins[caller] == origins[site.callee]:
             return "both are in one input, whose compiler left the call"
         if callee > SMALL and self._callers[site.callee] > 1:
             return f"it has {callee} instructions and {self._callers[site.callee]} calls"
@@ -221,17 +209,14 @@ class _Inliner:
 
     def _roots(self) -> Iterator[str]:
         """Yield the names that kernels, variables, aliases and other inputs reach."""
-        for function in self._module.functions:
+        for name, function in self._functions.items():
             # A driver finds kernels and unified functions by their names.
-            if function.defined and (
-                function.kind == "entry" or function.attributes or (function.linkage and not self._closed)
-            ):
-                yield function.name
-        for variable in self._module.variables:
+            if function.kind == "entry" or function.attributes or (function.linkage and not self._closed):
+                yield name
+        for variable, _ in self._combined.variables:
             yield from variable.symbols
-        for item in self._module.items:
-            if isinstance(item, ptx.Alias):
-                yield from (item.name, item.target.name)
+        for alias in self._combined.aliases:
+            yield from (alias.name, alias.target.name)
 
 
 def _reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
