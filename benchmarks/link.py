@@ -386,7 +386,7 @@ def link_pairs(task: dict[str, Any]) -> dict[str, list[float]]:
 
     arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
     figures: dict[str, list[float]] = {}
-    for name, pair in _pairs.texts(arch).items():
+    for name, pair in _pairs.texts(arch, quick=task["quick"]).items():
         _pairs.steps(pair, arch)
         for _ in range(1 if task["quick"] else ROUNDS):
             for step, seconds in _pairs.steps(pair, arch).items():

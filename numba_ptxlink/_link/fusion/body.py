@@ -282,6 +282,8 @@ def _names(operands: Iterable[ptx.Operand]) -> list[str]:
             names.append(operand.name)
         elif isinstance(operand, (ptx.Vector, ptx.Address)) and not getattr(operand, "name", ""):
             names += _names(operand.elements)
+        elif isinstance(operand, ptx.Expression) and "(" not in operand.parts:
+            names += _names([part for part in operand.parts if not isinstance(part, str)])
         elif not isinstance(operand, ptx.Immediate):
             names += ptx.names(operand)
     return names
