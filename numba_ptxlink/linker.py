@@ -21,6 +21,7 @@ from ._link import manifests
 from ._link.declarations import Declared, compile_as_declared, declarations_of
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
+from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
 from ._tools import include_scan, nvrtc, packages
 from ._udf import Udf
@@ -63,8 +64,9 @@ def link(
             object; a `LinkableCode` of numba-cuda; a UDF; or the path of a Python file, for its UDFs. The
             device runtime is added where one of them calls it.
         arch: The GPU to generate code for, such as "sm_90".
-        lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs
-            can all become LTO-IR.
+        lto: Whether to optimise at link time. By default where an input is LTO-IR, where several inputs
+            can all become LTO-IR, and where LTO-IR in a fat binary, object or archive meets such inputs or is
+            all that fits *arch* in it. What nvJitLink does not read of that is linked as PTX or machine code.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Limit on registers per thread.
@@ -118,10 +120,28 @@ def link(
         for number, source in enumerate(inputs, start=1)
     ]
     wants_lto = _wants_lto(sources, asked=lto)
-    kind = LTOIR if wants_lto else PTX
+    packed = Reason() if wants_lto or lto is False or debug else _packed_ltoir(sources, target)
+    if packed.text:
+        try:
+            linked = _linked(sources, target, options, source_options, lto=True)
+        except (LinkError, AssembleError) as error:
+            if packed.needed:
+                raise
+            log.info("no link-time optimisation for the %s: %s", packed.text, error)
+        else:
+            return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
+    return _linked(sources, target, options, source_options, lto=wants_lto)
+
+
+def _linked(
+    sources: Sequence[Any], target: Arch, options: LinkOptions, source_options: SourceOptions, *, lto: bool
+) -> Linked:
+    """Compile what is CUDA C++ or Python among *sources*, and link all of it."""
+    kind = LTOIR if lto else PTX
+    checks = options.checks
     compares = (config().checks if checks is None else checks) != "none"
     exports = _manifests(sources, source_options) if compares else []
-    from_python, known = _compile_python(sources, target, lto=wants_lto)
+    from_python, known = _compile_python(sources, target, lto=lto)
     for manifest in exports:
         known += declarations_of(manifest)
     remarks: list[str] = []
@@ -140,12 +160,12 @@ def link(
             ready.append(source)
     ready += from_python
     try:
-        linked = link_inputs(ready, target, options, lto=wants_lto)
+        linked = link_inputs(ready, target, options, lto=lto)
     except (LinkError, AssembleError) as error:
         runtime = _device_runtime(error, ready)
         if runtime is None:
             raise
-        linked = link_inputs([*ready, runtime], target, options, lto=wants_lto)
+        linked = link_inputs([*ready, runtime], target, options, lto=lto)
     remarks.append(linked.log)
     return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
 
@@ -216,6 +236,12 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
         return None
     log.info("%s is linked too: the device runtime is called", path.name)
     return Input(ARCHIVE, path.name, path.read_bytes())
+
+
+def _packed_ltoir(sources: Sequence[Any], arch: Arch) -> Reason:
+    """Return why *sources* are optimised at link time for LTO-IR inside of one, or that they are not."""
+    files = [source for source in sources if isinstance(source, Input)]
+    return reason_for_lto(files, arch, python=len(files) < len(sources))
 
 
 def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:

@@ -63,6 +63,7 @@ class FatbinEntry:
         flags: The flags of its header: the compression and the variant of the architecture.
         packed_size: The size of its compressed bytes; the rest of the payload is padding.
         unpacked_size: The decompressed size, 0 if it is not compressed.
+        version: The version of the content's format; of LTO-IR, that in its own header.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class FatbinEntry:
     flags: int = field(default=0, repr=False)
     packed_size: int = field(default=0, repr=False)
     unpacked_size: int = field(default=0, repr=False)
+    version: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def content(self) -> bytes | None:
         """Return the decompressed code, None if its compression is unknown."""
@@ -122,19 +124,21 @@ def _read_fatbin(code: bytes, name: str) -> Iterator[FatbinEntry]:
 
 def _entries(head: tuple[int, ...], rest: bytes, payload: bytes) -> Iterator[FatbinEntry]:
     """Yield the entries below one header of a fat binary: one, or several that are compressed together."""
-    number, _, _, size, packed, _, _, sm, _, flags, _, unpacked = head
+    number, _, _, size, packed, _, version, sm, _, flags, _, unpacked = head
+    kind = _ENTRY_KINDS.get(number, str(number))
     whole = FatbinEntry(
-        _ENTRY_KINDS.get(number, str(number)), _arch(sm, flags), size, payload, flags, packed, unpacked
+        kind, _arch(sm, flags), size, payload, flags, packed, unpacked, divmod(version, 0x10000)
     )
     content = whole.content() if number == _TOGETHER else None
     if content is None or len(rest) < 8 or len(rest) < 8 + _ENTRY.size * int.from_bytes(rest[:4], "little"):
         yield whole
         return
-    for number, _, at, size, _, _, _, sm, _, flags, _, _ in _ENTRY.iter_unpack(
+    for number, _, at, size, _, _, version, sm, _, flags, _, _ in _ENTRY.iter_unpack(
         rest[8 : 8 + _ENTRY.size * int.from_bytes(rest[:4], "little")]
     ):
         kind = _ENTRY_KINDS.get(number, str(number))
-        yield FatbinEntry(kind, _arch(sm, flags), size, content[at : at + size], flags)
+        piece = content[at : at + size]
+        yield FatbinEntry(kind, _arch(sm, flags), size, piece, flags, version=divmod(version, 0x10000))
 
 
 def _arch(sm: int, flags: int) -> str:

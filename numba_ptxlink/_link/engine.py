@@ -17,7 +17,7 @@ from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
-from . import backends, explain, symbols
+from . import backends, explain, packed_ltoir, symbols
 from .checks import check, unread
 from .fusion.fuse import Fused, fuse
 
@@ -140,7 +140,15 @@ def _linked(
         done = cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log
         return Linked(*done, ptx=ptx.text.rstrip("\0"))
     flags = nvjitlink_flags(arch, options, lto=lto)
-    entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
+    try:
+        entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
+    except LinkError as error:
+        without = packed_ltoir.replaced(inputs, arch, error.log) if lto else None
+        if without is None:
+            raise
+        log.info("%s", without.reason)
+        linked = link_inputs(without.inputs, arch, options, lto=without.lto)
+        return replace(linked, reason=f"{linked.reason}; {without.reason}", inputs=names)
     if entry.log:
         log.info("%s: %s", ", ".join(names), entry.log.strip())
     return Linked(entry.code, arch, backend, lto, reason, flags, names, entry.log)

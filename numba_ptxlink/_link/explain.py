@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._formats import ltoir
+from numba_ptxlink._formats import containers, ltoir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
-_NEWER = "may need newer version of nvJitLink"
+NEWER = "may need newer version of nvJitLink"
 _MOST = 5
 # The container of CUDA 12.9, the last release of CUDA 12.
-_LAST_OF_CUDA_12 = (1, 64)
+LAST_OF_CUDA_12 = (1, 64)
 
 
 def cure(
@@ -145,17 +145,28 @@ def _too_new(
     source: Input, failure: str, linker: tuple[int, int], package: str, inputs: Sequence[Input]
 ) -> str:
     """Return a message that *source* is newer than the linker reads, "" where that is not known."""
-    if _NEWER in failure and source.kind == LTOIR:
-        headers = {other.name: ltoir.read(other.code) for other in inputs if other.kind == LTOIR}
-        newest_container = max((header.container for header in headers.values() if header), default=None)
-        header = headers[source.name]
-        if header is not None and header.container == newest_container:
-            cure = upgrade(linker, package, of_cuda_13=header.container > _LAST_OF_CUDA_12)
-            return (
-                f"{source.name} is LTO-IR of container version {dotted(header.container)}, which nvJitLink "
-                f"{dotted(linker)} does not read; {cure}"
-            )
-    return ""
+    version = _ltoir_version(source) if NEWER in failure else None
+    if version is None or version < max(filter(None, map(_ltoir_version, inputs))):
+        return ""
+    cure = upgrade(linker, package, of_cuda_13=version > LAST_OF_CUDA_12)
+    holds = "is" if source.kind == LTOIR else "holds"
+    return (
+        f"{source.name} {holds} LTO-IR of container version {dotted(version)}, which nvJitLink "
+        f"{dotted(linker)} does not read; {cure}"
+    )
+
+
+def _ltoir_version(source: Input) -> tuple[int, int] | None:
+    """Return the newest version of LTO-IR in *source*, None where there is none."""
+    if source.kind == LTOIR:
+        header = ltoir.read(source.code)
+        return header.container if header else None
+    try:
+        fatbins = containers.fatbins(source.code, source.kind, source.name)
+    except LinkError:
+        return None
+    versions = [entry.version for entries in fatbins for entry in entries if entry.kind == LTOIR]
+    return max(versions, default=None)
 
 
 def _misfit(source: Input, arch: Arch) -> str:

@@ -321,8 +321,6 @@ class PtxLinker:
         Raises:
             NumbaLinkError: The link failed. Carries inputs, flags and log.
         """
-        from numba_ptxlink._link import engine
-
         if not self._inputs:
             raise _refused("There is nothing to link; add an input first.")
         try:
@@ -330,7 +328,7 @@ class PtxLinker:
                 from numba_ptxlink._link.declarations import check_llvm_ir
 
                 check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
-            linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=self._has_ltoir)
+            linked = self._linked()
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
         _count(linked)
@@ -338,6 +336,16 @@ class PtxLinker:
         from cuda.core import ObjectCode
 
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
+
+    def _linked(self) -> engine.Linked:
+        from numba_ptxlink._link import engine
+        from numba_ptxlink._link.packed_ltoir import Reason, reason_for_lto
+
+        told = self._has_ltoir or self.lto is not None
+        packed = Reason() if told else reason_for_lto(self._inputs, self._arch)
+        lto = self._has_ltoir or bool(packed.text)
+        linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=lto)
+        return replace(linked, reason=f"{linked.reason}, for the {packed.text}") if packed.text else linked
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
         from numba_ptxlink._link.inputs import Input
