@@ -166,10 +166,12 @@ class Address(Node):
         if len(parts) == 3 and parts[1] == "+" and isinstance(parts[2], Immediate):
             return int(parts[2].value) if isinstance(parts[0], Name) else None
         signs = "".join(part for part in parts if isinstance(part, str))
-        numbers = [part.value for part in parts if isinstance(part, Immediate)]
+        # Python refuses to convert thousands of digits.
+        numbers = [part.value for part in parts if isinstance(part, Immediate) and len(part.text) <= 100]
         if len(parts) != len(signs) + 2 or len(numbers) != 1 or signs not in ("+", "-", "+-"):
             return None
-        return int(numbers[0]) * (1 if signs == "+" else -1)
+        (number,) = numbers
+        return number * (1 if signs == "+" else -1) if isinstance(number, int) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,9 +311,10 @@ def _space(instruction: ptx.Instruction) -> str:
 
 def _access(instruction: ptx.Instruction, scope: _Scope) -> Access | None:
     """Return *instruction* as an access at a constant offset, None if it is another use of a parameter."""
-    if instruction.opcode not in ("ld", "st") or len(instruction.operands) != 2:
+    modifiers = instruction.modifiers
+    if instruction.opcode not in ("ld", "st") or len(instruction.operands) != 2 or len(modifiers) < 2:
         return None
-    space, *shape, kind = instruction.modifiers or ("",)
+    space, *shape, kind = modifiers
     address, value = instruction.operands if instruction.opcode == "st" else instruction.operands[::-1]
     if not isinstance(address, ptx.Address) or address.offset is None or address.suffix:
         return None

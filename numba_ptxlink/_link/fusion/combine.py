@@ -77,7 +77,7 @@ def source(function: ptx.Function) -> str:
 
 def combine(modules: Sequence[ptx.Module]) -> Combined:
     """
-    Return *modules* as one. Line numbers are left out.
+    Return *modules* as one. Line numbers, and sections for debuggers, are left out.
 
     Raises:
         NotCombinedError: They have debug information, text that is not understood, or definitions that
@@ -107,7 +107,8 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
 
 
 def _check(module: ptx.Module) -> None:
-    if "debug" in module.target or any(isinstance(item, ptx.Section) for item in module.items):
+    # Sections alone describe lines, which are left out; such code is optimised all the same.
+    if "debug" in module.target:
         raise NotCombinedError("an input has debug information")
     for item in module.items:
         if isinstance(item, ptx.Unknown):

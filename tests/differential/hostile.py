@@ -1,0 +1,377 @@
+"""
+Damage pairs of PTX modules at random, and read, combine, inline and assemble them.
+
+    python tests/differential/hostile.py --cases 20000 --workers 14 --execute
+
+An input is refused with an error of this package, left to nvJitLink with a reason, or refused by the
+assembler. One that passes is compared with nvJitLink's link of the two modules: functions, kernels, and the
+bytes of variables; with --execute, which needs a device, also what the kernels write. A program whose results
+change with nvJitLink's own level of optimisation reads what nobody wrote, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
+import ptx_mutations
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import elf, ptx
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
+from numba_ptxlink._link.fusion.fuse import fuse
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._tools import nvjitlink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ARCH = pl.Arch.of(ptx_mutations.ARCH)
+COMPILED = 8
+"""Pairs of modules that NVRTC compiles, beside those that are written down."""
+BATCH = 400
+LONGEST = 60
+"""Seconds for one case."""
+
+AS_THEIRS = "linked as by nvJitLink"
+OTHER_REGISTERS = "linked as by nvJitLink, with other registers in a caller"
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+# STT_OBJECT of the gABI, and the number that NVIDIA's tools give variables.
+_VARIABLE = (1, 13)
+
+
+class Outcome(NamedTuple):
+    """
+    What became of a case.
+
+    Args:
+        word: "refused", "left", "assembler refuses", "linked", or what is wrong.
+        detail: The reason or the error, in one line.
+    """
+
+    word: str
+    detail: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether this must not be."""
+        return self.word.startswith("WRONG")
+
+
+class Image(NamedTuple):
+    """
+    What is compared of a cubin.
+
+    Args:
+        code: The code of each function, by the name of its section.
+        kernels: The size of each kernel's parameters, likewise.
+        variables: Name, size and bytes of each variable.
+    """
+
+    code: dict[str, bytes]
+    kernels: dict[str, int]
+    variables: Counter[tuple[str, int, bytes]]
+
+
+def case(seed: int, compiled: int = COMPILED) -> tuple[str, str]:
+    """Return the modules of the case *seed*, drawn among *compiled* pairs of NVRTC and others."""
+    choice = random.Random(seed)  # noqa: S311 - a choice, not a secret
+    return ptx_mutations.mutated(choice.choice(ptx_mutations.pairs(compiled)), choice)
+
+
+def outcome(texts: tuple[str, str], *, compare: bool = True, stage=lambda _: None) -> Outcome:
+    """
+    Return what becomes of two modules.
+
+    Args:
+        texts: The modules.
+        compare: Whether to assemble what was made of them, and to compare it with nvJitLink's link.
+        stage: Is told what is done next.
+    """
+    inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
+    stage("fuse")
+    try:
+        everything = len(texts[0]) % 2 == 0
+        fused = fuse(inputs, ARCH, everything=everything)
+    except pl.PtxlinkError as error:
+        return Outcome("refused", first_line(error))
+    except Exception as error:  # noqa: BLE001 - this is what is looked for
+        return Outcome("WRONG: exception", f"{type(error).__name__}: {first_line(error)}")
+    if isinstance(fused, str):
+        return Outcome("left", fused)
+    if not compare:
+        return Outcome("linked")
+    stage("assembler")
+    try:
+        cubin = pl.assemble(fused.input.code, ARCH).code
+    except pl.AssembleError as error:
+        return Outcome("assembler refuses", reason(error))
+    return compared(texts, cubin, stage)
+
+
+def compared(texts: tuple[str, str], cubin: bytes, stage) -> Outcome:
+    """Compare *cubin*, and the modules combined without inlining, with what nvJitLink links of *texts*."""
+    stage("nvjitlink")
+    theirs, refusal = b"", ""
+    try:
+        theirs = nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}"]).code
+    except pl.LinkError as error:
+        refusal = reason(error)
+    stage("combine")
+    try:
+        combined = combine([ptx.parse(text) for text in texts]).text
+        stage("assembler")
+        machine = pl.assemble(combined, ARCH, relocatable=True).code
+    except (NotCombinedError, pl.LinkError) as error:
+        # Equal definitions are merged before modules are combined.
+        return Outcome("linked, with equal definitions", str(error))
+    except pl.AssembleError as error:
+        word = (
+            "WRONG: combined to what is refused" if theirs else "linked without a bad function, never called"
+        )
+        return Outcome(word, reason(error))
+    if not theirs:
+        return Outcome("linked here alone", refusal)
+    stage("nvjitlink")
+    ours = read(nvjitlink.link([("cubin", "combined", machine)], [f"-arch={ARCH.sm}"]).code)
+    expected = read(theirs)
+    stage("compare")
+    if difference := unlike(expected, ours):
+        return Outcome("WRONG: combined to something else", difference)
+    if difference := unlike_after_inlining(expected, read(cubin)):
+        return Outcome("WRONG: inlined to something else", difference)
+    return Outcome(AS_THEIRS if expected.code == ours.code else OTHER_REGISTERS)
+
+
+def sources(texts: tuple[str, str]) -> list[tuple[str, str, bytes]]:
+    """Return nvJitLink's inputs."""
+    return [(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
+
+
+def read(cubin: bytes) -> Image:
+    """Return what is compared of *cubin*."""
+    image = elf.read(cubin, "cubin")
+    contents = {section.name: section.content for section in image.sections}
+    table, names = image.section(".symtab"), elf.symbol_names(image)
+    variables: Counter[tuple[str, int, bytes]] = Counter()
+    for name, entry in zip(names, _SYMBOL.iter_unpack(table.content if table else b""), strict=False):
+        _, info, _, section, at, size = entry
+        if info & 15 in _VARIABLE and 0 < section < len(image.sections):
+            # What is private and has the name of something else gets another one.
+            plain = re.sub(r"__\d+_*$", "", name)
+            variables[plain, size, image.sections[section].content[at : at + size]] += 1
+    return Image(
+        {name: content for name, content in contents.items() if name.startswith(".text.")},
+        {name: len(content) for name, content in contents.items() if name.startswith(".nv.constant0.")},
+        variables,
+    )
+
+
+def unlike(expected: Image, ours: Image) -> str:
+    """
+    Return what differs, but for code: ptxas may use what it knows of a function in the same module.
+
+    Nor are parameters compared here: relocatable code has less for a kernel named as its parameter.
+    """
+    if expected.code.keys() != ours.code.keys():
+        return f"functions {sorted(expected.code.keys() ^ ours.code.keys())}"
+    if expected.variables != ours.variables:
+        return f"variables {_shown(expected.variables - ours.variables, ours.variables - expected.variables)}"
+    return ""
+
+
+def unlike_after_inlining(expected: Image, ours: Image) -> str:
+    """Return what differs that inlining must not change: kernels with their parameters, and variables."""
+    if expected.kernels != ours.kernels:
+        return f"kernels {sorted(expected.kernels)} and {sorted(ours.kernels)}"
+    more = {variable for variable in ours.variables - expected.variables if not variable[0].startswith("$")}
+    return f"more variables {_shown(more)}" if more else ""
+
+
+def _shown(*sets: Iterable[object]) -> str:
+    return " and ".join(str(sorted(map(str, part)))[:200] for part in sets)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).splitlines() or [""])[0][:200]
+
+
+def reason(error: pl.PtxlinkError) -> str:
+    """Return the first message in a tool's log."""
+    lines = [line for line in error.log.splitlines() if "error" in line or "fatal" in line.lower()]
+    return (lines or [first_line(error)])[0][:200]
+
+
+def serve(first: int, count: int) -> None:
+    """Write a line of JSON for each stage and each outcome of *count* cases."""
+    faulthandler.enable()
+
+    def say(*what: object) -> None:
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+    for seed in range(first, first + count):
+        texts = case(seed)
+        # Ends the process, whatever library it is in.
+        signal.alarm(LONGEST)
+        say(seed, *outcome(texts, stage=lambda stage, seed=seed: say(seed, f"stage {stage}", "")))
+    signal.alarm(0)
+
+
+def batch(first: int, count: int) -> Iterator[tuple[int, Outcome]]:
+    """Yield the outcomes of *count* cases, whatever ends the process that runs them."""
+    seed, end = first, first + count
+    while seed < end:
+        command = [sys.executable, __file__, "--serve", str(seed), str(end - seed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        stage = "start"
+        for line in done.stdout.splitlines():
+            number, word, detail = json.loads(line)
+            if word.startswith("stage "):
+                stage = word.removeprefix("stage ")
+            else:
+                yield number, Outcome(word, detail)
+                seed, stage = number + 1, "start"
+        if seed < end:
+            what = "hang" if done.returncode == -signal.SIGALRM else "crash"
+            theirs = stage in ("assembler", "nvjitlink")
+            last = (done.stderr.splitlines() or [""])[-1][:200]
+            yield seed, Outcome(f"{'' if theirs else 'WRONG: '}{what} in {stage}", last)
+            seed += 1
+
+
+def run(cubin: bytes) -> list[bytes]:
+    """Return what each kernel of *cubin* writes to memory that its parameters point to. Needs a device."""
+    import numpy as np
+    from cuda.bindings import runtime
+    from cuda.core import Device, LaunchConfig, ObjectCode, launch
+
+    device = Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    room = 1 << 16
+    written = []
+    kernels = sorted(section.removeprefix(".nv.constant0.") for section in read(cubin).kernels)
+    for name in kernels:
+        buffer = device.allocate(room, stream=stream)
+        runtime.cudaMemset(int(buffer.handle), 0, room)
+        kernel = ObjectCode.from_cubin(cubin).get_kernel(name)
+        config = LaunchConfig(grid=1, block=64, shmem_size=1024)
+        launch(stream, config, kernel, int(buffer.handle), np.int32(3))
+        stream.sync()
+        host = np.zeros(room, np.uint8)
+        kind = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        runtime.cudaMemcpy(host.ctypes.data, int(buffer.handle), room, kind)
+        written.append(host.tobytes())
+    return written
+
+
+def executed(seed: int) -> Outcome:
+    """Return how the case *seed* executes, linked here and by nvJitLink."""
+    texts = case(seed)
+    inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
+    fused = fuse(inputs, ARCH, everything=len(texts[0]) % 2 == 0)
+    assert not isinstance(fused, str)
+    ours, theirs, unoptimised = (
+        _in_own_process(cubin)
+        for cubin in (
+            pl.assemble(fused.input.code, ARCH).code,
+            nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}"]).code,
+            nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}", "-O0"]).code,
+        )
+    )
+    if theirs != unoptimised:
+        return Outcome("executed, and not defined")
+    if ours != theirs:
+        return Outcome("WRONG: executed to something else", f"{ours.strip()}, by nvJitLink {theirs.strip()}")
+    return Outcome(
+        "executed, and ended as by nvJitLink" if ours.startswith("ended") else "executed, and equal"
+    )
+
+
+def _in_own_process(cubin: bytes) -> str:
+    """Return a digest of what the kernels write; a fault takes the process with it."""
+    command = [sys.executable, __file__, "--run"]
+    try:
+        done = subprocess.run(command, input=cubin, capture_output=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return "ended: hang"
+    return done.stdout.decode() if done.returncode == 0 else "ended: fault"
+
+
+def main() -> int:
+    """Return 1 if something is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", type=int, default=20000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--execute", type=int, nargs="?", const=200, default=0, help="how many to run on a device"
+    )
+    parser.add_argument("--serve", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(*options.serve)
+        return 0
+    if options.run:
+        run(sys.stdin.buffer.read())
+        return 0
+    return check(options.first, options.cases, options.workers, options.execute)
+
+
+def check(first: int, count: int, workers: int, execute: int) -> int:
+    """Run the cases; print the counts, and what is wrong."""
+    totals: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    accepted: list[int] = []
+    wrong = 0
+
+    def note(seed: int, result: Outcome) -> int:
+        totals[result.word] += 1
+        if result.word == "linked here alone":
+            alone[result.detail.split(";")[-1].strip()[:90]] += 1
+        if result.wrong:
+            print(f"case {seed}: {result.word}: {result.detail}", flush=True)
+        return result.wrong
+
+    starts = range(first, first + count, BATCH)
+    with ThreadPoolExecutor(workers) as pool:
+        batches = pool.map(lambda start: list(batch(start, min(BATCH, first + count - start))), starts)
+        for seed, result in itertools.chain.from_iterable(batches):
+            wrong += note(seed, result)
+            if result.word in (AS_THEIRS, OTHER_REGISTERS):
+                accepted.append(seed)
+        chosen = random.Random(first).sample(accepted, min(execute, len(accepted)))  # noqa: S311 - likewise
+        for seed, result in zip(chosen, pool.map(executed, chosen), strict=True):
+            wrong += note(seed, result)
+    for word, number in sorted(totals.items()):
+        print(f"{number:8} {word}")
+    for detail, number in alone.most_common(12):
+        print(f"{number:8} nvJitLink alone says: {detail}")
+    print(f"{count} cases, {len(chosen)} executed, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
