@@ -13,6 +13,7 @@ from numba_ptxlink.errors import LinkError
 
 from .combine import NotCombinedError, combine
 from .inline import inline
+from .shared import hoisted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ def fuse(
 
 def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
     try:
-        combined = combine([source.module for source in inputs])
+        combined = combine([hoisted(source.module) for source in inputs])
         product = inline(combined, everything=everything, closed=closed)
     except LinkError as error:
         # A linker tells what is wrong with PTX that cannot be read here, or reads it.
