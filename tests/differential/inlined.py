@@ -4,13 +4,18 @@ Run random programs of two CUDA C++ units, linked as PTX in this process, beside
 Needs a device:
 
     python tests/differential/inlined.py --programs 2000 --workers 14
+    python tests/differential/inlined.py --programs 0 --sanitized 50
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -111,16 +116,57 @@ def compare(first: int, count: int, workers: int) -> int:
     return differences
 
 
+def sanitize(first: int, count: int, tool: str) -> int:
+    """Run *count* programs, inlined, under compute-sanitizer's memcheck; return how many errors it finds."""
+    from cuda.core import Device
+
+    arch = "sm_{}{}".format(*Device(0).compute_capability)
+    with tempfile.TemporaryDirectory() as folder:
+        refused = 0
+        for seed in range(first, first + count):
+            for way, cubin in build(seed, arch)[1].items():
+                if way in ("auto", "all") and isinstance(cubin, bytes):
+                    Path(folder, f"{seed}_{way}.cubin").write_bytes(cubin)
+                refused += way in ("auto", "all") and isinstance(cubin, str)
+        cubins = sorted(map(str, Path(folder).iterdir()))
+        program = [sys.executable, __file__, "--cubins", *cubins]
+        command = [tool, "--tool", "memcheck", "--leak-check", "no", *program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = done.stdout.count("ran ")
+    summary = re.search(r"ERROR SUMMARY: (\d+) error", done.stdout + done.stderr)
+    errors = int(summary[1]) if summary else -1
+    if errors or ran < len(cubins):
+        print(done.stdout[-4000:], done.stderr[-4000:])
+    print(
+        f"compute-sanitizer: {ran} of {len(cubins)} cubins of {count} programs ran, {errors} errors; "
+        f"{refused} were not linked"
+    )
+    return int(errors != 0 or ran < len(cubins) or not cubins)
+
+
 def main() -> int:
     """Return 1 if a program computes something else linked than as one unit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sanitized", type=int, default=0, help="how many to run under compute-sanitizer")
+    parser.add_argument("--cubins", nargs="+", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    differences = compare(options.first, options.programs, options.workers)
+    for path in options.cubins or ():
+        run(path.read_bytes())
+        print(f"ran {path.name}", flush=True)
+    if options.cubins:
+        return 0
+    differences = compare(options.first, options.programs, options.workers) if options.programs else 0
     print(f"{options.programs} programs, {differences} differences")
-    return int(differences > 0)
+    failed = 0
+    if options.sanitized:
+        tool = shutil.which("compute-sanitizer")
+        if tool is None:
+            print("compute-sanitizer is not on PATH; it is in the bin folder of a CUDA toolkit")
+        failed = sanitize(options.first, options.sanitized, tool) if tool else 1
+    return int(differences > 0 or failed > 0)
 
 
 if __name__ == "__main__":

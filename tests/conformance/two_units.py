@@ -1,0 +1,148 @@
+"""
+Programs of two CUDA C++ units that use CUB, libcu++ and cooperative groups: a kernel, and what it calls.
+
+Each kernel is `k(unsigned long long* out, int n)`, and its results are exact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Units(NamedTuple):
+    """
+    One program.
+
+    Args:
+        declarations: What both units have.
+        callee: The functions.
+        body: The kernel's, where `i` is the thread's number and `h` a number of its own; it ends with h.
+    """
+
+    declarations: str
+    callee: str
+    body: str
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """The unit with the kernel, and the one with the functions."""
+        kernel = (
+            'extern "C" __global__ void k(unsigned long long* out, int n) {\n'
+            "  int i = threadIdx.x; long long h = i * 37 % 101 + n;\n"
+            f"  {self.body}\n  out[i] = h;\n}}\n"
+        )
+        return f"{self.declarations}\n{kernel}", f"{self.declarations}\n{self.callee}\n"
+
+
+PROGRAMS = {
+    "cub block reduce": Units(
+        "#include <cub/block/block_reduce.cuh>\n__device__ long long total(long long value);",
+        """__device__ long long total(long long value) {
+            using Reduce = cub::BlockReduce<long long, 64>;
+            __shared__ typename Reduce::TempStorage storage;
+            __shared__ long long sum;
+            long long result = Reduce(storage).Sum(value);
+            if (threadIdx.x == 0) sum = result;
+            __syncthreads();
+            return sum;
+        }""",
+        "for (int j = 0; j < n; ++j) { h += total(h) % 1000; __syncthreads(); }",
+    ),
+    "cub block scan": Units(
+        "#include <cub/block/block_scan.cuh>\nstruct Pair { int before; int all; };\n"
+        "__device__ Pair scan(int value);",
+        """__device__ Pair scan(int value) {
+            using Scan = cub::BlockScan<int, 64>;
+            __shared__ typename Scan::TempStorage storage;
+            Pair pair;
+            Scan(storage).ExclusiveSum(value, pair.before, pair.all);
+            __syncthreads();
+            return pair;
+        }""",
+        "Pair pair = scan((int)h); h = pair.before * 3 + pair.all;",
+    ),
+    "cub block radix sort": Units(
+        "#include <cub/block/block_radix_sort.cuh>\nstruct Keys { unsigned key[4]; };\n"
+        "__device__ Keys sorted(Keys keys);",
+        """__device__ Keys sorted(Keys keys) {
+            using Sort = cub::BlockRadixSort<unsigned, 64, 4>;
+            __shared__ typename Sort::TempStorage storage;
+            Sort(storage).Sort(keys.key);
+            return keys;
+        }""",
+        "Keys keys; for (int j = 0; j < 4; ++j) keys.key[j] = (h * 7919u + j * 104729u) % 10007u;"
+        "keys = sorted(keys); h = 0; for (int j = 0; j < 4; ++j) h = h * 10007 + keys.key[j];",
+    ),
+    "cub warp reduce": Units(
+        "#include <cub/warp/warp_reduce.cuh>\n__device__ int largest(int value);",
+        """__device__ int largest(int value) {
+            using Reduce = cub::WarpReduce<int>;
+            __shared__ typename Reduce::TempStorage storage[2];
+            auto larger = [](int a, int b) { return a > b ? a : b; };
+            int result = Reduce(storage[threadIdx.x / 32]).Reduce(value, larger);
+            return __shfl_sync(~0u, result, 0);
+        }""",
+        "h = h * 1000 + largest((int)h);",
+    ),
+    "cub thread reduce": Units(
+        "#include <cub/thread/thread_reduce.cuh>\n#include <cuda/std/functional>\n"
+        "struct Nine { long long at[9]; };\n__device__ long long product(Nine nine);",
+        """__device__ long long product(Nine nine) {
+            return cub::ThreadReduce(nine.at, cuda::std::multiplies<>{}) + nine.at[nine.at[0] % 9];
+        }""",
+        "Nine nine; for (int j = 0; j < 9; ++j) nine.at[j] = (h * (j + 3)) % 17 + 1; h = product(nine);",
+    ),
+    "libcu++ complex and array": Units(
+        "#include <cuda/std/complex>\n#include <cuda/std/array>\nusing Numbers = cuda::std::array<int, 5>;\n"
+        "using Complex = cuda::std::complex<double>;\n"
+        "__device__ Complex turned(Complex z, Numbers numbers, int turns);",
+        """__device__ Complex turned(Complex z, Numbers numbers, int turns) {
+            for (int j = 0; j < turns; ++j)
+                z = Complex(-z.imag() + numbers[j % 5], z.real() - numbers[(j + 1) % 5]);
+            return z;
+        }""",
+        "Numbers numbers{1, 2, 3, 4, (int)h}; auto z = turned({(double)h, 2.0}, numbers, n * 4);"
+        "h = (long long)z.real() * 1000 + (long long)z.imag();",
+    ),
+    "libcu++ optional and tuple": Units(
+        "#include <cuda/std/optional>\n#include <cuda/std/tuple>\n"
+        "using Both = cuda::std::tuple<int, double, char>;\n"
+        "__device__ cuda::std::optional<Both> found(int key);",
+        """__device__ cuda::std::optional<Both> found(int key) {
+            if (key % 3 == 0) return {};
+            return Both(key * 2, key * 0.5, (char)(key % 100));
+        }""",
+        "auto both = found((int)h); h = -1; if (both) h = cuda::std::get<0>(*both) * 7"
+        " + (long long)cuda::std::get<1>(*both) + cuda::std::get<2>(*both);",
+    ),
+    "libcu++ atomic": Units(
+        "#include <cuda/atomic>\n__device__ void count(unsigned long long* place, int value);",
+        """__device__ void count(unsigned long long* place, int value) {
+            cuda::atomic_ref<unsigned long long, cuda::thread_scope_block> ref(*place);
+            ref.fetch_add(value, cuda::memory_order_relaxed);
+        }""",
+        "__shared__ unsigned long long places[4]; if (i < 4) places[i] = i; __syncthreads();"
+        "for (int j = 0; j < n; ++j) count(&places[(i + j) % 4], j + 1); __syncthreads(); h = places[i % 4];",
+    ),
+    "cooperative groups": Units(
+        "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n"
+        "namespace cg = cooperative_groups;\n"
+        "__device__ int tile_sum(cg::thread_block_tile<16> tile, int value);",
+        """__device__ int tile_sum(cg::thread_block_tile<16> tile, int value) {
+            return cg::reduce(tile, value, cg::plus<int>()) + tile.thread_rank();
+        }""",
+        "auto tile = cg::tiled_partition<16>(cg::this_thread_block()); h = tile_sum(tile, (int)h);",
+    ),
+    "function pointers": Units(
+        "#include <cuda/std/functional>\nusing Step = int (*)(int);\n__device__ Step chosen(int which);\n"
+        "__device__ int applied(Step step, int times, int value);",
+        """__device__ __noinline__ int twice(int x) { return x * 2; }
+        __device__ __noinline__ int next(int x) { return x + 1; }
+        __device__ Step chosen(int which) { return which % 2 ? twice : next; }
+        __device__ int applied(Step step, int times, int value) {
+            for (int j = 0; j < times; ++j) value = step(value) % 1009;
+            return value;
+        }""",
+        "h = applied(chosen(i), n + 2, (int)h);",
+    ),
+}
