@@ -54,6 +54,9 @@ def _symbol(symbol: SymbolReport) -> Iterator[str]:
         resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
     if resources:
         yield f"      {', '.join(resources)}"
+    callees = [*symbol.calls, *(["what a pointer points to"] if symbol.calls_pointers else [])]
+    if callees:
+        yield f"      calls {', '.join(callees)}"
 
 
 def diagnosis(report: Diagnosis) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import assembler
 from ._arch import Arch
 from ._config import config
-from ._formats import elf, ltoir
+from ._formats import callgraph, elf, ltoir
 from ._formats.containers import FatbinEntry, device_code
 from ._formats.demangle import demangled
 from ._formats.kinds import ARCHIVE, CU, CUBIN, LTOIR, OBJECT, PTX
@@ -63,6 +63,9 @@ class SymbolReport:
         shared: Bytes of static shared memory.
         constant: Bytes of constant memory, parameters included.
         size: Bytes of machine code or data.
+        calls: The functions that its machine code calls, by name; empty where all calls were inlined. Those
+            that private functions call are among them.
+        calls_pointers: Whether it calls through a pointer. Code that is linked no further does not record it.
     """
 
     name: str
@@ -78,6 +81,8 @@ class SymbolReport:
     shared: int = 0
     constant: int = 0
     size: int = 0
+    calls: tuple[str, ...] = ()
+    calls_pointers: bool = False
 
 
 @dataclass(frozen=True)
@@ -312,6 +317,7 @@ def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolRep
                 (registers if attribute == _REGISTERS else frames)[names[number]] = amount
     sizes = {section.name: section.size for section in image.sections}
     lengths = {symbol.name: symbol.size for symbol in image.symbols}
+    left = callgraph.calls(image)
     return tuple(
         replace(
             _report(symbol),
@@ -320,6 +326,8 @@ def _resources(symbols: tuple[Symbol, ...], image: elf.Image) -> tuple[SymbolRep
             shared=sizes.get(f".nv.shared.{symbol.name}", 0),
             constant=sizes.get(f".nv.constant0.{symbol.name}", 0),
             size=lengths.get(symbol.name, 0),
+            calls=left.get(symbol.name, callgraph.Calls()).names,
+            calls_pointers=left.get(symbol.name, callgraph.Calls()).indirect,
         )
         for symbol in symbols
     )
