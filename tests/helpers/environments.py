@@ -125,6 +125,7 @@ PACKAGES = {
         "triton==3.8.0",
         "warp-lang==1.19.0",
     ),
+    "inlined": (*COMMON, "llvmlite==0.50.0", "numba==0.68.1", "triton==3.8.0", "warp-lang==1.19.0"),
 }
 
 

@@ -1,0 +1,94 @@
+"""
+A Triton kernel calls a function that Numba compiles, with the calls inlined: `python damped.py --arch sm_90`.
+
+Triton hands out the stages of its compiler, and the last one, from PTX to machine code, is replaced by a
+link. Needs no GPU; with one, and with PyTorch, the kernel is run too.
+"""
+
+import argparse
+from pathlib import Path
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.language import core
+
+import numba_ptxlink as pl
+
+
+@pl.udf("float32(float32)")
+def damp(x):
+    return x / (1 + abs(x))
+
+
+@core.extern
+def damped(x, _semantic=None):
+    float32 = core.dtype("fp32")
+    symbols = {(float32,): ("damp", float32)}
+    return core.extern_elementwise("", "", [x], symbols, is_pure=True, _semantic=_semantic)
+
+
+@triton.jit
+def damp_all(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, damped(tl.load(x + i, mask=i < n)), mask=i < n)
+
+
+def with_functions(*functions, inline="all", keep=None):
+    """Return a hook for Triton that links *functions* with each kernel; *keep* gets the PTX and the link."""
+
+    def hook(compiler=None, stages=None, options=None, language=None, capability=None):
+        if compiler is None:  # Triton asks what its cache shall tell apart
+            return repr(functions), inline
+
+        def link(ptx, metadata):
+            variant = "a" if capability >= 90 else ""
+            linked = pl.link(ptx, *functions, arch=f"sm_{capability}{variant}", lto=False, inline=inline)
+            if keep is not None:
+                keep(ptx, linked)
+            return linked.cubin
+
+        stages["cubin"] = link
+        return None
+
+    return hook
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", type=pl.Arch.of, default=pl.Arch.of("sm_90"))
+    parser.add_argument("--out-dir", type=Path, help="where to keep the PTX before and after")
+    options = parser.parse_args()
+
+    def keep(ptx, linked):
+        print(f"{linked.reason}; {linked.ptx.count('call.uni')} calls left")
+        if options.out_dir:
+            options.out_dir.mkdir(parents=True, exist_ok=True)
+            (options.out_dir / "kernel.ptx").write_text(ptx)
+            (options.out_dir / "linked.ptx").write_text(linked.ptx)
+
+    triton.knobs.runtime.add_stages_inspection_hook = with_functions(damp, keep=keep)
+    signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    source = ASTSource(fn=damp_all, signature=signature, constexprs={"BLOCK": 256})
+    kernel = triton.compile(source, target=GPUTarget("cuda", options.arch.number, 32))
+    print(f"{kernel.name}: {len(kernel.asm['cubin'])} bytes of machine code for {options.arch.sm}")
+    run()
+
+
+def run():
+    try:
+        import torch
+
+        x = torch.linspace(-4, 4, 1000, device="cuda")
+    except (ImportError, AssertionError, RuntimeError) as reason:
+        print(f"Not run: {reason}")
+        return
+    y = torch.empty_like(x)
+    damp_all[(triton.cdiv(len(x), 256),)](x, y, len(x), BLOCK=256)
+    torch.testing.assert_close(y, x / (1 + x.abs()))
+    print("The results are PyTorch's.")
+
+
+if __name__ == "__main__":
+    main()
