@@ -84,11 +84,15 @@ class Bench:
         self.write()
         print(f"  left out: {subject}: {reason}", flush=True)
 
+    def out_of_time(self) -> bool:
+        """Return whether --quick begins nothing any more."""
+        return self.options.quick and timeit.default_timer() - STARTED > QUICK_SECONDS
+
     def in_turns(self, contenders: Mapping[str, Callable[[], Any]], turns: int, warmup: int = 0) -> Samples:
         """Call the contenders in turns; return their samples, less *warmup* turns, by figure and name."""
         samples: Samples = {}
         for turn in range(warmup + turns):
-            if self.options.quick and timeit.default_timer() - STARTED > QUICK_SECONDS:
+            if self.out_of_time():
                 if turn > warmup:
                     break
                 raise LeftOutError(f"--quick begins nothing after {QUICK_SECONDS} s")
