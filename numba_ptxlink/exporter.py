@@ -108,7 +108,7 @@ def export(
     Files are written after all compilation has succeeded, all or none; an error leaves existing files
     unchanged. Files that the former export of the same name listed and this one does not write are deleted,
     unless they were changed since. The output is deterministic: the same functions and tools give the same
-    bytes.
+    bytes. A file that has them already is left alone, but for the manifest, which is written each time.
 
     Args:
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
@@ -311,7 +311,7 @@ def _errors(function: Udf, raises: tuple[str, ...]) -> str:
     if function.is_kernel and options.on_error == "zero":
         does = "returns"
     checks = "are checked" if options.checked else "are not checked"
-    return f"Where it raises ({', '.join(raises)}), it {does}. Division by zero and indices {checks}."
+    return f"Where it raises, it {does}. Division by zero and indices {checks}."
 
 
 def _describe(each: header.Declaration, function: Typed, raises: tuple[str, ...]) -> dict[str, Any]:

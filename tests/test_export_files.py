@@ -186,6 +186,26 @@ def test_files_of_similar_names_are_not_refused(out, tmp_path):
     assert pl.link(artifact.read_bytes(), arch="sm_90").cubin
 
 
+def test_what_did_not_change_is_not_written(tmp_path):
+    """A comment above a function moves lines in the manifest, which is written each time, and nothing else."""
+    out, long_ago = tmp_path / "out", 10**9
+    kinds = {"archs": ["sm_75"], "emit": ["ptx", "ltoir", "cubin", "fatbin"]}
+    first = export(out, body="2 // x", **kinds)
+    before = contents(out)
+    for path in out.iterdir():
+        os.utime(path, ns=(long_ago, long_ago))
+    (tmp_path / "udfs.py").write_text("# moved\n\n" + (tmp_path / "udfs.py").read_text())
+    again = pl.export(tmp_path / "udfs.py", out, **kinds)
+    changed = {path.name for path in out.iterdir() if path.stat().st_mtime_ns != long_ago}
+    assert changed == {"udfs.json"}
+    assert before == {**contents(out), "udfs.json": before["udfs.json"]}
+    assert "udfs.py:" not in again.header.read_text()
+    assert '"udfs.py:5"' in again.manifest.read_text()
+    os.utime(first.manifest, ns=(long_ago, long_ago))
+    pl.export(tmp_path / "udfs.py", out, **kinds)
+    assert first.manifest.stat().st_mtime_ns != long_ago
+
+
 def test_two_exports_of_one_name_link_together(tmp_path):
     """Each header has to belong to one of the manifests of its name."""
     first, second = tmp_path / "first" / "out", tmp_path / "second" / "out"

@@ -91,7 +91,8 @@ class Declaration:
         signature: Its C signature.
         python: Its Python signature, such as "saxpy(float32, float32) -> float32".
         summary: The first line of its docstring, "" for none.
-        source: Where it is defined, such as "udfs.py:12".
+        source: Where it is defined, such as "udfs.py:12". The header names the file alone, so that it stays
+            as it is when lines move.
         errors: What its errors do, "" if it has none.
     """
 
@@ -255,7 +256,8 @@ def _members(struct: c.Struct) -> Iterable[str]:
 
 
 def _declaration(declaration: Declaration) -> str:
-    lines = [declaration.python, declaration.summary, f"Defined in {declaration.source}.", declaration.errors]
+    file = declaration.source.rpartition(":")[0] or declaration.source
+    lines = [declaration.python, declaration.summary, f"Defined in {file}.", declaration.errors]
     comment = "".join(f" * {as_comment(line)}\n" for line in lines if line)
     space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else "NUMBA_PTXLINK_DEVICE"
     return f"/*\n{comment} */\n{space} {declaration.signature};\n"

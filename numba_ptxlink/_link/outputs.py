@@ -20,6 +20,8 @@ def write(files: Mapping[Path, bytes]) -> None:
     """
     Write *files*, each by an atomic rename, in order: a reader sees the old file or the new one.
 
+    Those that have their content already keep their times, so that build tools leave what depends on them
+    alone. The last one is always written, and tells these tools that all are up to date.
     All contents are on the disk under temporary names before the first rename. If a rename fails, or the
     process is interrupted, the former files are put back. What kills the process between two renames leaves
     the last of *files* as it was: let that one be the file that tells whether the others belong together.
@@ -27,6 +29,7 @@ def write(files: Mapping[Path, bytes]) -> None:
     Raises:
         OSError: A file could not be written. Its `filename` is the path out of *files*.
     """
+    files = _changed(files)
     temporary: list[Path] = []
     replaced: list[tuple[Path, Path | None]] = []
     target = None
@@ -51,6 +54,19 @@ def write(files: Mapping[Path, bytes]) -> None:
         for path in temporary:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _changed(files: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return those of *files* that have another content, and the last one."""
+    *others, last = files
+    return {path: files[path] for path in others if not _has(path, files[path])} | {last: files[last]}
+
+
+def _has(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def _beside(target: Path, temporary: list[Path]) -> Path:

@@ -201,26 +201,20 @@ def sites(udf, folder) -> tuple[list[str], str]:
     (function,) = json.loads(exported.manifest.read_text())["functions"]
     assert udf.options.checked is function["checked"]
     lines = exported.header.read_text().splitlines()
-    return function["raises"], next((line for line in lines if "it raises (" in line), "")
+    return function["raises"], next((line for line in lines if "it raises" in line), "")
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
-    """Header and manifest list the lines left in the code, of the function and of what it really calls."""
+    """The manifest lists the lines left in the code, of the function and of what it really calls."""
     signature = "int64(int32[::1], int32)"
     own, callee = line_of(errors.summed, "assert"), line_of(errors.positive, "raise")
     lines, said = sites(pl.udf(signature)(errors.summed), tmp_path)
     assert [own, callee] == lines
-    assert said == (
-        f" * Where it raises ({own}, {callee}), it returns zero. "
-        "Division by zero and indices are not checked."
-    )
+    assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
     lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(errors.summed), tmp_path)
     checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
     assert checks == lines
-    assert said == (
-        f" * Where it raises ({', '.join(checks)}), it stops the kernel. "
-        "Division by zero and indices are checked."
-    )
+    assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
 
 
 def test_a_kernel_returns_where_it_raises(tmp_path):
@@ -231,7 +225,7 @@ def test_a_kernel_returns_where_it_raises(tmp_path):
 
     lines, said = sites(pl.kernel("void(int32[::1], int32)", checked=True)(store), tmp_path)
     assert [line_of(store, "= 1")] == lines
-    assert f"Where it raises ({lines[0]}), it returns." in said
+    assert "Where it raises, it returns." in said
 
 
 def test_a_function_without_errors_makes_no_promise(tmp_path):
