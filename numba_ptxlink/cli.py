@@ -110,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--emit",
         metavar="KINDS",
-        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher (default: all but launcher)",
+        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher, object, library (default: the "
+        "first five)",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
@@ -235,6 +236,8 @@ def _export(arguments: argparse.Namespace) -> None:
         print(f"{signature};")
     for path in (exported.header, *exported.artifacts.values(), exported.manifest):
         print(f"  {path}  {path.stat().st_size} bytes")
+    if exported.host_compiler:
+        print(f"Host code of the object: {exported.host_compiler}")
 
 
 def _listed(text: str) -> list[str]:

@@ -20,8 +20,9 @@ from ._cabi import header, launcher, layouts, proof
 from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, release, typed
-from ._link import executables, manifests, outputs
+from ._link import executables, manifests, objects, outputs
 from ._tools import nvfatbin, packages, python_imports
+from ._tools.ptxas_options import AssembleOptions
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
-EMIT = (*ARTIFACTS, KERNELS, LAUNCHER)
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
 """The kinds of artifact that an export can write."""
 
 log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
-_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h"}
+_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **objects.EXTENSIONS}
 _DEVICES = {
     "CON",
     "PRN",
@@ -61,6 +62,7 @@ class Export:
         artifacts: Every artifact by (kind, arch), with arch "" for what holds several.
         signatures: The C signature of each function.
         contents: What each file holds, by name.
+        host_compiler: Name and release of what compiled the host code of an object, "" without one.
     """
 
     header: Path
@@ -68,6 +70,7 @@ class Export:
     artifacts: dict[tuple[str, str], Path]
     signatures: tuple[abi.Signature, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    host_compiler: str = ""
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -109,6 +112,7 @@ def export(
     unchanged. Files that the former export of the same name listed and this one does not write are deleted,
     unless they were changed since. The output is deterministic: the same functions and tools give the same
     bytes. A file that has them already is left alone, but for the manifest, which is written each time.
+    `numba_ptxlink/array_view.h` comes along where the header includes it.
 
     Args:
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
@@ -117,8 +121,9 @@ def export(
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for.
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
-            "kernels", which `load` launches, and "launcher", C++ that launches them. By default the first
-            four, and "kernels" where there are some and these call nothing undefined.
+            "kernels", which `load` launches, "launcher", C++ that launches them, "object" and "library", which
+            need nvcc or a C++ compiler. By default the first four, and "kernels" where there are some and
+            these call nothing undefined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
@@ -154,7 +159,8 @@ def export(
     packed: list[tuple[str, Arch, str, bytes]] = []
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     undeclared: dict[str, None] = {}
-    wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if FATBIN in kinds else ())}, ""
+    joint = [kind for kind in kinds if kind == FATBIN or kind in objects.EXTENSIONS]
+    wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if joint else ())}, ""
     wanted.update((PTX,) if {KERNELS, LAUNCHER}.intersection(kinds) else ())
     launchable: list[executables.Part] = []
     for lowered in compiled:
@@ -174,7 +180,13 @@ def export(
     declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, parsed)
-    names = {key: ".".join(filter(None, (stem, key[1], _ENDINGS.get(key[0], key[0])))) for key in files}
+    host_compiler = ""
+    if any(kind in objects.EXTENSIONS for kind in joint):
+        kernels = [signature for signature in first.signatures if signature.kernel]
+        whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
+        code, host_compiler = objects.build(stem, text, kernels, packed, None if externs else whole)
+        files |= {(kind, ""): made for kind, made in objects.as_kinds(stem, code, joint).items()}
+    names = {key: stem + _extension(*key) for key in files}
     manifest = {
         "format": manifests.FORMAT,
         "name": stem,
@@ -188,10 +200,11 @@ def export(
             for kind, arch in files
         ],
         "options": asdict(options),
-        "tools": _tools(cubin_by),
+        "tools": _tools(cubin_by, host_compiler),
     }
     contents = {
         f"{stem}.h": text.encode(),
+        **_included(text),
         **{names[key]: code for key, code in files.items()},
         # The last one: until it is there, the former manifest disagrees with what was replaced.
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
@@ -212,6 +225,7 @@ def export(
         artifacts={key: out / names[key] for key in files},
         signatures=compiled[0].signatures,
         contents=contents,
+        host_compiler=host_compiler,
     )
 
 
@@ -338,6 +352,13 @@ def _describe_extern(prototype: Prototype, signature: abi.Signature | None) -> d
     }
 
 
+def _included(header_text: str) -> dict[str, bytes]:
+    """Return this package's own headers that *header_text* includes, by their paths in an include folder."""
+    name = "numba_ptxlink/array_view.h"
+    path = Path(__file__).with_name("include") / name
+    return {name: path.read_bytes()} if f'#include "{name}"' in header_text else {}
+
+
 def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> None:
     """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
@@ -349,10 +370,16 @@ def _entry(name: str, code: bytes) -> dict[str, Any]:
     return {"file": name, "bytes": len(code), "sha256": manifests.digest(code)}
 
 
-def _tools(cubin_by: str) -> dict[str, str]:
+def _extension(kind: str, arch: str) -> str:
+    return "".join(f".{part}" for part in (arch, _ENDINGS.get(kind, kind)) if part)
+
+
+def _tools(cubin_by: str, host_compiler: str) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
     if cubin_by and not cubin_by.startswith("nvPTXCompiler"):
         versions["cubin"] = cubin_by
+    if host_compiler:
+        versions["object"] = host_compiler
     nvvm = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc-cu12"
     nvfatbin_package = packages.package("nvidia-nvfatbin")
     for package in ("numba-ptxlink", "numba-cuda", "numba", "llvmlite", nvvm, nvfatbin_package):
@@ -367,7 +394,8 @@ def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
     """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
     former = manifests.read(manifest)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
         outputs.write({out / name: content for name, content in files.items()})
     except OSError as error:
         raise ExportError(

@@ -187,7 +187,7 @@ def test_files_of_similar_names_are_not_refused(out, tmp_path):
 
 
 def test_what_did_not_change_is_not_written(tmp_path):
-    """A comment above a function moves lines in the manifest, which is written each time, and nothing else."""
+    """A comment above a function moves lines in the manifest, which is always written, and nothing else."""
     out, long_ago = tmp_path / "out", 10**9
     kinds = {"archs": ["sm_75"], "emit": ["ptx", "ltoir", "cubin", "fatbin"]}
     first = export(out, body="2 // x", **kinds)

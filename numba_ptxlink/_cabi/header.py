@@ -182,7 +182,7 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
         group = [ctype for ctype in types if _needs_cxx([ctype]) == cxx]
         headers = sorted({ctype.include for ctype in group if ctype.include})
         if headers:
-            blocks.append(_only_cxx("".join(f"#include <{header}>\n" for header in headers), cxx=cxx))
+            blocks.append(_only_cxx("".join(map(_include, headers)), cxx=cxx))
     vectors = [ctype for ctype in types if isinstance(ctype, c.Vector)]
     if vectors:
         blocks.append(_VECTOR_TYPES)
@@ -192,6 +192,11 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
         old = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)
         blocks.append(_ALIGNED_VECTORS.format(new=new, old=old))
     return blocks
+
+
+def _include(header: str) -> str:
+    # In quotes, so that the copy beside an exported header is found, in whatever folder that is.
+    return f'#include "{header}"\n' if header.startswith("numba_ptxlink/") else f"#include <{header}>\n"
 
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:

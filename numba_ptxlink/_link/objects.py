@@ -1,0 +1,94 @@
+"""
+Make the object file of an export: what any C++ build links.
+
+It holds the fat binary for device links of every architecture, the host functions that launch kernels, and
+their registration with the CUDA runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._cabi import host_code
+from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
+from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
+
+from . import single_ptx
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+
+LIBRARY = "library"
+EXTENSIONS = {OBJECT: "o", LIBRARY: "a"}
+"""The kinds of artifact that hold host code, and the extensions of their files."""
+
+_INCLUDE_DIR = Path(__file__).parents[1] / "include"
+
+
+def build(
+    stem: str,
+    header: str,
+    kernels: Sequence[Signature],
+    packed: Sequence[tuple[str, Arch, str, bytes]],
+    options: AssembleOptions | None,
+) -> tuple[bytes, str]:
+    """
+    Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
+
+    Args:
+        stem: The stem of the export's files.
+        header: The text of its header.
+        kernels: The kernels that it declares.
+        packed: Its code, each (kind, arch, name, code).
+        options: How to compile the kernels as a whole program too, so that they can be launched without a
+            device link; None where they call what C++ defines, and cannot.
+
+    Raises:
+        AssembleError: The PTX could not be assembled.
+        ExportError: There is no compiler, or it failed. Carries its log.
+        LinkError: nvFatbin is missing or refused an entry.
+    """
+    linkable = nvfatbin.pack(packed)
+    files = {"linkable.fatbin": linkable}
+    if kernels:
+        files["declared.h"] = header.encode()
+    if kernels and options is not None:
+        files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options), relocatable=False)
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
+    source = host_code.render(
+        host_code.module_name(stem, digest),
+        kernels,
+        header="declared.h",
+        linkable="linkable.fatbin",
+        whole="whole.fatbin" if "whole.fatbin" in files else None,
+    )
+    include_dirs = (_INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
+    return host_compiler.compile_object(source, f"{stem}.cpp", files, include_dirs)
+
+
+def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]:
+    """
+    Return the object *code* of the export *stem* as each of *kinds* that is one of `EXTENSIONS`.
+
+    Raises:
+        ExportError: There is no ar to make a library, or it failed.
+    """
+    files = {OBJECT: code} if OBJECT in kinds else {}
+    return files | ({LIBRARY: host_compiler.archive(f"{stem}.o", code)} if LIBRARY in kinds else {})
+
+
+def _whole(
+    packed: Sequence[tuple[str, Arch, str, bytes]], options: AssembleOptions
+) -> list[tuple[str, Arch, str, bytes]]:
+    entries = []
+    for kind, arch, name, code in packed:
+        if kind == PTX:
+            cubin, _ = single_ptx.compile_ptx(code, arch, options)
+            entries += [(CUBIN, arch, f"{name}.cubin", cubin), (PTX, arch, name, code)]
+    return entries

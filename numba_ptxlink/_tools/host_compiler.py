@@ -1,0 +1,146 @@
+"""Compile C++ for the host, through nvcc or a C++ compiler, and pack objects; the only module that does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import ExportError
+
+from .nvdisasm import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 300
+_CXX = ("c++", "g++", "clang++")
+_FLAGS = ("-fPIC", "-fvisibility=hidden")
+_RELEASE = re.compile(r"release (\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    """
+    A compiler of C++.
+
+    Args:
+        command: The program, and arguments that come first.
+        is_nvcc: Whether it is nvcc, which calls a C++ compiler of its choice.
+    """
+
+    command: tuple[str, ...]
+    is_nvcc: bool
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments for code that any program or library can hold, and that exports no symbol."""
+        flags = (f"-Xcompiler={','.join(_FLAGS)}",) if self.is_nvcc else _FLAGS
+        return ("-x", "c++", "-std=c++17", "-O2", *flags, "-c")
+
+
+def compile_object(
+    source: str, name: str, files: Mapping[str, bytes], include_dirs: Sequence[Path]
+) -> tuple[bytes, str]:
+    """
+    Return *source* as an object file, and name and release of the compiler.
+
+    That is nvcc where there is one: of CUDACXX, on PATH or in a wheel; else the C++ compiler of CXX or PATH.
+    One that fails leaves it to the next.
+
+    Args:
+        source: C++17.
+        name: The file name of the source, which is noted in the object.
+        files: The files that it includes or embeds, by name.
+        include_dirs: The directories to search for other headers.
+
+    Raises:
+        ExportError: There is no compiler, or none of them compiled *source*. Carries their log.
+    """
+    logs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for file, content in {**files, name: source.encode()}.items():
+            path = Path(folder, file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        target = Path(folder, f"{name}.o")
+        searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
+        for compiler in _compilers():
+            command = [*compiler.command, *compiler.arguments, name, "-I.", *searched, "-o", target.name]
+            said = _run(command, Path(folder))
+            if said is None:
+                return target.read_bytes(), _title(compiler)
+            log.info("%s did not compile %s: %s", compiler.command[0], name, said)
+            logs.append(f"{shlex.join(command)}\n{said}")
+    if not logs:
+        raise ExportError(
+            "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or name "
+            "it by CUDACXX or CXX. The fat binary, PTX, LTO-IR and cubins need none."
+        )
+    text = "\n".join(logs)
+    raise ExportError(
+        f"No compiler could compile the host code of {name}:\n{text}\n"
+        "Name one that can by CUDACXX (nvcc) or CXX, or mend this one.",
+        log=text,
+    )
+
+
+def archive(name: str, code: bytes) -> bytes:
+    """
+    Return the static library with the object *code* as its only member *name*.
+
+    Raises:
+        ExportError: There is no ar, or it failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, name).write_bytes(code)
+        # D: neither times nor owners, so that the same object gives the same bytes.
+        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", name], Path(folder))
+        if said is not None:
+            raise ExportError(
+                f"{name} could not be made a static library: {said}; install binutils, or name an ar by AR.",
+                log=said,
+            )
+        return Path(folder, "library.a").read_bytes()
+
+
+def _compilers() -> Iterator[_Compiler]:
+    named = shlex.split(os.environ.get("CUDACXX", ""))
+    if named and shutil.which(named[0]):
+        yield _Compiler(tuple(named), is_nvcc=Path(named[0]).name.startswith("nvcc"))
+    for path in find_tools("nvcc"):
+        yield _Compiler((path,), is_nvcc=True)
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in (named, *([program] for program in _CXX)):
+        if command and shutil.which(command[0]):
+            yield _Compiler(tuple(command), is_nvcc=False)
+
+
+def _title(compiler: _Compiler) -> str:
+    run = subprocess.run(  # noqa: S603 - the compiler that has just run
+        [*compiler.command, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    if compiler.is_nvcc:
+        match = _RELEASE.search(run.stdout)
+        return f"nvcc {match[1]}" if match else "nvcc"
+    return next(iter(run.stdout.splitlines()), Path(compiler.command[0]).name).strip()
+
+
+def _run(command: Sequence[str], folder: Path) -> str | None:
+    """Run *command* in *folder*; return None for success, else what it said."""
+    try:
+        run = subprocess.run(  # noqa: S603 - a compiler that the user named or installed
+            list(command), cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (run.stderr + run.stdout).strip() or f"exit status {run.returncode}" if run.returncode else None

@@ -1,0 +1,247 @@
+"""Object files and static libraries of exports: their host code, and what a linker reads in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+from numba_ptxlink._cabi import host_code
+from numba_ptxlink._formats import containers
+from numba_ptxlink._tools import host_compiler, nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+CALLER = '#include "udfs.h"\nextern "C" __global__ void caller(int* p) { *p = twice(*p); }\n'
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+ARGUMENTS = {
+    # Type, C++ value, and the bytes of that.
+    "flag": (types.boolean, "true", b"\1"),
+    "small": (types.int8, "-2", struct.pack("b", -2)),
+    "half": (types.float16, "__half(1.5f)", bytes.fromhex("003e")),
+    "number": (types.float32, "2.5f", struct.pack("f", 2.5)),
+    "wide": (types.float64, "-3.25", struct.pack("d", -3.25)),
+    "address": (types.CPointer(types.int32), "(int32_t*)77", struct.pack("q", 77)),
+    "complex": (types.complex64, "make_cuFloatComplex(1.0f, 2.0f)", struct.pack("2f", 1, 2)),
+    "vector": (vector_types["float32x4"], "make_float4(1, 2, 3, 4)", struct.pack("4f", 1, 2, 3, 4)),
+    "pair": (types.Tuple([types.float32, types.int64]), "{0.5f, 9}", struct.pack("f4xq", 0.5, 9)),
+    "matrix": (types.float32[:, :], "{(float*)16, {2, 3}, {12, 4}}", struct.pack("5q", 16, 2, 3, 12, 4)),
+    "last": (types.uint64, "11", struct.pack("Q", 11)),
+}
+
+
+def twice(value):
+    """Double *value*."""
+    return 2 * value
+
+
+def tripled(array, factor):
+    """Multiply an array."""
+    index = cuda.grid(1)
+    if index < array.size:
+        array[index] *= factor
+
+
+def gcc(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    """Run g++."""
+    path = shutil.which("g++")
+    return subprocess.run([path, "-std=c++17", *arguments], text=True, check=False, **options)
+
+
+def export(folder: Path, name: str = "udfs", *, kernels: bool = True, **options) -> pl.Export:
+    """Export a function and a kernel as an object."""
+    prefix = "" if name == "udfs" else f"{name}_"
+    marked = [pl.udf("int32(int32)", name=f"{prefix}twice")(twice)]
+    if kernels:
+        marked.append(pl.kernel("void(float32[::1], float32)", name=f"{prefix}tripled")(tripled))
+    return pl.export(marked, folder, name=name, **{"archs": ["sm_80"], "emit": ["object"], **options})
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return an export of a function and a kernel for two architectures, as object and library."""
+    folder = tmp_path_factory.mktemp("exported")
+    return export(folder, archs=["sm_80", "sm_90"], emit=["object", "library"])
+
+
+def run(folder: Path, source: str, *objects: Path) -> list[str]:
+    """Compile and link *source*, *objects* and a stand-in for the runtime, and return what they say."""
+    (folder / "main.cpp").write_text(source)
+    flags = [
+        flag for path in (INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) for flag in ("-isystem", str(path))
+    ]
+    sources = [folder / "main.cpp", HELPERS / "fake_runtime.cpp"]
+    assert not gcc(f"-I{folder}", *flags, *sources, *objects, "-o", "main", cwd=folder).returncode
+    return subprocess.run([folder / "main"], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_a_kernel_is_registered_and_launched(tmp_path, exported):
+    """Without a device link the object registers its kernels, launches them, and unregisters at the end."""
+    source = """
+        #include "udfs.h"
+        extern "C" const int sizes[] = {24, 4, 0};
+        int main() { tripled({(float*)16, 3}, 0.5f); }
+    """
+    shutil.copy(exported.header, tmp_path)
+    arguments = [struct.pack("3q", 16, 3, 4).hex(), struct.pack("f", 0.5).hex()]
+    for kind in ("object", "library"):
+        assert run(tmp_path, source, exported.artifacts[kind, ""]) == [
+            "binary 466243b1 1 ba55ed50",
+            "function tripled tripled",
+            "end",
+            f"launch tripled 1 2 3 4 5 6 7 8 {' '.join(arguments)}",
+            "gone",
+        ]
+
+
+def test_arguments_of_every_type_arrive(tmp_path):
+    """The host function of a kernel passes the bytes of each argument on."""
+
+    def nothing(a, b, c, d, e, f, g, h, i, j, k):  # noqa: PLR0917
+        pass
+
+    signature = types.void(*(ty for ty, _, _ in ARGUMENTS.values()))
+    udf = pl.kernel(signature, name="nothing")(nothing)
+    exported = pl.export([udf], tmp_path, archs=["sm_80"], emit=["object"], name="nothing")
+    sizes = [len(content) for _, _, content in ARGUMENTS.values()]
+    source = f"""
+        #include "nothing.h"
+        extern "C" const int sizes[] = {{{", ".join(map(str, sizes))}, 0}};
+        int main() {{ nothing({", ".join(value for _, value, _ in ARGUMENTS.values())}); }}
+    """
+    (launch,) = [line for line in run(tmp_path, source, exported.artifacts["object", ""]) if "launch" in line]
+    expected = [content.hex() for _, _, content in ARGUMENTS.values()]
+    actual = launch.split()[10:]
+    # What lies between the members of a struct is nobody's.
+    padded = list(ARGUMENTS).index("pair")
+    expected[padded], actual[padded] = (text[:8] + text[16:] for text in (expected[padded], actual[padded]))
+    assert expected == actual
+
+
+def test_two_exports_in_one_program(tmp_path):
+    """Each of two objects registers its own kernels."""
+    objects = [export(tmp_path, name).artifacts["object", ""] for name in ("first", "second")]
+    source = """
+        #include "first.h"
+        #include "second.h"
+        extern "C" const int sizes[] = {0};
+        int main() { first_tripled({nullptr, 0}, 1); second_tripled({nullptr, 0}, 1); }
+    """
+    said = run(tmp_path, source, *objects)
+    names = ["first_tripled", "second_tripled"]
+    assert sorted(line for line in said if "function" in line) == [
+        f"function {name} {name}" for name in names
+    ]
+    assert [line.split()[1] for line in said if "launch" in line] == names
+
+
+def test_link_reads_the_code_of_every_architecture(exported):
+    """`link()` finds the functions of an object and of a library, as machine code and as LTO-IR."""
+    folder = exported.header.parent
+    for kind in ("object", "library"):
+        for arch in ("sm_80", "sm_90"):
+            for lto in (False, True):
+                linked = pl.link(
+                    CALLER, exported.artifacts[kind, ""], arch=arch, lto=lto, include_dirs=[folder]
+                )
+                assert (b"twice" in linked.cubin) is not lto
+    code = exported.artifacts["object", ""].read_bytes()
+    entries = [(entry.kind, entry.arch) for _, entry in containers.device_code(code, "object", "udfs.o")]
+    linkable, whole = ["ptx", "ltoir", "cubin"], ["ptx", "cubin"]
+    for arch in ("sm_80", "sm_90"):
+        assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)
+
+
+def test_an_object_of_the_former_export_is_refused(tmp_path):
+    """The manifest beside an object tells whether it was exported; it does not speak of other objects."""
+    exported = export(tmp_path, kernels=False)
+    path = exported.artifacts["object", ""]
+    former = path.read_bytes()
+    path.write_bytes(former + b"\0")
+    with pytest.raises(pl.LinkError, match="lists it with another content"):
+        pl.link(CALLER, path, arch="sm_80", include_dirs=[tmp_path])
+    path.write_bytes(former)
+    export(tmp_path, kernels=False, emit=["ptx"])
+    assert not path.exists()
+    path.write_bytes(former)
+    assert pl.link(CALLER, path, arch="sm_80", include_dirs=[tmp_path]).cubin
+
+
+def test_the_same_export_gives_the_same_bytes(tmp_path, exported):
+    """Neither the folder nor the time is in an object or a library."""
+    again = export(tmp_path, archs=["sm_80", "sm_90"], emit=["object", "library"])
+    for key, path in again.artifacts.items():
+        assert exported.artifacts[key].read_bytes() == path.read_bytes()
+
+
+def test_the_compiler_is_told(tmp_path, monkeypatch, capsys):
+    """The compiler is nvcc there is one, else that of C++; manifest and report say which it was."""
+    from numba_ptxlink import cli
+
+    monkeypatch.setattr(host_compiler, "find_tools", lambda _: iter(()))
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setenv("CXX", "g++")
+    module = str(HELPERS / "udfs_module.py")
+    assert not cli.main(["export", module, "-o", str(tmp_path), "--arch", "sm_80", "--emit", "object"])
+    said = gcc("--version", capture_output=True).stdout.splitlines()[0]
+    assert f"Host code of the object: {said}\n" in capsys.readouterr().out
+    assert json.loads((tmp_path / "udfs_module.json").read_text())["tools"]["object"] == said
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"PATH": ""}, "An object needs nvcc or a C++ compiler, and there is none; install one"),
+        ({"PATH": "", "CXX": "/bin/false"}, "/bin/false -x c++"),
+    ],
+)
+def test_without_a_compiler_the_cure_is_told(tmp_path, monkeypatch, variables, message):
+    """No compiler, and one that fails, are errors that name what to set; no file is written."""
+    monkeypatch.setattr(host_compiler, "find_tools", lambda _: iter(()))
+    monkeypatch.delenv("CUDACXX", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(pl.ExportError) as caught:
+        export(tmp_path / "out", kernels=False)
+    assert message in str(caught.value)
+    assert "CUDACXX" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_kernels_that_call_cxx_need_a_device_link(tmp_path):
+    """A program without a device link of such an object is not linked, rather than one that cannot launch."""
+    missing = cuda.declare_device("missing", "int32(int32)", abi="c")
+
+    def stores(pointer):
+        pointer[0] = missing(pointer[0])
+
+    udf = pl.kernel("void(CPointer(int32))", name="stores")(stores)
+    exported = pl.export([udf], tmp_path, archs=["sm_80"], emit=["object"], name="open")
+    (tmp_path / "main.cpp").write_text('extern "C" const int sizes[] = {0};\nint main() {}\n')
+    sources = [tmp_path / "main.cpp", HELPERS / "fake_runtime.cpp", exported.artifacts["object", ""]]
+    done = gcc(*sources, "-o", tmp_path / "main", capture_output=True)
+    assert done.returncode
+    assert "undefined reference to `__cudaRegisterLinkedBinary_" in done.stderr
+
+
+def test_a_module_has_a_name_of_letters():
+    """Whatever the stem is, its part of a symbol is one."""
+    assert host_code.module_name("a b-c.é", "0123") == "_0123_a_b_c__"
+
+
+def test_the_folder_of_an_export_is_self_contained(tmp_path):
+    """The header for arrays comes along, so that no other include directory is needed."""
+    exported = export(tmp_path)
+    source = f'#include "{exported.header}"\nint main() {{ return 0; }}\n'
+    assert not gcc("-fsyntax-only", "-x", "c++", "-", input=source).returncode
+    there = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert Path("numba_ptxlink/array_view.h") in there
