@@ -34,10 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.include_dir:
+    if arguments.include_dir or arguments.cmake_dir:
         from .linker import INCLUDE_DIR
 
-        print(INCLUDE_DIR)
+        print(INCLUDE_DIR if arguments.include_dir else INCLUDE_DIR / "cmake")
         return 0
     if arguments.run is None:
         parser.print_help()
@@ -91,9 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, assemble."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument(
-        "--include-dir", action="store_true", help="print the directory of the headers that exports include"
-    )
+    _add_folders(parser)
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
 
@@ -106,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
     )
     export.add_argument("-o", "--out-dir", type=_path, required=True, metavar="DIR")
-    _add_archs(export)
+    _add_build_options(export)
     export.add_argument(
         "--emit",
         metavar="KINDS",
@@ -201,13 +199,28 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
         command.set_defaults(run=run)
 
 
-def _add_archs(parser: argparse.ArgumentParser) -> None:
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--include-dir", action="store_true", help="print the directory of the headers that exports include"
+    )
+    parser.add_argument(
+        "--cmake-dir", action="store_true", help="print the directory of the CMake package NumbaPtxlink"
+    )
+
+
+def _add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch",
         dest="archs",
         action="append",
         metavar="ARCH",
         help='a GPU to generate code for, such as "sm_90"; repeat for more (default: sm_75)',
+    )
+    parser.add_argument(
+        "--depfile",
+        type=_path,
+        metavar="FILE",
+        help="write a rule for make and Ninja: what the export is made of",
     )
 
 
@@ -231,6 +244,7 @@ def _export(arguments: argparse.Namespace) -> None:
             opt=not arguments.no_opt,
             fastmath=arguments.fastmath,
             lineinfo=arguments.lineinfo,
+            depfile=arguments.depfile,
         )
     for signature in exported.signatures:
         print(f"{signature};")

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import sys
 import unicodedata
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,7 +22,8 @@ from ._config import config
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from ._front_end import CompileOptions, Typed, build, describe, release, typed
 from ._link import executables, manifests, objects, outputs
-from ._tools import nvfatbin, packages, python_imports
+from ._link.depfile import render as render_depfile
+from ._tools import nvfatbin, packages, python_imports, python_sources
 from ._tools.ptxas_options import AssembleOptions
 from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
@@ -104,6 +106,7 @@ def export(
     opt: bool = True,
     fastmath: bool = False,
     lineinfo: bool = False,
+    depfile: str | Path | None = None,
 ) -> Export:
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
@@ -128,6 +131,8 @@ def export(
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code carries the Python line numbers.
+        depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
+            imported, and on what the functions link.
 
     Raises:
         ExportError: The file could not be imported or holds no UDF, a compiler refused a function, *name*
@@ -144,6 +149,7 @@ def export(
     out = _check_out(out_dir)
     if name is not None:
         _check_stem(name)
+    former = dict(sys.modules)
     with _loaded(source) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
         functions = typed(marked)
@@ -154,6 +160,7 @@ def export(
         declarations = [
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
+        python = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
     _check_passing(first.signatures, kinds)
     files: dict[tuple[str, str], bytes] = {}
     packed: list[tuple[str, Arch, str, bytes]] = []
@@ -206,6 +213,9 @@ def export(
         f"{stem}.h": text.encode(),
         **_included(text),
         **{names[key]: code for key, code in files.items()},
+        **_depfile(
+            depfile, out / f"{stem}.json", {*python, *(file for each in compiled for file in each.files)}
+        ),
         # The last one: until it is there, the former manifest disagrees with what was replaced.
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
@@ -357,6 +367,10 @@ def _included(header_text: str) -> dict[str, bytes]:
     name = "numba_ptxlink/array_view.h"
     path = Path(__file__).with_name("include") / name
     return {name: path.read_bytes()} if f'#include "{name}"' in header_text else {}
+
+
+def _depfile(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
+    return {} if path is None else {str(Path(path).absolute()): render_depfile(manifest, sorted(sources))}
 
 
 def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> None:

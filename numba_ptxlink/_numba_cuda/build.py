@@ -26,6 +26,7 @@ from .raises import raise_sites
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from numba_ptxlink._udf import Udf
 
@@ -48,6 +49,7 @@ class Compiled:
         raises: The source lines where each function or its callees raise, as "file.py:line".
         libraries: The code library of each function.
         context: Numba's target context.
+        files: The files that the functions link by their paths, with the headers that these include.
     """
 
     arch: Arch
@@ -56,6 +58,7 @@ class Compiled:
     raises: tuple[tuple[str, ...], ...]
     libraries: tuple[Any, ...]
     context: Any
+    files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         tuple(raises),
         tuple(libraries),
         context,
+        tuple(link_files.paths(libraries)),
     )
 
 

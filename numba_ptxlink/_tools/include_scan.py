@@ -70,7 +70,8 @@ def manifest(
     dirs = [Path(path) for path in include_dirs]
     texts = {name: text.encode() for name, text in headers.items()}
     own = [(scan(text), folder) for text in (source, *texts.values())]
-    lines, scans, used = _follow(own, dirs)
+    lines, files, used = _follow(own, dirs)
+    scans = [*(scanned for scanned, _ in own), *files.values()]
     if len(scans) > _MOST_FILES:
         return None
     lines |= {f"held {name} {hashlib.sha256(text).hexdigest()}" for name, text in texts.items()}
@@ -87,8 +88,8 @@ def manifest(
 
 def _follow(
     own: Sequence[tuple[_Scan, Path]], dirs: Sequence[Path]
-) -> tuple[set[str], list[_Scan], set[str]]:
-    """Return a line for every file that may be included, the scans, and the directories with such files."""
+) -> tuple[set[str], dict[str, _Scan], set[str]]:
+    """Return a line for every file that may be included, their scans, and the directories with such files."""
     # Resolving links and ".." makes a cycle of includes terminate.
     real = functools.cache(os.path.realpath)
     lines: set[str] = set()
@@ -111,7 +112,20 @@ def _follow(
                 if path not in files:
                     files[path] = inner
                     pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - four times faster
-    return lines, [*(scanned for scanned, _ in own), *files.values()], used
+    return lines, files, used
+
+
+def files_included(source: bytes, folder: Path, include_dirs: Sequence[Path | str] = ()) -> list[Path]:
+    """
+    Return every file that a source in *folder* can include from there or from *include_dirs*.
+
+    Args:
+        source: The source text.
+        folder: The directory it is in.
+        include_dirs: The include directories, in search order.
+    """
+    _, files, _ = _follow([(scan(source), folder)], [Path(path) for path in include_dirs])
+    return sorted(map(Path, files))
 
 
 def included(

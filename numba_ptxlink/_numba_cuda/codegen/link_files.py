@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import mangling
 from numba_ptxlink._formats.demangle import demangled
-from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import symbols
 from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._numba_cuda import stable_names
-from numba_ptxlink._tools import nvrtc
+from numba_ptxlink._tools import include_scan, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
 from . import private_names
@@ -154,6 +154,19 @@ def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, 
         names |= own
         compiled[source.name, _compile_private(source, own, arch)] = None
     return LinkFiles(tuple(sorted(compiled)), names, tag)
+
+
+def paths(libraries: Iterable[Any]) -> list[Path]:
+    """Return the files that *libraries* link by path, and the headers beside them that these include."""
+    files = dict.fromkeys(file for library in libraries for file in library._linking_files)
+    linked = [Path(file).absolute() for file in files if isinstance(file, (str, Path))]
+    headers = [
+        header
+        for path in linked
+        if EXTENSIONS.get(path.suffix) == CU and path.is_file()
+        for header in include_scan.files_included(path.read_bytes(), path.parent)
+    ]
+    return list(dict.fromkeys([*linked, *headers]))
 
 
 def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Source:

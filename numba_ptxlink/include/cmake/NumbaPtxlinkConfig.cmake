@@ -1,0 +1,96 @@
+# find_package(NumbaPtxlink CONFIG) with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
+#
+# numba_ptxlink_add_library(NAME SOURCES udfs.py | MODULE package.module
+#                           [ARCHITECTURES 80 90] [EMIT KIND...] [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...])
+#
+# adds the target NAME, a static library of the functions and kernels in a Python file. Targets that link it find
+# the header NAME.h, and take its device code into their device link: as machine code, or as LTO-IR where
+# INTERPROCEDURAL_OPTIMIZATION is on. It runs one command, again whenever a file changes that it has imported:
+#
+#   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... OPTION...
+#
+# ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
+# NUMBA_PTXLINK_DIRECTORY is DIR.
+
+# The environment that this file is installed in: lib/python3.x/site-packages/numba_ptxlink/include/cmake.
+get_filename_component(_numba_ptxlink_prefix "${CMAKE_CURRENT_LIST_DIR}/../../../../../.." ABSOLUTE)
+find_program(NUMBA_PTXLINK_EXECUTABLE numba-ptxlink HINTS "${_numba_ptxlink_prefix}/bin"
+             DOC "The command numba-ptxlink")
+if(NOT NUMBA_PTXLINK_EXECUTABLE)
+  set(NumbaPtxlink_FOUND FALSE)
+  set(NumbaPtxlink_NOT_FOUND_MESSAGE
+      "The command numba-ptxlink is not on PATH; activate its environment, or set NUMBA_PTXLINK_EXECUTABLE.")
+  return()
+endif()
+
+function(_numba_ptxlink_archs result)
+  set(archs)
+  foreach(architecture IN LISTS ARGN)
+    string(REGEX REPLACE "-(real|virtual)$" "" number "${architecture}")
+    if(NOT number MATCHES "^[0-9]+[af]?$")
+      message(FATAL_ERROR "numba_ptxlink_add_library() needs architectures by number, such as 80 or 90a, and not "
+                          "\"${architecture}\"; give ARCHITECTURES, or set CMAKE_CUDA_ARCHITECTURES.")
+    endif()
+    list(APPEND archs --arch "sm_${number}")
+  endforeach()
+  set(${result} "${archs}" PARENT_SCOPE)
+endfunction()
+
+function(numba_ptxlink_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 export "" "MODULE;OUTPUT_DIRECTORY" "SOURCES;ARCHITECTURES;EMIT;OPTIONS")
+  list(LENGTH export_SOURCES count)
+  if(export_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "numba_ptxlink_add_library() does not know ${export_UNPARSED_ARGUMENTS}.")
+  elseif(export_MODULE AND count EQUAL 0)
+    set(source --module "${export_MODULE}")
+  elseif(count EQUAL 1 AND NOT export_MODULE)
+    get_filename_component(source "${export_SOURCES}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+    set(depends "${source}")
+  else()
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs one Python file as SOURCES, or a MODULE; "
+                        "what the file imports is found.")
+  endif()
+  if(NOT export_ARCHITECTURES)
+    set(export_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
+  endif()
+  if(NOT export_ARCHITECTURES)
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES.")
+  endif()
+  _numba_ptxlink_archs(archs ${export_ARCHITECTURES})
+  if(NOT export_OUTPUT_DIRECTORY)
+    set(export_OUTPUT_DIRECTORY "${name}")
+  endif()
+  get_filename_component(directory "${export_OUTPUT_DIRECTORY}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
+  list(PREPEND export_EMIT object)
+  list(REMOVE_DUPLICATES export_EMIT)
+  list(JOIN export_EMIT "," kinds)
+  set(compilers)
+  foreach(variable language IN ZIP_LISTS "CUDACXX;CXX" "CUDA;CXX")
+    if(CMAKE_${language}_COMPILER)
+      list(APPEND compilers "${variable}=${CMAKE_${language}_COMPILER}")
+    endif()
+  endforeach()
+
+  # The manifest alone is written each time. Generators of Makefiles compare nothing but the OUTPUT.
+  add_custom_command(
+    OUTPUT "${directory}/${name}.json"
+    BYPRODUCTS "${directory}/${name}.o" "${directory}/${name}.h"
+    COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
+            "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} --name "${name}" -o "${directory}"
+            ${archs} --emit "${kinds}" --depfile "${directory}/${name}.json.d" ${export_OPTIONS}
+    DEPENDS ${depends}
+    DEPFILE "${directory}/${name}.json.d"
+    WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+    COMMENT "Exporting ${name}"
+    VERBATIM)
+
+  add_library(${name} STATIC "${directory}/${name}.json" "${directory}/${name}.o")
+  set_source_files_properties("${directory}/${name}.o" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  set(language CXX)
+  if("CUDA" IN_LIST languages)
+    set(language CUDA)
+  endif()
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
+  target_include_directories(${name} INTERFACE "${directory}")
+endfunction()

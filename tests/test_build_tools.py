@@ -1,0 +1,138 @@
+"""The example of build systems: CMake, make and Meson build it, and build again what an edit changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cuda_toolkit import lay_out, linked_functions, shell
+
+from numba_ptxlink.linker import INCLUDE_DIR
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "cmake"
+CMAKE = INCLUDE_DIR / "cmake"
+KERNELS = {"_Z5applyPfi", "scale"}
+
+
+@pytest.fixture(scope="module")
+def toolkit(tmp_path_factory):
+    """Return the toolkit of the wheels."""
+    return lay_out(tmp_path_factory.mktemp("toolkit"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a copy of the example."""
+    shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("build*", "__pycache__"))
+    return tmp_path / "example"
+
+
+class Build:
+    """A build of the example by *command*, in which *program* is made."""
+
+    def __init__(self, folder: Path, toolkit: Path, command: str, program: str) -> None:
+        self.folder, self.toolkit, self.command = folder, toolkit, command
+        self.program = folder / program
+
+    def run(self) -> tuple[bool, bool]:
+        """Build, and return whether Python was exported, and whether the program was linked."""
+        before = self.program.stat().st_mtime_ns if self.program.exists() else 0
+        said = shell(self.command, self.folder, self.toolkit)
+        return "Host code of the object" in said, self.program.stat().st_mtime_ns != before
+
+    def check_rebuilds(self) -> None:
+        """Check that an edit of a file that was imported is built again, and nothing else is."""
+        decay = self.folder / "decay.py"
+        assert self.run() == (True, True)
+        assert self.run() == (False, False)
+        (self.folder / "other.py").write_text("")
+        assert self.run() == (False, False)
+        edit(decay, "# A comment.\n" + decay.read_text())
+        assert self.run() == (True, False)
+        assert self.run() == (False, False)
+        edit(decay, decay.read_text().replace("0.5 *", "0.25 *"))
+        assert self.run() == (True, True)
+        assert self.run() == (False, False)
+
+
+def check_program(program: Path, *, inlined: bool = False) -> None:
+    """Check that *program* has the kernels for both architectures, and the function if not *inlined*."""
+    functions = linked_functions(program)
+    assert set(functions) == {"sm_80", "sm_90"}
+    for linked in functions.values():
+        assert linked >= KERNELS
+        assert ("damp" in linked) is not inlined
+
+
+def edit(path: Path, text: str) -> None:
+    """Write *text*, later than whatever a build has written."""
+    path.write_text(text)
+    later = path.stat().st_mtime_ns + 10**7
+    os.utime(path, ns=(later, later))
+
+
+def configure(folder: Path, toolkit: Path, *options: str) -> None:
+    """Configure the example."""
+    choices = " ".join((f"-DCMAKE_PREFIX_PATH={CMAKE}", "-DCMAKE_CUDA_ARCHITECTURES='80;90'", *options))
+    shell(f"cmake -S . -B build {choices}", folder, toolkit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_cmake(folder, toolkit, generator):
+    """The example is linked as machine code and as LTO-IR, and built again where it has to be."""
+    configure(folder, toolkit, f"-G '{generator}'")
+    build = Build(folder, toolkit, "cmake --build build --verbose", "build/damping")
+    build.check_rebuilds()
+    check_program(build.program)
+    check_program(folder / "build" / "damping_lto", inlined=True)
+
+
+@pytest.mark.slow
+def test_make(folder, toolkit):
+    """The Makefile of the example does the same."""
+    build = Build(folder, toolkit, f"make CUDA={toolkit}", "damping")
+    build.check_rebuilds()
+    check_program(build.program)
+
+
+@pytest.mark.slow
+def test_meson(folder, toolkit):
+    """So does its meson.build."""
+    shell("meson setup build", folder, toolkit)
+    build = Build(folder, toolkit, "ninja -v -C build", "build/damping")
+    build.check_rebuilds()
+    check_program(build.program)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("udfs SOURCES udfs.py", "needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES"),
+        ("udfs SOURCES udfs.py ARCHITECTURES native", 'by number, such as 80 or 90a, and not "native"'),
+        ("udfs SOURCES udfs.py decay.py ARCHITECTURES 80", "needs one Python file as SOURCES, or a MODULE"),
+        ("udfs ARCHITECTURES 80", "needs one Python file as SOURCES, or a MODULE"),
+        ("udfs SOURCES udfs.py ARCH 80 ARCHITECTURES 80", "needs one Python file as SOURCES"),
+    ],
+)
+def test_wrong_arguments_of_cmake(tmp_path, call, message):
+    """The CMake function says what it wants."""
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("there is no cmake")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(wrong LANGUAGES NONE)\n"
+        f"find_package(NumbaPtxlink 0.1 CONFIG REQUIRED)\nnumba_ptxlink_add_library({call})\n"
+    )
+    options = [f"-DCMAKE_PREFIX_PATH={CMAKE}", "-DNUMBA_PTXLINK_EXECUTABLE=numba-ptxlink"]
+    done = subprocess.run(
+        [cmake, "-S", tmp_path, "-B", tmp_path / "build", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode
+    assert message in " ".join(done.stderr.split())

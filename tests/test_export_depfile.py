@@ -1,0 +1,111 @@
+"""The depfile of an export: what a build tool is told that it is made of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._link import depfile
+
+UDFS = """
+import json, os.path
+import numpy as np
+from numba import cuda
+from numba_ptxlink import udf
+import deep.inner
+from helper import half
+
+outside = cuda.declare_device("outside", "float32(float32)", link=[PATH + "/outside.cu"], abi="c")
+
+@udf("float32(float32)")
+def quarter(value):
+    return half(half(value)) + deep.inner.ONE
+
+@udf("float32(float32)")
+def shifted(value):
+    return outside(value)
+"""
+
+
+def write(folder: Path) -> Path:
+    """Write a Python file with what it imports and links, and files beside it that it does not."""
+    (folder / "deep").mkdir()
+    texts = {
+        "udfs.py": UDFS.replace("PATH", repr(str(folder))),
+        "helper.py": "from numba import cuda\n\n@cuda.jit(device=True)\ndef half(x):\n    return x / 2\n",
+        "deep/__init__.py": "",
+        "deep/inner.py": "ONE = 1.0\n",
+        "deep/other.py": "",
+        "unused.py": "",
+        "outside.cu": '#include "outside.h"\nextern "C" __device__ float outside(float x) {return x+N;}\n',
+        "outside.h": "#define N 3\n",
+        "unused.h": "",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder / "udfs.py"
+
+
+def sources(rule: Path, target: Path) -> list[str]:
+    """Return what *target* depends on, relative to the folder of the Python file."""
+    head, *others = rule.read_text().split("\n\n")
+    lines = head.replace(" \\\n", "").split()
+    assert lines[0] == f"{target}:"
+    assert [f"{line}:" for line in lines[1:]] == [other.strip() for other in others]
+    return lines[1:]
+
+
+def test_what_an_export_is_made_of(tmp_path):
+    """The depfile lists modules, packages, link files and headers, and neither Python nor Numba's own."""
+    path = write(tmp_path)
+    rule, out = tmp_path / "rules" / "udfs.d", tmp_path / "out"
+    exported = pl.export(path, out, archs=["sm_80"], emit=["ptx"], depfile=rule)
+    names = ["deep/__init__.py", "deep/inner.py", "helper.py", "outside.cu", "outside.h", "udfs.py"]
+    assert sources(rule, exported.manifest) == [str(tmp_path / name) for name in names]
+
+
+def test_the_depfile_of_the_command(tmp_path):
+    """`--depfile` has the manifest's path as it was given, and lists the same for a module in a package."""
+    write(tmp_path)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "near.py").write_text("TWO = 2\n")
+    (tmp_path / "package" / "module.py").write_text(
+        "from numba_ptxlink import udf\nfrom .near import TWO\n\n"
+        "@udf('int32(int32)')\ndef twice(x):\n    return TWO * x\n"
+    )
+    command = [sys.executable, "-m", "numba_ptxlink.cli", "export", "-m", "package.module", "-o", "out"]
+    options = ["--emit", "ptx", "--depfile", "out/module.d"]
+    subprocess.run([*command, *options], cwd=tmp_path, check=True, capture_output=True)
+    names = ["__init__.py", "module.py", "near.py"]
+    expected = [str(tmp_path / "package" / name) for name in names]
+    assert sources(tmp_path / "out" / "module.d", Path("out/module.json")) == expected
+
+
+def test_functions_of_loaded_modules_have_their_files(tmp_path):
+    """What is exported from a module that is loaded depends on its file, not on other modules."""
+    import udfs_module
+
+    pl.export(udfs_module, tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
+    assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
+
+
+def test_paths_with_spaces_are_escaped():
+    """A depfile escapes what make would split at or replace."""
+    text = depfile.render(Path("a b.json"), [Path("/x/#1 $y.py")]).decode()
+    assert text == "a\\ b.json: \\\n  /x/\\#1\\ $$y.py\n\n/x/\\#1\\ $$y.py:\n"
+
+
+def test_the_folder_of_the_cmake_package(capsys):
+    """`--cmake-dir` prints where find_package finds it."""
+    assert cli.main(["--cmake-dir"]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    assert {path.name for path in folder.iterdir()} == {
+        "NumbaPtxlinkConfig.cmake",
+        "NumbaPtxlinkConfigVersion.cmake",
+    }
+    version = (folder / "NumbaPtxlinkConfigVersion.cmake").read_text()
+    assert f"set(PACKAGE_VERSION {pl.__version__})" in version
