@@ -1,0 +1,200 @@
+"""Programs with exported objects in them, on a device: built by nvcc, by a host compiler and by CMake."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from artifact_page import CALLS, command_of, possible, write_sources
+from cuda_toolkit import lay_out, shell
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import driver, nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cmake"
+UDFS = """
+from numba import cuda
+from numba_ptxlink import kernel, udf
+
+@udf("float32(float32, int32)", name="{name}_damp")
+def damp(value, step):
+    return value / (step + {number})
+
+@kernel("void(float32[::1], float32)", name="{name}_add")
+def add(array, number):
+    index = cuda.grid(1)
+    if index < array.size:
+        array[index] += number + {number}
+"""
+# Elements are i + 1; the functions divide by i + 1 and i + 2 and add up; the kernels add 10 + 1 and 20 + 2.
+MAIN = """
+#include <cstdio>
+#include "first.h"
+#include "second.h"
+#if defined(WITH_FUNCTIONS)
+__global__ void apply(float* p) { int i = threadIdx.x; p[i] = first_damp(p[i], i) + second_damp(p[i], i); }
+#endif
+int main() {
+  float host[4] = {1, 2, 3, 4}, *p, number = 20;
+  cudaMalloc(&p, sizeof host);
+  cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
+#if defined(WITH_FUNCTIONS)
+  apply<<<1, 4>>>(p);
+#endif
+  numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> view(p, 4);
+#if defined(__CUDACC__)
+  first_add<<<1, 32>>>(view, 10.0f);
+#else
+  float ten = 10;
+  void* first[] = {&view, &ten};
+  cudaLaunchKernel((void*)first_add, dim3(1), dim3(32), first, 0, 0);
+#endif
+  void* second[] = {&view, &number};
+  cudaLaunchKernel((void*)second_add, dim3(1), dim3(32), second, 0, 0);
+  cudaError_t error = cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost);
+  std::printf("%s %g %g %g %g\\n", cudaGetErrorName(error), host[0], host[1], host[2], host[3]);
+  return 0;
+}
+"""
+LAUNCHED = [value + 33 for value in (1, 2, 3, 4)]
+CALLED = [(i + 1) / (i + 1) + (i + 1) / (i + 2) + 33 for i in range(4)]
+
+
+@pytest.fixture(scope="module")
+def arch():
+    """Return the device's architecture."""
+    from cuda.core import Device
+
+    device = Device(0)
+    device.set_current()
+    return pl.Arch.of(tuple(device.compute_capability))
+
+
+@pytest.fixture(scope="module")
+def toolkit(tmp_path_factory):
+    """Return the toolkit of the wheels."""
+    return lay_out(tmp_path_factory.mktemp("toolkit"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, arch):
+    """Return a folder with two exports, for the device and an older architecture, and a program."""
+    folder = tmp_path_factory.mktemp("objects")
+    (folder / "main.cu").write_text(MAIN)
+    (folder / "main.cpp").write_text(f"#include <cuda_runtime.h>\n{MAIN}")
+    for number, name in enumerate(("first", "second"), start=1):
+        (folder / f"{name}.py").write_text(UDFS.format(name=name, number=number))
+        kinds = ["object", "library"]
+        pl.export(folder / f"{name}.py", folder, archs=["sm_80", arch], emit=kinds)
+    return folder
+
+
+def run(program: Path) -> tuple[str, list[float]]:
+    """Run *program* without Python on its paths; return what it says of errors, and its elements."""
+    kept = {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} & os.environ.keys()
+    environment = {name: os.environ[name] for name in kept}
+    done = subprocess.run(
+        [program], capture_output=True, text=True, check=True, env={**environment, "PATH": "/usr/bin:/bin"}
+    )
+    name, *numbers = done.stdout.split()
+    return name, [float(number) for number in numbers]
+
+
+@pytest.mark.parametrize("extension", ["o", "a"])
+@pytest.mark.parametrize("options", ["-rdc=true", "-rdc=true -dlto"])
+def test_functions_and_kernels(toolkit, folder, arch, extension, options):
+    """Functions are called, and kernels launched both ways, out of two objects or libraries."""
+    files = f"first.{extension} second.{extension}"
+    shell(f"nvcc -DWITH_FUNCTIONS {options} -arch={arch.sm} main.cu {files} -o app", folder, toolkit)
+    name, elements = run(folder / "app")
+    assert name == "cudaSuccess"
+    assert CALLED == pytest.approx(elements, rel=1e-5)
+
+
+@pytest.mark.parametrize("extension", ["o", "a"])
+def test_kernels_by_plain_nvcc(toolkit, folder, arch, extension):
+    """Kernels are launched from a program without relocatable code."""
+    files = f"first.{extension} second.{extension}"
+    shell(f"nvcc -arch={arch.sm} main.cu {files} -o plain", folder, toolkit)
+    assert run(folder / "plain") == ("cudaSuccess", LAUNCHED)
+
+
+def test_kernels_by_a_host_compiler(toolkit, folder):
+    """Kernels are launched from C++ that no nvcc has seen."""
+    libraries = f"-L{toolkit}/lib -lcudart_static -ldl -lrt -lpthread"
+    command = f"g++ -std=c++17 -I{toolkit}/include main.cpp first.o second.o {libraries} -o host"
+    shell(command, folder, toolkit)
+    assert run(folder / "host") == ("cudaSuccess", LAUNCHED)
+
+
+def test_a_shared_library(toolkit, folder, arch):
+    """An object in a shared library serves the program that loads it."""
+    (folder / "library.cu").write_text(MAIN.replace("int main()", 'extern "C" int work()'))
+    (folder / "loads.cpp").write_text('extern "C" int work();\nint main() { work(); }\n')
+    shell(
+        f"nvcc -DWITH_FUNCTIONS -rdc=true -arch={arch.sm} -Xcompiler -fPIC -shared library.cu"
+        " first.o second.o -o libwork.so && g++ loads.cpp -L. -lwork -Wl,-rpath,$PWD -o loads",
+        folder,
+        toolkit,
+    )
+    name, elements = run(folder / "loads")
+    assert name == "cudaSuccess"
+    assert CALLED == pytest.approx(elements, rel=1e-5)
+
+
+def test_the_example_of_build_systems(toolkit, tmp_path, arch):
+    """Both programs of examples/cmake find what C++ computes."""
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    options = f"-DCMAKE_PREFIX_PATH={INCLUDE_DIR / 'cmake'} -DCMAKE_CUDA_ARCHITECTURES={arch.number}"
+    shell(f"cmake -G Ninja -S . -B build {options} && cmake --build build", tmp_path / "example", toolkit)
+    for name in ("damping", "damping_lto"):
+        program = tmp_path / "example" / "build" / name
+        done = subprocess.run([program], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.startswith("1000 elements, greatest error ")
+
+
+@pytest.mark.parametrize("kind", possible("driver API"))
+def test_the_driver_links_and_loads(tmp_path, arch, kind):
+    """What the driver takes is linked with a caller, and kernels are loaded."""
+    from cuda.bindings import driver as api
+
+    def call(function, *arguments):
+        status, *values = function(*arguments)
+        assert not int(status), f"{function.__name__}: {status.name}"
+        return values[0] if len(values) == 1 else values
+
+    write_sources(tmp_path)
+    pl.export(tmp_path / "udfs.py", tmp_path / "build", archs=[arch], emit=[kind])
+    text = command_of("driver API", kind).replace("sm_90", arch.sm)
+    form, path = re.fullmatch(r'cuLinkAddFile\(state, (\w+), "(.*)", 0, 0, 0\)', text).groups()
+    if kind in ("cubin", "fatbin"):
+        module = call(api.cuModuleLoad, str(tmp_path / path).encode())
+        assert call(api.cuModuleGetFunction, module, b"scale")
+    if (driver.version() or (0, 0)) < nvrtc.version():
+        pytest.skip("the driver is older than the toolkit, and links nothing that is newer than itself")
+    headers = [tmp_path / "build", *nvrtc.toolkit_include_dirs()]
+    ptx = (
+        nvrtc.compile_source(CALLS, "calls.cu", arch, flags=["-rdc=true"], include_dirs=headers).code + b"\0"
+    )
+    state = call(api.cuLinkCreate, 0, [], [])
+    call(api.cuLinkAddData, state, api.CUjitInputType.CU_JIT_INPUT_PTX, ptx, len(ptx), b"calls", 0, [], [])
+    call(
+        api.cuLinkAddFile, state, getattr(api.CUjitInputType, form), str(tmp_path / path).encode(), 0, [], []
+    )
+    image, _ = call(api.cuLinkComplete, state)
+    module = call(api.cuModuleLoadData, image)
+    kernel = call(api.cuModuleGetFunction, module, b"apply")
+    memory = call(api.cuMemAlloc, 8)
+    host = (ctypes.c_float * 2)(0, 3)
+    call(api.cuMemcpyHtoD, memory, ctypes.addressof(host), 8)
+    parameters = ((int(memory),), (ctypes.c_void_p,))
+    call(api.cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, 0, parameters, 0)
+    call(api.cuMemcpyDtoH, ctypes.addressof(host), memory, 8)
+    assert host[0] == 6
