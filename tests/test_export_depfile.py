@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import numba_ptxlink as pl
 from numba_ptxlink import cli
 from numba_ptxlink._link import depfile
@@ -67,6 +69,7 @@ def test_what_an_export_is_made_of(tmp_path):
     assert sources(rule, exported.manifest) == [str(tmp_path / name) for name in names]
 
 
+@pytest.mark.slow
 def test_the_depfile_of_the_command(tmp_path):
     """`--depfile` has the manifest's path as it was given, and lists the same for a module in a package."""
     write(tmp_path)
@@ -85,6 +88,7 @@ def test_the_depfile_of_the_command(tmp_path):
     assert sources(tmp_path / "out" / "module.d", Path("out/module.json")) == expected
 
 
+@pytest.mark.slow
 def test_functions_of_loaded_modules_have_their_files(tmp_path):
     """What is exported from a module that is loaded depends on its file, not on other modules."""
     import udfs_module

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 _RUNTIME = """\
 #include <stddef.h>
 #include <stdlib.h>
+#define NUMBA_PTXLINK_HERE __attribute__((visibility("hidden")))
 struct numba_ptxlink_dim3 { unsigned x, y, z; };
 extern "C" {
 void numba_ptxlink_linked(void (*)(void**), const void*, const void*, void (*)(void*))
     __asm__("__cudaRegisterLinkedBinary%(module)s")%(weak)s;
-extern const char numba_ptxlink_linkable[] __asm__("__fatbinwrap%(module)s");
-extern const char numba_ptxlink_module[] __asm__(".Lnumba_ptxlink_module");
+extern const char numba_ptxlink_linkable[] __asm__("__fatbinwrap%(module)s") NUMBA_PTXLINK_HERE;
+extern const char numba_ptxlink_module[] __asm__(".Lnumba_ptxlink_module") NUMBA_PTXLINK_HERE;
 }
 """
 _KERNELS = """\
@@ -60,7 +61,7 @@ extern "C" {
 void** numba_ptxlink_load(const void*) __asm__("__cudaRegisterFatBinary");
 void numba_ptxlink_loaded(void**) __asm__("__cudaRegisterFatBinaryEnd");
 void numba_ptxlink_unload(void**) __asm__("__cudaUnregisterFatBinary");
-extern const char numba_ptxlink_whole[] __asm__(".Lnumba_ptxlink_whole");
+extern const char numba_ptxlink_whole[] __asm__(".Lnumba_ptxlink_whole") NUMBA_PTXLINK_HERE;
 }
 static void** numba_ptxlink_handle;
 static void numba_ptxlink_leave() { numba_ptxlink_unload(numba_ptxlink_handle); }

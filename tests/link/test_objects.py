@@ -103,6 +103,7 @@ def test_a_kernel_is_registered_and_launched(tmp_path, exported):
         ]
 
 
+@pytest.mark.slow
 def test_arguments_of_every_type_arrive(tmp_path):
     """The host function of a kernel passes the bytes of each argument on."""
 
@@ -127,6 +128,7 @@ def test_arguments_of_every_type_arrive(tmp_path):
     assert expected == actual
 
 
+@pytest.mark.slow
 def test_two_exports_in_one_program(tmp_path):
     """Each of two objects registers its own kernels."""
     objects = [export(tmp_path, name).artifacts["object", ""] for name in ("first", "second")]
@@ -176,6 +178,7 @@ def test_an_object_of_the_former_export_is_refused(tmp_path):
     assert pl.link(CALLER, path, arch="sm_80", include_dirs=[tmp_path]).cubin
 
 
+@pytest.mark.slow
 def test_the_same_export_gives_the_same_bytes(tmp_path, exported):
     """Neither the folder nor the time is in an object or a library."""
     again = export(tmp_path, archs=["sm_80", "sm_90"], emit=["object", "library"])
