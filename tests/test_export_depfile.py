@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,21 @@ def test_functions_of_loaded_modules_have_their_files(tmp_path):
 
     pl.export(udfs_module, tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
     assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
+
+
+@pytest.mark.slow
+def test_a_script_that_exports_its_own_functions(tmp_path):
+    """The rule of an export from a script lists that script, and what it has imported."""
+    (tmp_path / "near.py").write_text("TWO = 2\n")
+    (tmp_path / "script.py").write_text(
+        "import near\nimport numba_ptxlink as pl\n\n"
+        "@pl.udf('int32(int32)')\ndef twice(x):\n    return near.TWO * x\n\n"
+        "pl.export([twice], 'out', emit=['ptx'], depfile='out/twice.d')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=environment)
+    expected = [str(tmp_path / name) for name in ("near.py", "script.py")]
+    assert sources(tmp_path / "out" / "twice.d", Path("out/twice.json")) == expected
 
 
 def test_paths_with_spaces_are_escaped():

@@ -13,8 +13,6 @@ from .python_imports import PROTECTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_PASSED_OVER = PROTECTED | {"__main__", "__mp_main__"}
-
 
 def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
     """
@@ -24,13 +22,15 @@ def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
     can be reached from *names* through global names. The standard library, and what compiles functions, such
     as Numba and NumPy, are left out.
     """
-    modules = dict(sys.modules)
+    modules, names = dict(sys.modules), list(names)
     new = [name for name, module in modules.items() if former.get(name) is not module]
+    # The program counts where its own functions are exported, and not as what something else names.
+    passed_over = PROTECTED | ({"__main__", "__mp_main__"} - set(names))
     reached: set[str] = set()
     pending = [*names, *new]
     while pending:
         name = pending.pop()
-        if name in reached or name not in modules or name.partition(".")[0] in _PASSED_OVER:
+        if name in reached or name not in modules or name.partition(".")[0] in passed_over:
             continue
         reached.add(name)
         pending += _named_by(modules[name])
