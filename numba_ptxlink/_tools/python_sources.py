@@ -45,10 +45,10 @@ def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
 def _named_by(module: ModuleType) -> Iterable[str]:
     """Return the modules that global values of *module* are, or come from."""
     for value in list(getattr(module, "__dict__", {}).values()):
-        if isinstance(value, ModuleType):
-            yield value.__name__
+        try:
+            # A function has it, and so has what decorators make of one, and an instance from its class.
+            of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        except Exception:  # noqa: BLE001, S112 - whatever a foreign module has put there
             continue
-        # A function has it, and so has what decorators make of one, and an instance from its class.
-        origin = getattr(value, "__module__", None)
-        if isinstance(origin, str):
-            yield origin
+        if isinstance(of, str):
+            yield of
