@@ -124,9 +124,9 @@ def export(
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for.
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
-            "kernels", which `load` launches, "launcher", C++ that launches them, "object" and "library", which
-            need nvcc or a C++ compiler. By default the first four, and "kernels" where there are some and
-            these call nothing undefined.
+            "kernels", which `load` launches, "launcher", C++ that launches them, "object" and "library",
+            which need nvcc or a C++ compiler. By default the first four, and "kernels" where there are some
+            and these call nothing undefined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.

@@ -83,7 +83,7 @@ def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
     linked = pl.link(CALLER, artifact, arch="sm_90", include_dirs=[exported.header.parent])
     assert linked.cubin[:4] == b"\x7fELF"
     assert b"caller" in linked.cubin
-    assert linked.lto is (kind == "ltoir")
+    assert linked.lto is (kind in ("ltoir", "fatbin"))
 
 
 @pytest.mark.parametrize(

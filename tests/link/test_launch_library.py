@@ -82,7 +82,9 @@ def test_an_export_in_memory_writes_nothing(exported, tmp_path, monkeypatch):
     in_memory = pl.export(source, archs=["sm_80", "sm_90"])
     assert [] == list(tmp_path.iterdir())
     assert in_memory.contents == exported.contents
-    assert {path.name: path.read_bytes() for path in exported.manifest.parent.iterdir()} == in_memory.contents
+    folder = exported.manifest.parent
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert files == in_memory.contents
     assert str(in_memory.manifest) == "udfs.json"
     assert ["scale", "nothing"] == list(pl.load(in_memory))
     assert pickle.loads(pickle.dumps(in_memory)) == in_memory  # noqa: S301 - its own
