@@ -33,7 +33,7 @@ def page() -> str:
     from numba_ptxlink._numba_cuda.patches.driverless import DRIVERLESS
     from numba_ptxlink._numba_cuda.patches.nvvm_cache import NVVM
 
-    low, high = (".".join(map(str, bound)) for bound in release.SUPPORTED)
+    low, high = (".".join(map(str, bound)) for bound in (release.SUPPORTED.first, release.SUPPORTED.below))
     parts = [HEAD.format(low=low, high=high)]
     for module, rows in itertools.groupby(TABLE, key=lambda row: row.wrap.__module__):
         title = (sys.modules[module].__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -11,10 +11,10 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._arch import Arch
+    from ._export.marks import Kernel, Udf, kernel, udf
     from ._link.launch.library import Library, LoadedKernel, load
     from ._plugin import Status, disable, enable, status
     from ._tools.toolchain import Toolchain, toolchain
-    from ._udf import Kernel, Udf, kernel, udf
     from .assembler import Cubin, assemble
     from .doctor import Diagnosis, diagnose, driver_can_load_ptx
     from .errors import (
@@ -49,7 +49,7 @@ _HOMES = {
     ),
     "exporter": ("Export", "export"),
     "inspection": ("Inspection", "inspect"),
-    "_udf": ("Kernel", "Udf", "kernel", "udf"),
+    "_export.marks": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_link.launch.library": ("Library", "LoadedKernel", "load"),
     "_tools.toolchain": ("Toolchain", "toolchain"),

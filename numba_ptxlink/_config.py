@@ -22,6 +22,8 @@ _SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no":
 BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
 CHECKS = ("all", "cheap", "none")
 INLINE = ("auto", "all", "none")
+# The front ends, the preferred one first; `_front_end.registry` knows their packages by these names.
+FRONT_ENDS = ("numba-cuda", "numba-cuda-mlir")
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -43,6 +45,7 @@ class Config:
         backend: NUMBA_PTXLINK_BACKEND: the tool that generates cubins, "auto" to choose it by the inputs.
         checks: NUMBA_PTXLINK_CHECKS: how thoroughly the inputs of a link are checked against each other.
         inline: NUMBA_PTXLINK_INLINE: which calls between PTX inputs of a link are inlined.
+        front_end: NUMBA_PTXLINK_FRONT_END: what compiles functions that do not tell; None if it is unset.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.
         cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
         cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
@@ -57,6 +60,7 @@ class Config:
     backend: str = "auto"
     checks: str = "cheap"
     inline: str = "auto"
+    front_end: str | None = None
     log_level: int | None = None
     cache: bool = True
     cache_dirs: tuple[str, ...] = ()
@@ -80,6 +84,7 @@ class Config:
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
             checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "cheap") or "cheap",
             inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto") or "auto",
+            front_end=_choice(environ, "NUMBA_PTXLINK_FRONT_END", FRONT_ENDS, None),
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
             cache=cache,
             cache_dirs=dirs,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ._front_end import substitution
+    from ._front_end.protocol import FrontEnd
 
 __all__ = ["Status", "disable", "enable", "init", "status"]
 
@@ -80,10 +81,15 @@ class _State:
     warned: set[str] = field(default_factory=set)
 
 
+def _front_end() -> FrontEnd:
+    from ._front_end import registry
+
+    return registry.get("numba-cuda")
+
+
 def _free_compiler_lock() -> None:
-    front_end = sys.modules.get(f"{__package__}._front_end")
-    if front_end is not None:
-        front_end.release.free_compiler_lock()
+    if f"{__package__}._front_end.registry" in sys.modules:
+        _front_end().free_compiler_lock()
 
 
 _state = _State()
@@ -100,12 +106,15 @@ def imported_late() -> None:
 def hooked() -> frozenset[str]:
     """Return the modules of numba-cuda whose import `imported` waits for: none if the package is damaged."""
     try:
-        from ._front_end import HOOKED
+        return _hooked()
     except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
         with _lock.held:
             _give_up("import hook", error)
         return frozenset()
-    return HOOKED
+
+
+def _hooked() -> frozenset[str]:
+    return frozenset(row.module for row in _front_end().table())
 
 
 def init() -> None:
@@ -115,11 +124,9 @@ def init() -> None:
 
 def imported(module: ModuleType) -> None:
     """Serve the import hook: *module*, one of `hooked()`, has just been imported."""
-    from ._front_end import release
-
     with _lock.held, in_tool():
         _state.ran.add(module.__name__)
-        if module.__name__ == release.DRIVER:
+        if module.__name__ == _front_end().driver:
             _decide_safely("import hook")
         elif _state.active:
             try:
@@ -141,9 +148,7 @@ def enable() -> Status:
     with _changing():
         config()
         try:
-            from ._front_end import release
-
-            reason = release.unsupported_reason()
+            reason = _front_end().unsupported_reason()
             if reason is None:
                 _state.wanted = True
                 _decide("enable()")
@@ -184,7 +189,7 @@ def _served() -> dict[str, Any]:
     # Where the package is damaged, nothing was served, and the reason tells it.
     with contextlib.suppress(Exception):
         from . import cache
-        from ._front_end import served
+        from ._front_end.served import served
 
         links, counters = served(), cache.counters()
         counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
@@ -205,13 +210,11 @@ def _reason() -> str:
     if _state.reason is not None:
         return _state.reason
     try:
-        from ._front_end import release
-
         config()
     except Exception as error:  # noqa: BLE001 - the reason is what status() is for
         return _described(error)
-    if release.simulated() or release.DRIVER in sys.modules:
-        refusal = release.unsupported_reason()
+    if _front_end().simulated() or _front_end().driver in sys.modules:
+        refusal = _front_end().unsupported_reason()
         return refusal or "numba.cuda has been imported without the import hook; call enable()"
     if sys.modules.get("_numba_ptxlink_hook") is None:
         return (
@@ -240,9 +243,7 @@ def _changing() -> Iterator[None]:
     """
     stopped: contextlib.AbstractContextManager[None]
     try:
-        from ._front_end import release
-
-        stopped = release.compilation_stopped()
+        stopped = _front_end().compilation_stopped()
     except Exception:  # noqa: BLE001 - a damaged package has replaced nothing
         stopped = contextlib.nullcontext()
     with stopped, _lock.held, in_tool():
@@ -257,11 +258,9 @@ def _all_or_nothing() -> Iterator[None]:
     except BaseException as error:
         _deactivate()
         if isinstance(error, (AttributeError, KeyError)):
-            from ._front_end import release
-
             raise ActivationError(
                 f"numba-cuda lacks what the plugin replaces ({type(error).__name__}: {error}); "
-                f"install numba-cuda{release.specifier()} again."
+                f"install numba-cuda{_front_end().specifier()} again."
             ) from error
         raise
 
@@ -281,22 +280,22 @@ def _give_up(trigger: str, error: Exception) -> None:
 
 
 def _decide(trigger: str) -> None:
-    from ._front_end import release
+    from ._front_end import imports
 
     with _lock.held:
         config()  # which sets up logging
         if _state.active:
             return
         switched_off = _switched_off()
-        refusal = switched_off or release.unsupported_reason()
+        refusal = switched_off or _front_end().unsupported_reason()
         if refusal is not None:
             _settle(trigger, refusal)
             # A program without numba.cuda, and one that has switched the plugin off, miss nothing.
-            if release.DRIVER in sys.modules and not (switched_off or release.simulated()):
+            if _front_end().driver in sys.modules and not (switched_off or _front_end().simulated()):
                 _warn(refusal)
             return
         # The hook reports a module that another thread is still importing, once it is complete.
-        if release.DRIVER not in _state.ran and not release.is_imported(release.DRIVER):
+        if _front_end().driver not in _state.ran and not imports.is_imported(_front_end().driver):
             _wait(trigger)
             return
         _activate()
@@ -352,7 +351,7 @@ def _wait(trigger: str) -> None:
 
 def _activate() -> None:
     from . import _native
-    from ._front_end import HOOKED, release
+    from ._front_end import imports
 
     # Loading it would take time that a cached kernel does not need.
     if _native.location() is None:
@@ -362,16 +361,16 @@ def _activate() -> None:
         raise ActivationError(f"{cause}.")
     with _all_or_nothing():
         _state.active = True
-        for name in (release.DRIVER, *sorted(HOOKED - {release.DRIVER})):
+        for name in (_front_end().driver, *sorted(_hooked() - {_front_end().driver})):
             # A module that is still being imported is patched when the hook reports it.
-            if name in _state.ran or release.is_imported(name):
+            if name in _state.ran or imports.is_imported(name):
                 _apply(name)
 
 
 def _apply(module: str) -> None:
-    from ._front_end import TABLE, substitution
+    from ._front_end import substitution
 
-    for row in TABLE:
+    for row in _front_end().table():
         if row.module == module and row not in _state.applied:
             substitution.apply(row)
             _state.applied.append(row)

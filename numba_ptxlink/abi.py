@@ -1,21 +1,21 @@
 """
-Map Numba types to C types, and validate `abi_info`.
+Map Numba types to C types.
 
-The layouts and prototypes of the C types are in `_cabi.types`; the conversion of values is generated in
-`_numba_cuda.codegen`.
+The classes of types have the same names in all front ends; `_front_end.registry` tells which one a type
+belongs to. The layouts and prototypes of the C types are in `_cabi.types`; each front end generates the
+conversion of values.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ._cabi import names as cnames
+from ._cabi.options import AbiOptions
 from ._cabi.types import (
     Array,
     Complex,
@@ -34,6 +34,7 @@ from ._cabi.types import (
     unaligned_member,
     view,
 )
+from ._front_end.registry import of_type
 from .errors import AbiError
 
 __all__ = [
@@ -55,101 +56,8 @@ __all__ = [
     "check_ptx",
 ]
 
-log = logging.getLogger(__name__)
-
-# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself.
-_SYMBOL = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
-AGGREGATES = ("value", "flat")
-ON_ERROR = ("zero", "trap")
 # The longest generated name of a struct; a longer one is cut off and ends in a checksum.
 _LONGEST_NAME = 48
-
-
-@dataclass(frozen=True)
-class AbiOptions:
-    """
-    The options in `abi_info`.
-
-    Args:
-        abi_name: The symbol, None for the Python function's `__name__`.
-        aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
-        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
-        checked: Whether a division by zero and an index out of range are errors, in the function and in all
-            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
-    """
-
-    abi_name: str | None = None
-    aggregates: str = "value"
-    on_error: str = "zero"
-    checked: bool = False
-
-    @classmethod
-    def of(cls, abi_info: object) -> AbiOptions:
-        """
-        Read and check an `abi_info` mapping.
-
-        Raises:
-            AbiError: It is not a mapping, or has an unknown key or value.
-        """
-        if abi_info is None:
-            return cls()
-        if not isinstance(abi_info, Mapping):
-            raise AbiError(
-                f'abi_info must be a dict such as {{"abi_name": "f"}}, not {type(abi_info).__name__}: '
-                f"{abi_info!r}."
-            )
-        keys = [field.name for field in dataclasses.fields(cls)]
-        for key in abi_info:
-            if key not in keys:
-                raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(keys)}.")
-        options = cls(**abi_info)
-        for key, choices in (("aggregates", AGGREGATES), ("on_error", ON_ERROR)):
-            if getattr(options, key) not in choices:
-                raise AbiError(
-                    f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
-                )
-        if not isinstance(options.checked, bool):
-            raise AbiError(f"abi_info['checked'] is {options.checked!r}; the choices are True, False.")
-        if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
-            cnames.check(options.abi_name, "the function")
-        return options
-
-    @classmethod
-    def of_compile(cls, abi_info: object) -> AbiOptions:
-        """
-        Read the `abi_info` of `numba.cuda.compile`: whatever numba-cuda takes is taken.
-
-        Callers that compile for OptiX or for a library of device functions know by what name the function is
-        called, even if no C++ declares it. Such names, and unknown keys, are logged at level INFO: a warning
-        would be an error for some of those callers, and noise on stderr for the rest.
-
-        Raises:
-            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
-        """
-        if not abi_info:
-            return cls()
-        if not isinstance(abi_info, Mapping):
-            return cls.of(abi_info)
-        keys = [field.name for field in dataclasses.fields(cls)]
-        for key in abi_info:
-            if key not in keys:
-                log.info("abi_info has the unknown key %r, which is ignored", key)
-        name = abi_info.get("abi_name")
-        options = cls.of({key: abi_info[key] for key in keys[1:] if key in abi_info})
-        if name is None:
-            return options
-        if not isinstance(name, str):
-            return cls.of({"abi_name": name})
-        if not _SYMBOL.fullmatch(name):
-            raise AbiError(
-                f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
-                f"and no digit first; use {cnames.propose(name)!r}, for example."
-            )
-        try:
-            cls.of({"abi_name": name})
-        except AbiError as error:
-            log.info("%s Compiled all the same.", error)
-        return dataclasses.replace(options, abi_name=name)
 
 
 _BOOL = Scalar("bool", 1, 1, "bool")
@@ -205,7 +113,6 @@ def c_signature(
         AbiError: A type has no counterpart in C, or two types would be structs of one name. The message names
             the function and the types.
     """
-    from numba.cuda import types
 
     def translate(ty: Any, where: str) -> CType:
         try:
@@ -217,7 +124,9 @@ def c_signature(
         return ctype
 
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
-    returned = translate(types.unliteral(result), f"the return value, of Numba type {result},")
+    returned = translate(
+        of_type(result).types.unliteral(result), f"the return value, of Numba type {result},"
+    )
     typed = [(param, translate(ty, f"parameter {param!r}, of Numba type {ty},")) for param, ty in params]
     labels = _labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
     signature = Signature(
@@ -283,16 +192,14 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
 
 def _check_open(ty: Any) -> None:
-    from numba.cuda import types
-
+    types = of_type(ty).types
     if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
         raise AbiError(f"It fixes the value, whatever the caller passes; use {types.unliteral(ty)}.")
 
 
 def _scalar(ty: Any) -> CType | None:
-    from numba.cuda import types
-    from numba.cuda.vector_types import VectorType
-
+    front_end = of_type(ty)
+    types = front_end.types
     if isinstance(ty, types.Boolean):
         return _BOOL
     if isinstance(ty, (types.NPDatetime, types.NPTimedelta)):
@@ -305,8 +212,9 @@ def _scalar(ty: Any) -> CType | None:
         return _FLOATS[ty.bitwidth]
     if isinstance(ty, types.Complex):
         return _COMPLEX[ty.bitwidth]
-    if isinstance(ty, VectorType):
-        return _vector(ty)
+    vector = front_end.vector(ty)
+    if vector is not None:
+        return _vector(*vector)
     if isinstance(ty, types.NoneType):
         return Void()
     return _HALVES.get(ty.name)
@@ -316,13 +224,12 @@ def _integer(bits: int, *, signed: bool) -> Scalar:
     return Scalar(f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint")
 
 
-def _vector(ty: Any) -> Vector | None:
-    element = _scalar(ty.base_type)
+def _vector(base_type: Any, count: int) -> Vector | None:
+    element = _scalar(base_type)
     if not isinstance(element, Scalar):
         return None
-    base = str(ty.base_type)
+    base = str(base_type)
     stem = element.name if element.kind == "float" else _VECTOR_STEMS[base.removeprefix("u")]
-    count = ty.num_elements
     size = count * element.size
     align = min(size, 16) if count in (2, 4) else element.align
     name = f"{'u' if element.kind == 'uint' else ''}{stem}{count}"
@@ -332,8 +239,7 @@ def _vector(ty: Any) -> Vector | None:
 
 
 def _composite(ty: Any, names: Names) -> CType | None:
-    from numba.cuda import types
-
+    types = of_type(ty).types
     if ty == types.voidptr:
         return Pointer("void*", 8, 8, Void())
     if isinstance(ty, types.CPointer):
@@ -387,8 +293,7 @@ def _member(ty: Any, what: str, names: Names) -> CType:
 
 
 def _tuple(ty: Any, names: Names) -> CType:
-    from numba.cuda import types
-
+    types = of_type(ty).types
     if not len(ty):
         raise AbiError("C has no empty struct; leave the empty tuple out.")
     fields = getattr(ty, "fields", None) or [f"f{number}" for number in range(len(ty))]
@@ -458,8 +363,7 @@ def _record(ty: Any, names: Names) -> CType:
 
 def _is_empty(ty: Any) -> bool:
     """Return whether a field of type *ty* takes no memory."""
-    from numba.cuda import types
-
+    types = of_type(ty).types
     if isinstance(ty, (types.CharSeq, types.UnicodeCharSeq)):
         return bool(ty.count == 0)
     if isinstance(ty, types.NestedArray):
@@ -485,8 +389,7 @@ def _fields(ty: Any) -> str:
 
 
 def _field(ty: Any, what: str, names: Names) -> CType:
-    from numba.cuda import types
-
+    types = of_type(ty).types
     if isinstance(ty, types.NestedArray):
         ctype = _field(ty.dtype, what, names)
         for count in reversed(ty.shape):

@@ -15,7 +15,7 @@ from ._formats import ltoir
 from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa, release_of
-from ._front_end import release
+from ._front_end import registry
 from ._link.checks import LOSES_STRUCTS
 from ._tools import driver, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
 from ._tools.compilers import Compiler, compilers
@@ -176,7 +176,7 @@ def _import_numba_cuda() -> str:
     try:
         # First, as every program does: two threads that enter a package from its two ends cannot both go on.
         importlib.import_module("numba.cuda")
-        importlib.import_module(release.DRIVER)
+        importlib.import_module(registry.get("numba-cuda").driver)
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
         return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"
     return ""

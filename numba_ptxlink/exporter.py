@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -19,13 +20,15 @@ from . import abi, assembler
 from ._arch import Arch, ArchLike
 from ._cabi import header, launcher, layouts, proof
 from ._config import config
+from ._export import build, choice
+from ._export.marks import Kernel, Udf, kernel, udf
+from ._export.signatures import Typed, describe, typed
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from ._front_end import CompileOptions, Typed, build, describe, release, typed
+from ._front_end.protocol import CompileOptions
 from ._link import executables, manifests, objects, outputs
 from ._link.depfile import render as render_depfile
 from ._tools import nvfatbin, packages, python_imports, python_sources
 from ._tools.ptxas_options import AssembleOptions
-from ._udf import Kernel, Udf, kernel, udf
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -107,6 +110,7 @@ def export(
     fastmath: bool = False,
     lineinfo: bool = False,
     depfile: str | Path | None = None,
+    front_end: str | None = None,
 ) -> Export:
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
@@ -133,10 +137,14 @@ def export(
         lineinfo: Whether the code carries the Python line numbers.
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
             imported, and on what the functions link.
+        front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
+            default the one whose types, functions and modules they use; else NUMBA_PTXLINK_FRONT_END; else
+            what is installed, numba-cuda first. All functions of an export have the same.
 
     Raises:
-        ExportError: The file could not be imported or holds no UDF, a compiler refused a function, *name*
-            cannot begin a file name, or a file could not be written.
+        ExportError: The file could not be imported or holds no UDF, a compiler refused a function or is not
+            installed, the functions have several front ends, *name* cannot begin a file name, or a file could
+            not be written.
         AbiError: A function's name or types have no counterpart in C, or a struct that is passed by value
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
@@ -150,9 +158,10 @@ def export(
     if name is not None:
         _check_stem(name)
     former = dict(sys.modules)
-    with _loaded(source) as (default_name, marked):
+    with _loaded(source, front_end) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
-        functions = typed(marked)
+        compiler = choice.common(marked, front_end)
+        functions = typed(marked, compiler)
         options = CompileOptions(opt, fastmath, lineinfo)
         header.named_structs(build.declared(functions))
         compiled = [build.lower(functions, arch, options) for arch in parsed]
@@ -207,7 +216,8 @@ def export(
             for kind, arch in files
         ],
         "options": asdict(options),
-        "tools": _tools(cubin_by, host_compiler),
+        "front_end": compiler.name,
+        "tools": _tools(compiler.distributions, cubin_by, host_compiler),
     }
     contents = {
         f"{stem}.h": text.encode(),
@@ -239,9 +249,15 @@ def export(
     )
 
 
-def imported_module(name: str) -> AbstractContextManager[ModuleType]:
-    """Import the module *name* for a `with` block in which it is exported, as `python -m` finds it."""
-    return python_imports.imported_module(name, release.require_compiler)
+def imported_module(name: str, front_end: str | None = None) -> AbstractContextManager[ModuleType]:
+    """
+    Import the module *name* for a `with` block in which it is exported, as `python -m` finds it.
+
+    Args:
+        name: The module.
+        front_end: What is to compile it, as for `export`.
+    """
+    return python_imports.imported_module(name, partial(choice.prepare, front_end))
 
 
 def compile_udfs(
@@ -255,7 +271,7 @@ def compile_udfs(
     """
     options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
     with _loaded(source) as (_, marked):
-        lowered = build.lower(typed(marked), arch, options)
+        lowered = build.lower(typed(marked, choice.common(marked)), arch, options)
     built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))
@@ -271,12 +287,11 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _loaded(source: Any) -> Iterator[tuple[str, tuple[Udf, ...]]]:
+def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
-        with python_imports.imported_file(Path(source), release.require_compiler) as module:
+        with python_imports.imported_file(Path(source), partial(choice.prepare, front_end)) as module:
             yield Path(source).stem, _defined_in(module)
         return
-    release.require_compiler()
     if isinstance(source, ModuleType):
         yield source.__name__.rpartition(".")[2], _defined_in(source)
     else:
@@ -388,7 +403,7 @@ def _extension(kind: str, arch: str) -> str:
     return "".join(f".{part}" for part in (arch, _ENDINGS.get(kind, kind)) if part)
 
 
-def _tools(cubin_by: str, host_compiler: str) -> dict[str, str]:
+def _tools(distributions: Sequence[str], cubin_by: str, host_compiler: str) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
     if cubin_by and not cubin_by.startswith("nvPTXCompiler"):
         versions["cubin"] = cubin_by
@@ -396,7 +411,7 @@ def _tools(cubin_by: str, host_compiler: str) -> dict[str, str]:
         versions["object"] = host_compiler
     nvvm = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc-cu12"
     nvfatbin_package = packages.package("nvidia-nvfatbin")
-    for package in ("numba-ptxlink", "numba-cuda", "numba", "llvmlite", nvvm, nvfatbin_package):
+    for package in ("numba-ptxlink", *distributions, nvvm, nvfatbin_package):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
 from ._config import CHECKS, INLINE, config
+from ._export.marks import Udf
 from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
-from ._front_end import PtxLinker
+from ._front_end import registry
 from ._link import manifests
 from ._link.declarations import Declared, compile_as_declared, declarations_of
 from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
@@ -24,15 +25,22 @@ from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
 from ._tools import include_scan, nvrtc, packages
-from ._udf import Udf
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Linked", "PtxLinker", "link"]
+__all__ = ["Linked", "link"]
 
 log = logging.getLogger(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    # A part of one front end, which links need not; it is imported when it is asked for.
+    if name == "PtxLinker":
+        return registry.get("numba-cuda").linker()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 INCLUDE_DIR = Path(__file__).with_name("include")
 

@@ -41,7 +41,7 @@ import os, sys, threading, time
 sys.path.append({str(Path(fakedevice.__file__).parent)!r})
 import numba_ptxlink as pl
 from numba import cuda, types
-from numba_ptxlink._front_end import TABLE
+from numba_ptxlink._numba_cuda.patches.table import TABLE
 def bound():
     import numba.cuda.memory_management.nrt as nrt
     return [cuda.compile, cuda.compile_all, nrt._Linker, *(vars(r.owner())[r.attribute] for r in TABLE)]
@@ -237,7 +237,7 @@ def test_no_thread_that_switches_imports_numba_cuda():
     lines = run("""
         import builtins, importlib
         from numba_ptxlink import _plugin
-        from numba_ptxlink._numba_cuda.patches import substitution
+        from numba_ptxlink._front_end import substitution
         imported, original, switches = [], builtins.__import__, 0
         def record(name, *args, **options):
             if any(lock.held._is_owned() for lock in (_plugin._lock, substitution._lock)):
@@ -289,7 +289,7 @@ def test_switching_while_another_thread_imports_numba_cuda(switches):
         while importing.is_alive():
             {switches}
             importing.join(0.001)
-        from numba_ptxlink._front_end import TABLE
+        from numba_ptxlink._numba_cuda.patches.table import TABLE
         print(failed, pl.enable().active, sum(row.module in sys.modules for row in TABLE) == len(
             pl._plugin._state.applied))
         """)

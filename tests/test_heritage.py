@@ -16,7 +16,8 @@ from linkcases import CALLEE, CALLER, KERNEL, cubin, function, ltoir
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _front_end, _plugin, assembler
+from numba_ptxlink import _plugin, assembler
+from numba_ptxlink._numba_cuda import release
 from numba_ptxlink._tools import driver as cuda_driver
 from numba_ptxlink._tools import nvfatbin, nvjitlink
 from numba_ptxlink.linker import PtxLinker
@@ -69,9 +70,7 @@ class TestPtxcompiler:
     def test_an_unsupported_numba_is_refused(self, monkeypatch):
         """Where numba-cuda cannot be served, asking for it is an error that says why."""
         pl.disable()
-        monkeypatch.setattr(
-            _front_end.release, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported"
-        )
+        monkeypatch.setattr(release, "unsupported_reason", lambda: "numba-cuda 0.1 is not supported")
         with pytest.raises(pl.ActivationError, match=r"cannot be enabled: numba-cuda 0\.1 is not supported"):
             pl.enable()
         monkeypatch.undo()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._config import FRONT_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,11 +33,12 @@ FLOORS = (
     "_tools",
     "_cabi",
     "assembler",
+    "_front_end",
     "abi",
     "_link",
-    "_udf",
+    "_export",
     "_numba_cuda",
-    "_front_end",
+    "_numba_cuda_mlir",
     "exporter",
     "_plugin",
     "linker",
@@ -45,7 +47,7 @@ FLOORS = (
     "_report",
     "cli",
 )
-MOST_IN_A_DIRECTORY = 26
+MOST_IN_A_DIRECTORY = 27
 
 
 def name_of(path: Path, package: Path) -> str:
@@ -128,15 +130,16 @@ def test_imports_point_downwards():
     assert upward(PACKAGE, FLOORS) == []
 
 
-def test_the_front_end_has_one_door():
-    """What lies above `_front_end` takes numba-cuda's parts from there."""
-    above = FLOORS[FLOORS.index("_front_end") + 1 :]
+def test_front_ends_are_named_by_nobody():
+    """A front end's package is imported by its own modules alone; `_front_end.registry` loads it by name."""
+    packages = {f"_{name.replace('-', '_')}" for name in FRONT_ENDS}
+    assert packages < set(FLOORS)
     past = [
         f"{module} -> {target}"
         for module, targets in imports(PACKAGE).items()
         for target in targets
-        if module.partition(".")[0] in above
-        if target.partition(".")[0] == "_numba_cuda"
+        if (package := target.partition(".")[0]) in packages
+        if module.partition(".")[0] != package
     ]
     assert past == []
 
@@ -169,15 +172,17 @@ def test_deferred_imports_are_seen(tmp_path):
     assert set(circles(package)) == {"low.leaf", "low.other"}
 
 
-def test_numba_cuda_is_named_in_one_package():
-    """What is private to numba-cuda is named in `_numba_cuda`, and nowhere else."""
+def test_what_is_private_to_a_front_end_is_named_in_its_package():
+    """Nobody else imports, or names, a module of numba-cuda or of numba-cuda-mlir."""
     private = re.compile(
         r"numba\.cuda\.(?:core|cudadrv|codegen|compiler|dispatcher|target|memory_management)\b"
+        r"|^ *(?:from|import) (?:numba|numba_cuda|numba_cuda_mlir|llvmlite)\b",
+        re.MULTILINE,
     )
     named = [
         f"{path.relative_to(PACKAGE)}: {match[0]}"
         for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] != "_numba_cuda"
+        if path.relative_to(PACKAGE).parts[0] not in ("_numba_cuda", "_numba_cuda_mlir")
         for match in private.finditer(path.read_text())
     ]
     assert named == []

@@ -10,9 +10,10 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink import doctor, inspection
 from numba_ptxlink._arch import PtxVersion
+from numba_ptxlink._export import build
 from numba_ptxlink._formats.ptx.isa import release_of
+from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._numba_cuda import build
 from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm, packages
 
 ARCH = pl.Arch.of("sm_80")
@@ -34,13 +35,12 @@ def without_nvrtc(monkeypatch):
     return fail
 
 
-def test_an_export_names_the_missing_library(monkeypatch, without_nvrtc):
+def test_an_export_names_the_missing_library(without_nvrtc):
     """NVVM refused nothing where NVRTC is missing, and one line says so, with the cure."""
-    monkeypatch.setattr(build, "compile_ir", lambda *_, **__: without_nvrtc())
-    monkeypatch.setattr(build.llvm_ir, "in_dialect", lambda *_: [])
-    compiled = SimpleNamespace(signatures=[SimpleNamespace(name="damp")], arch=ARCH)
+    front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
+    compiled = SimpleNamespace(front_end=front_end, signatures=[SimpleNamespace(name="damp")], arch=ARCH)
     with pytest.raises(pl.ExportError) as caught:
-        build._nvvm(compiled, [], SimpleNamespace(nvvm=lambda *_, **__: {}), lto=False)
+        build._nvvm(compiled, [], CompileOptions(), lto=False)
     said = str(caught.value)
     assert said.startswith("damp cannot be compiled for sm_80: NVRTC could not be loaded (Failure finding")
     assert said.endswith("install it with `pip install 'numba-ptxlink[cu13]'`.")

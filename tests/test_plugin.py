@@ -119,7 +119,8 @@ def test_threads_import_and_activate_at_one_time(meanwhile):
         meanwhile,
         """
         thread.join()
-        print(pl.status().active, len(pl._plugin._state.applied) == len(pl._front_end.TABLE))
+        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        print(pl.status().active, len(pl._plugin._state.applied) == len(TABLE))
         """,
     )
     assert lines == ["2", "True True"]
@@ -325,10 +326,10 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
     lines = run(
         CAUGHT,
         """
-        from numba_ptxlink import _front_end
-        from numba_ptxlink._numba_cuda.patches.substitution import Substitution
+        from numba_ptxlink._front_end.substitution import Substitution
         missing = Substitution("numba.cuda.compiler", "no_such_function", lambda original: original, "")
-        _front_end.TABLE = (*_front_end.TABLE, missing)
+        from numba_ptxlink._numba_cuda.patches import table
+        table.TABLE = (*table.TABLE, missing)
         from numba import cuda
         from numba.cuda.cudadrv import driver
         s = pl.status()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink.errors import ExportError
 
 from .context import entered
 from .patches.corrections import CODE
 from .patches.driverless import DRIVERLESS
 from .patches.error_model import ERROR_MODEL
 from .patches.nvvm_cache import NVVM
-from .patches.substitution import applied
+from .raises import raise_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,30 +21,54 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
 
 
-@dataclass(frozen=True)
-class CompileOptions:
+_OPTIONS = CompileOptions()
+
+
+class Lowered(NamedTuple):
     """
-    The options that marked functions are compiled with.
+    A function that numba-cuda compiled to LLVM IR, with Numba's ABI.
 
     Args:
-        opt: Whether NVVM optimises.
-        fastmath: Whether floating-point arithmetic may be approximate.
-        lineinfo: Whether the code carries the Python line numbers.
+        compiled: The CUDACompileResult.
+        raises: The lines where it or its callees raise.
     """
 
-    opt: bool = True
-    fastmath: bool = False
-    lineinfo: bool = False
+    compiled: Any
+    raises: tuple[str, ...]
 
     @property
-    def level(self) -> int:
-        """The optimisation level of NVVM and the assembler."""
-        return 3 if self.opt else 0
+    def args(self) -> tuple[Any, ...]:
+        """The Numba types of the parameters."""
+        return tuple(self.compiled.signature.args)
 
-    def nvvm(self, arch: Arch, *, lto: bool) -> dict[str, Any]:
-        """Return the options of numba-cuda's `compile_ir`."""
-        flags: dict[str, Any] = {"arch": arch.compute, "opt": self.level, "fastmath": self.fastmath}
-        return {**flags, "gen_lto": None} if lto else flags
+    @property
+    def result(self) -> Any:
+        """The Numba type of the result."""
+        return self.compiled.signature.return_type
+
+
+def lower(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    result: Any,
+    arch: Arch,
+    options: CompileOptions,
+    *,
+    checked: bool,
+) -> Lowered:
+    """
+    Compile *function* as `compile_function` does, and note where it raises.
+
+    Raises:
+        ExportError: The function has what numba-cuda lacks, and says so in words of its own.
+    """
+    try:
+        compiled = compile_function(function, args, result, arch, options, checked=checked)
+    except Exception as error:
+        if "set_try_status" in str(error):
+            raise ExportError("numba-cuda has no `try`; test the condition before it arises") from error
+        raise
+    return Lowered(compiled, raise_sites(compiled))
 
 
 def compile_function(
@@ -49,7 +76,7 @@ def compile_function(
     args: tuple[Any, ...],
     result: Any,
     arch: Arch,
-    options: CompileOptions = CompileOptions(),
+    options: CompileOptions = _OPTIONS,
     *,
     checked: bool = False,
 ) -> Any:

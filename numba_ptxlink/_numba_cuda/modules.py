@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from . import constants, stable_names
+from numba_ptxlink._export import stable_names
+
+from . import constants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
-from numba_ptxlink._locks import Lock
+from numba_ptxlink._front_end import served
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -25,46 +24,11 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.inputs import Input
 
-__all__ = ["PtxLinker", "served"]
+__all__ = ["PtxLinker"]
 
 
 # The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
-
-
-@dataclass
-class Served:
-    """
-    The links completed in this process.
-
-    Args:
-        assembled: How many of them nvPTXCompiler did.
-        linked: How many of them nvJitLink did.
-        last: Tool and reason of the last one, "" before any.
-    """
-
-    assembled: int = 0
-    linked: int = 0
-    last: str = ""
-
-
-_served = Served()
-_served_lock = Lock()
-
-
-def served() -> Served:
-    """Return the links completed in this process."""
-    with _served_lock.held:
-        return replace(_served)
-
-
-def _count(linked: engine.Linked) -> None:
-    with _served_lock.held:
-        if linked.backend == "nvptxcompiler":
-            _served.assembled += 1
-        else:
-            _served.linked += 1
-        _served.last = f"{linked.backend}: {linked.reason}"
 
 
 class PtxLinker:
@@ -202,11 +166,11 @@ class PtxLinker:
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         from numba_ptxlink._arch import Arch
+        from numba_ptxlink._export import link_files
         from numba_ptxlink._link import engine
         from numba_ptxlink._link.inputs import Input
         from numba_ptxlink._link.sources import compile_once
 
-        from .codegen import link_files
         from .include_dirs import source_options
 
         kind = LTOIR if self.lto else PTX
@@ -331,7 +295,7 @@ class PtxLinker:
             linked = self._linked()
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
-        _count(linked)
+        served.count(linked.backend, linked.reason)
         self.linker = linked
         from cuda.core import ObjectCode
 

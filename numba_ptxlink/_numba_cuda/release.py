@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._front_end.releases import Releases
 from numba_ptxlink.errors import ExportError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SUPPORTED = ((0, 30, 4), (0, 31))
-"""The supported releases: from the first, inclusive, to the second, exclusive."""
+SUPPORTED = Releases((0, 30, 4), (0, 31))
+"""The supported releases."""
 
 NUMPY_BELOW = (2, 5)
 """The first release of NumPy that the supported releases of numba-cuda do not run with."""
@@ -24,15 +19,8 @@ NUMPY_BELOW = (2, 5)
 DRIVER = "numba.cuda.cudadrv.driver"
 """The module whose import decides whether the plugin becomes active."""
 
-
-# Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
-
-
-def specifier() -> str:
-    """Return the supported releases as a version specifier."""
-    low, high = (".".join(map(str, bound)) for bound in SUPPORTED)
-    return f">={low},<{high}"
+LOCK = "numba.cuda.core.compiler_lock"
+"""The module of the compiler's lock."""
 
 
 def unsupported_reason() -> str | None:
@@ -47,11 +35,9 @@ def unsupported_reason() -> str | None:
         from numba_cuda import __file__ as package
         from numba_cuda import __version__ as version
     except (ImportError, OSError):
-        return f"numba-cuda is not installed; install numba-cuda{specifier()}"
-    match = _VERSION.fullmatch(version)
-    low, high = SUPPORTED
-    if match is None or not low <= tuple(int(part or 0) for part in match.groups()) < high:
-        return f"numba-cuda {version} is not supported; install numba-cuda{specifier()}"
+        return f"numba-cuda is not installed; install numba-cuda{SUPPORTED}"
+    if version not in SUPPORTED:
+        return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
     driver = getattr(sys.modules.get(DRIVER), "__file__", None)
     if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
         return (
@@ -105,31 +91,3 @@ def require_compiler() -> None:
         ) from error
     if simulator:
         raise ExportError("The CUDA simulator is in use, which compiles nothing; unset NUMBA_ENABLE_CUDASIM.")
-
-
-def is_imported(name: str) -> bool:
-    """Return whether the module *name* is imported, and no thread is still importing it."""
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    return spec is not None and not getattr(spec, "_initializing", False)
-
-
-@contextlib.contextmanager
-def compilation_stopped() -> Iterator[None]:
-    """Wait for other threads' compilations, and block new ones during a `with` block."""
-    lock = _compiler_lock()
-    with contextlib.nullcontext() if lock is None else lock:
-        yield
-
-
-def free_compiler_lock() -> None:
-    """Release Numba's compiler lock in a forked child, if it was held by a thread that the child lacks."""
-    lock = _compiler_lock()
-    # numba-cuda's lock is a pair with Numba's, or one where there is no Numba.
-    for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
-        inner = getattr(part, "_lock", None)
-        if inner is not None and not inner._is_owned():
-            inner._at_fork_reinit()
-
-
-def _compiler_lock() -> Any:
-    return getattr(sys.modules.get("numba.cuda.core.compiler_lock"), "global_compiler_lock", None)

@@ -45,7 +45,7 @@ def first(a, b):  # noqa: ARG001 - their types matter
 @pytest.mark.parametrize(("args", "name"), CLASHES)
 def test_one_function_is_refused_by_export(tmp_path, monkeypatch, args, name):
     """An export refuses the function before Numba compiles it."""
-    monkeypatch.setattr("numba_ptxlink._numba_cuda.build.compile_function", None)
+    monkeypatch.setattr("numba_ptxlink._numba_cuda.compile.compile_function", None)
     with pytest.raises(
         pl.AbiError, match=rf"Function f: two structs would be named {name}: .* rename .*\.py:"
     ):
@@ -75,7 +75,7 @@ def test_one_function_is_refused_by_compile(args, name):
 @pytest.mark.parametrize(("args", "name"), CLASHES)
 def test_two_functions_are_refused_by_export(tmp_path, monkeypatch, args, name):
     """An export refuses two functions, each with one of the types, before Numba compiles the first."""
-    monkeypatch.setattr("numba_ptxlink._numba_cuda.build.compile_function", None)
+    monkeypatch.setattr("numba_ptxlink._numba_cuda.compile.compile_function", None)
     marked = [pl.udf(I32(ty, I32), name=f"f{number}")(first) for number, ty in enumerate(args)]
     with pytest.raises(pl.AbiError, match=rf"^Two structs would be named {name}: .* rename"):
         pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])

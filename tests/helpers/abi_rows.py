@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from numba_ptxlink import _udf, abi
+from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi import header as c_header
+from numba_ptxlink._export import build as udf_build
+from numba_ptxlink._export import marks
+from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._numba_cuda import build as udf_build
-from numba_ptxlink._numba_cuda.compile import CompileOptions
-from numba_ptxlink._numba_cuda.signatures import typed
+from numba_ptxlink._front_end import registry
+from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import nvrtc as nvrtc_tool
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -83,10 +85,10 @@ class Echo:
         """The spec of what it returns."""
         return self.params[0] if len(self.params) == 1 else ("tuple", self.params)
 
-    def udf(self, name: str) -> _udf.Udf:
+    def udf(self, name: str) -> marks.Udf:
         """Return it as a UDF."""
         params = [numba_type(spec) for spec in self.params]
-        return _udf.Udf(ECHOES[len(params)], numba_type(self.result)(*params), abi.AbiOptions(name))
+        return marks.Udf(ECHOES[len(params)], numba_type(self.result)(*params), abi.AbiOptions(name))
 
 
 def _echo(count: int) -> Callable[..., Any]:
@@ -235,7 +237,9 @@ def draw(count: int, seed: int) -> list[Echo]:
 def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> udf_build.Compiled:
     """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
     return udf_build.lower(
-        typed([echo.udf(f"f{number}") for number, echo in enumerate(echoes)]), Arch.of(arch), OPTIONS
+        typed([echo.udf(f"f{number}") for number, echo in enumerate(echoes)], registry.get("numba-cuda")),
+        Arch.of(arch),
+        OPTIONS,
     )
 
 

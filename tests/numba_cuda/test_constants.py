@@ -8,8 +8,8 @@ from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink import udf
+from numba_ptxlink._export import constants
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._numba_cuda import constants
 
 TABLE = np.arange(1000, dtype=np.float32)
 INTEGERS = TABLE.view(np.int32)

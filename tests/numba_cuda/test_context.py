@@ -13,10 +13,10 @@ from numba import cuda
 from numba.cuda import types
 
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._front_end import substitution
+from numba_ptxlink._front_end.substitution import Substitution, applied, apply, original_of, undo
 from numba_ptxlink._numba_cuda import context
 from numba_ptxlink._numba_cuda.compile import compile_function
-from numba_ptxlink._numba_cuda.patches import substitution
-from numba_ptxlink._numba_cuda.patches.substitution import Substitution, applied, apply, original_of, undo
 
 
 def test_a_context_lasts_for_its_block():

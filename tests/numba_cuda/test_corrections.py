@@ -6,7 +6,7 @@ import fakedevice
 import numpy as np
 import pytest
 
-from numba_ptxlink._numba_cuda import stable_names
+from numba_ptxlink._export import stable_names
 from numba_ptxlink._numba_cuda.patches import corrections
 
 cuda = pytest.importorskip("numba.cuda")

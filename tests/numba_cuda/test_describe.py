@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from numba_ptxlink._numba_cuda.describe import IndescribableError, describe, describe_stateless
+from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
 
 
 class Colour(enum.Enum):

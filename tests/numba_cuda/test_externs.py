@@ -12,8 +12,8 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
+from numba_ptxlink._export import link_files
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._numba_cuda.codegen import link_files
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])

@@ -94,7 +94,8 @@ def test_other_pointers_compile_to_the_same(element):
     from numba.cuda.core.base import BaseContext
     from numba.cuda.descriptor import cuda_target
 
-    from numba_ptxlink._numba_cuda.patches import corrections, substitution
+    from numba_ptxlink._front_end import substitution
+    from numba_ptxlink._numba_cuda.patches import corrections
 
     context = cuda_target.target_context
     context.refresh()

@@ -11,9 +11,9 @@ from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._export import private_names
+from numba_ptxlink._export.build import tag
 from numba_ptxlink._link import inputs, symbols
-from numba_ptxlink._numba_cuda.build import _tag
-from numba_ptxlink._numba_cuda.codegen import private_names
 
 CALLER = """
 extern "C" __device__ float first(float);
@@ -44,7 +44,7 @@ def public(export):
     """Return what the LTO-IR of *export* defines under names that other exports may have."""
     table = symbols.table(inputs.read(artifact(export, "ltoir")), Arch.of("sm_90"))
     names = {symbol.name for symbol in table.symbols if symbol.defined and not symbol.weak}
-    return {name for name in names if _tag(["first"]) not in name} - {"first"}
+    return {name for name in names if tag(["first"]) not in name} - {"first"}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
+from numba_ptxlink._front_end.served import served
 from numba_ptxlink._link import engine
-from numba_ptxlink._numba_cuda import ptx_linker
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -47,11 +47,11 @@ def test_the_interface_is_the_stock_linkers():
 
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
-    before = ptx_linker.served().assembled
+    before = served().assembled
     linker.add_ptx(make_kernel().encode())
     made = linker.complete()
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
-    assert before + 1 == ptx_linker.served().assembled
+    assert before + 1 == served().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
 
 

@@ -10,8 +10,8 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import udf
+from numba_ptxlink._export import reached
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._numba_cuda import reached
 
 
 @udf("int64(int64)")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numba_ptxlink._numba_cuda import stable_names
+from numba_ptxlink._export import stable_names
 
 KERNELS = Path(__file__).parents[1] / "helpers" / "numba_kernels.py"
 

@@ -14,8 +14,10 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink import _udf, abi
-from numba_ptxlink._numba_cuda.signatures import arguments
+from numba_ptxlink import abi
+from numba_ptxlink._export import marks
+from numba_ptxlink._export.signatures import arguments
+from numba_ptxlink._front_end import registry
 
 particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
 PARTICLE = from_dtype(particle)
@@ -51,8 +53,8 @@ def resolved(signature, count):
     """Return the argument types and the result of *signature* of a function of *count* parameters."""
     functions = {1: lambda a: a, 2: lambda a, b: (a, b)}
     function = functions[count]
-    marked = _udf.Udf(function, signature, abi.AbiOptions("f"))
-    return arguments(marked)
+    marked = marks.Udf(function, signature, abi.AbiOptions("f"))
+    return arguments(marked, registry.get("numba-cuda"))
 
 
 @pytest.mark.parametrize(
@@ -88,8 +90,8 @@ def test_names_of_enclosing_functions_stand_for_types():
     def use(value):
         return local, value
 
-    marked = _udf.Udf(use, "float32(local)", abi.AbiOptions("f"))
-    assert ((from_dtype(local),), types.float32) == arguments(marked)
+    marked = marks.Udf(use, "float32(local)", abi.AbiOptions("f"))
+    assert ((from_dtype(local),), types.float32) == arguments(marked, registry.get("numba-cuda"))
 
 
 @pytest.mark.parametrize(
@@ -118,9 +120,9 @@ def test_a_dtype_that_numba_has_no_type_for_is_refused():
     def use(value):
         return quad, value
 
-    marked = _udf.Udf(use, "float32(quad)", abi.AbiOptions("f"))
+    marked = marks.Udf(use, "float32(quad)", abi.AbiOptions("f"))
     with pytest.raises(pl.AbiError, match=r"Numba has no type for the NumPy dtype .*>f4"):
-        arguments(marked)
+        arguments(marked, registry.get("numba-cuda"))
 
 
 def test_an_export_by_names(tmp_path):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
 from numba_ptxlink._numba_cuda.ptx_linker import is_ptx
-
-from .substitution import Substitution
 
 
 def _wrap_kernel_init(original: Any) -> Any:

@@ -12,11 +12,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
 from numba_ptxlink.errors import AbiError, ExportError
 
 from .driverless import current_cc
-from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,8 +105,9 @@ def _emit(
 ) -> Any:
     from numba_ptxlink import abi
     from numba_ptxlink._cabi import names as cnames
+    from numba_ptxlink._export.signatures import record_names
+    from numba_ptxlink._front_end import registry
     from numba_ptxlink._numba_cuda.codegen import wrapper
-    from numba_ptxlink._numba_cuda.signatures import record_names
 
     aggregates = (given["abi_info"] or {}).get("aggregates")
     # No caller relies on the flat prototype of a kernel: stock numba-cuda rejects kernels with the C ABI.
@@ -120,7 +121,7 @@ def _emit(
             compiled.signature.return_type,
             zip(labels, compiled.signature.args, strict=True),
             kernel=kernel,
-            names=record_names(function),
+            names=record_names(function, registry.get("numba-cuda")),
         )
         outcome = current().result
         if outcome is not None:
@@ -173,11 +174,11 @@ def _check_passing(outcome: Result, output: str) -> None:
 
 def _resolved(code: Any, made: Result) -> Any:
     """Return PTX or LTO-IR with its callees from the link files merged in, where they can be linked."""
-    from numba_ptxlink._numba_cuda import build
+    from numba_ptxlink._numba_cuda.resolve import resolve
 
     if made.library is None or not made.library._linking_files:
         return code
-    return build.resolve(made.library, code, made.cc, made.symbols)
+    return resolve(made.library, code, made.cc, made.symbols)
 
 
 def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
@@ -196,8 +197,8 @@ def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
 
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._export import externs
     from numba_ptxlink._link import single_ptx
-    from numba_ptxlink._numba_cuda.codegen import externs
     from numba_ptxlink._tools import nvfatbin
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
@@ -275,13 +276,13 @@ SUBSTITUTIONS = (
         "compile",
         _wrap_compile,
         '`output="cubin"` and `"fatbin"`; what a function with `abi="c"` calls is merged into its code.',
-        bound=True,
+        bound="numba.cuda",
     ),
     Substitution(
         "numba.cuda.compiler",
         "compile_all",
         _wrap_compile_all,
         '`output="cubin"` and `"fatbin"`.',
-        bound=True,
+        bound="numba.cuda",
     ),
 )

@@ -6,9 +6,8 @@ import functools
 import operator
 from typing import Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
-
-from .substitution import Substitution
 
 
 def _wrap_create_library(original: Any) -> Any:
@@ -242,6 +241,6 @@ SUBSTITUTIONS = (
         "jit",
         _wrap_jit,
         "A decorator without signatures keeps `lto=`, which numba-cuda forgets.",
-        bound=True,
+        bound="numba.cuda",
     ),
 )

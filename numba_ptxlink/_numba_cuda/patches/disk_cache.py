@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
+from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
-from numba_ptxlink._numba_cuda.describe import IndescribableError, describe, describe_stateless
-
-from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,9 +6,8 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import DispatcherNotes, LibraryNotes, Nested, current, entered, notes
-
-from .substitution import Substitution
 
 
 def current_cc() -> tuple[Any, ...]:

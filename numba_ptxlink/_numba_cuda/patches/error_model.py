@@ -6,9 +6,8 @@ import functools
 import operator
 from typing import Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, notes
-
-from .substitution import Substitution
 
 _DIVISIONS = (operator.truediv, operator.itruediv)
 # Numba keeps one compiled subroutine for all modes; here each mode has its own.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
 from numba_ptxlink._numba_cuda.release import DRIVER
-
-from .substitution import Substitution
 
 
 def _wrap_linker(_: Any) -> Any:
@@ -20,6 +19,6 @@ SUBSTITUTIONS = (
         "_Linker",
         _wrap_linker,
         "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
-        bound=True,
+        bound="numba.cuda",
     ),
 )

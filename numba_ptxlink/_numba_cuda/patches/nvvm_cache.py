@@ -7,10 +7,9 @@ import hashlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda.context import current, entered
-
-from .substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,7 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
         from numba_ptxlink import cache
-        from numba_ptxlink._numba_cuda import stable_names
+        from numba_ptxlink._export import stable_names
 
         texts = [llvmir] if isinstance(llvmir, str) else list(llvmir)
         # Names can be restored in PTX text, not in LTO-IR and debug information, which encode them as bytes.

@@ -6,7 +6,7 @@ import functools
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from .substitution import Substitution
+from numba_ptxlink._front_end.substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ SUBSTITUTIONS = (
         "_have_nvjitlink",
         _wrap_have_nvjitlink,
         "`@cuda.jit` sees nvJitLink 13 and later by its file, without loading it.",
-        bound=True,
+        bound="numba.cuda",
     ),
     Substitution(
         "numba.cuda.codegen",

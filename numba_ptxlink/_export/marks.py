@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import abi
-from ._cabi import names as cnames
-from .errors import AbiError, ExportError
+from numba_ptxlink._cabi import names as cnames
+from numba_ptxlink._cabi.options import AbiOptions
+from numba_ptxlink._front_end import registry
+from numba_ptxlink.errors import AbiError, ExportError
+
+from . import choice
+from .reached import Marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numba_ptxlink._front_end.protocol import FrontEnd
+
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
 
-class Udf:
+class Udf(Marked):
     """
     A Python function with a C signature. Calling it calls the Python function.
 
@@ -27,13 +32,16 @@ class Udf:
         function: The Python function, or one that is marked already, to add a signature.
         signature: Its Numba signature.
         options: Its C name and the other options of `abi_info`.
+        front_end: The name of the front end that compiles it, None to choose it by what it uses.
     """
 
     is_kernel = False
     launch_bounds: int | tuple[int, ...] | None = None
 
-    def __init__(self, function: Any, signature: Any, options: abi.AbiOptions) -> None:
-        self.others: tuple[Udf, ...] = ()
+    def __init__(
+        self, function: Any, signature: Any, options: AbiOptions, front_end: str | None = None
+    ) -> None:
+        self.others = ()
         if isinstance(function, Udf):
             self.others = (*function.others, function)
         # Unwrap a function that cuda.jit or njit has compiled.
@@ -43,6 +51,9 @@ class Udf:
                 f"{self._decorator}() decorates Python functions, not {type(function).__name__}: "
                 f"{function!r}; decorate a function, which may call it."
             )
+        if front_end is not None:
+            registry.get(front_end)
+        self.asked = front_end
         self.function = function
         _check_callable_from_c(function, self.source)
         self.signature = signature
@@ -64,25 +75,18 @@ class Udf:
         if self.others and type(self.others[0]) is type(self) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
             return self.others[0]._dispatcher  # noqa: SLF001 - of this class
+        front_end = choice.current(self)
         # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
-        dispatcher = self.__dict__.get("_made")
-        return dispatcher or self.__dict__.setdefault("_made", self._make_dispatcher())
+        made: dict[str, Any] = self.__dict__.setdefault("_made", {})
+        return made.get(front_end.name) or made.setdefault(front_end.name, self._dispatched(front_end))
 
-    def _make_dispatcher(self) -> Any:
-        from numba import cuda
-
-        return cuda.jit(device=True)(self.function)
+    def _dispatched(self, front_end: FrontEnd) -> Any:
+        return front_end.dispatcher(self.function, device=True)
 
     @property
     def _numba_type_(self) -> Any:
         # Numba types a global by this attribute: other functions can call the UDF as a device function.
         return self._dispatcher._numba_type_
-
-    @property
-    def source(self) -> str:
-        """Where the function is defined, as "file.py:line"."""
-        code = self.function.__code__
-        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 class Kernel(Udf):
@@ -97,6 +101,7 @@ class Kernel(Udf):
         options: Its C name and the other options of `abi_info`.
         launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
+        front_end: The name of the front end that compiles it, None to choose it by what it uses.
     """
 
     is_kernel = True
@@ -106,10 +111,11 @@ class Kernel(Udf):
         self,
         function: Any,
         signature: Any,
-        options: abi.AbiOptions,
+        options: AbiOptions,
         launch_bounds: int | tuple[int, ...] | None = None,
+        front_end: str | None = None,
     ) -> None:
-        super().__init__(function, signature, options)
+        super().__init__(function, signature, options, front_end)
         self.launch_bounds = launch_bounds
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
@@ -120,10 +126,8 @@ class Kernel(Udf):
         """Return the kernel configured for a launch by Numba."""
         return self._dispatcher[configuration]
 
-    def _make_dispatcher(self) -> Any:
-        from numba import cuda
-
-        return cuda.jit(launch_bounds=self.launch_bounds)(self.function)
+    def _dispatched(self, front_end: FrontEnd) -> Any:
+        return front_end.dispatcher(self.function, launch_bounds=self.launch_bounds, device=False)
 
 
 def udf(
@@ -133,6 +137,7 @@ def udf(
     on_error: str = "zero",
     checked: bool = False,
     aggregates: str = "value",
+    front_end: str | None = None,
 ) -> Callable[[Any], Udf]:
     """
     Mark a Python function for export with the C ABI. It stays callable as plain Python.
@@ -149,14 +154,17 @@ def udf(
             that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
             as a parameter.
+        front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
+            functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
+            first.
 
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: The decorated object is not a Python function.
+        ExportError: The decorated object is not a Python function, or *front_end* is unknown.
     """
     options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
-    return lambda function: Udf(function, signature, options)
+    return lambda function: Udf(function, signature, options, front_end)
 
 
 def kernel(
@@ -166,6 +174,7 @@ def kernel(
     on_error: str = "zero",
     checked: bool = False,
     launch_bounds: int | tuple[int, ...] | None = None,
+    front_end: str | None = None,
 ) -> Callable[[Any], Kernel]:
     """
     Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
@@ -178,22 +187,25 @@ def kernel(
             that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
+        front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
+            functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
+            first.
 
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: The decorated object is not a Python function.
+        ExportError: The decorated object is not a Python function, or *front_end* is unknown.
     """
     options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
-    return lambda function: Kernel(function, signature, options, launch_bounds)
+    return lambda function: Kernel(function, signature, options, launch_bounds, front_end)
 
 
-def _options(decorator: str, signature: Any, **abi_info: Any) -> abi.AbiOptions:
+def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:
     if callable(signature) and not hasattr(signature, "return_type"):
         example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     name = abi_info.pop("name")
-    return abi.AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
+    return AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
 
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:

@@ -14,8 +14,10 @@ from numba_ptxlink.errors import AbiError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numba_ptxlink._front_end.protocol import FrontEnd
 
-def resolve(signature: Any, function: Callable[..., Any]) -> Any:
+
+def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -> Any:
     """
     Return *signature* with Numba types for all that stands for one.
 
@@ -26,41 +28,38 @@ def resolve(signature: Any, function: Callable[..., Any]) -> Any:
     Args:
         signature: A string, a tuple of types, or anything else, which is returned as it is.
         function: The function that has the signature.
+        front_end: What compiles it.
 
     Raises:
         AbiError: A name stands for no type.
     """
     if isinstance(signature, tuple):
-        return tuple(_type_of(entry) or entry for entry in signature)
+        return tuple(_type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
     cells = inspect.getclosurevars(function).nonlocals
-    return _evaluate(signature, {**function.__globals__, **cells})
+    return _evaluate(signature, {**function.__globals__, **cells}, front_end)
 
 
-def _evaluate(text: str, scope: Mapping[str, Any]) -> Any:
-    return eval(text, {}, _Names(scope))  # noqa: S307 - as Numba does
+def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
+    return eval(text, {}, _Names(scope, front_end))  # noqa: S307 - as Numba does
 
 
 class _Names(Mapping[str, Any]):
     """The types by their names: Numba's own, then those of a scope."""
 
-    def __init__(self, scope: Mapping[str, Any]) -> None:
-        from numba.cuda import types
-        from numba.cuda.vector_types import vector_types
-
-        self._own = {**vars(types), **vector_types}
+    def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
+        self._own = {**vars(front_end.types), **front_end.vectors()}
         self._scope = scope
+        self._front_end = front_end
 
     def __getitem__(self, name: str) -> Any:
-        from numba.cuda import types
-
-        own = self._own.get(name)
+        own, front_end = self._own.get(name), self._front_end
         # Names such as Number are Numba's too, but stand for no type there.
-        if name in self._scope and not isinstance(own, types.Type):
+        if name in self._scope and not isinstance(own, front_end.types.Type):
             value = self._scope[name]
-            if own is None or isinstance(value, ModuleType) or _type_of(value) is not None:
-                return _meaning(value, name)
+            if own is None or isinstance(value, ModuleType) or _type_of(value, front_end) is not None:
+                return _meaning(value, name, front_end)
         return self._own[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -73,24 +72,23 @@ class _Names(Mapping[str, Any]):
 class _Module:
     """A module whose attributes are types."""
 
-    def __init__(self, module: ModuleType, name: str) -> None:
+    def __init__(self, module: ModuleType, name: str, front_end: FrontEnd) -> None:
         self._module = module
         self._name = name
+        self._front_end = front_end
 
     def __getattr__(self, attribute: str) -> Any:
-        return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}")
+        return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
 
 
-def _meaning(value: Any, name: str) -> Any:
+def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     if isinstance(value, ModuleType):
-        return _Module(value, name)
-    ty = _type_of(value)
+        return _Module(value, name, front_end)
+    ty = _type_of(value, front_end)
     if ty is not None:
         return ty
-    from numba.cuda import types
-
     # A class of Numba's types, such as Optional, makes one.
-    if isinstance(value, type) and issubclass(value, types.Type):
+    if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
     raise AbiError(
         f"{name!r} stands for {value!r}, which is no type; name a Numba type, a NumPy dtype, a "
@@ -98,37 +96,31 @@ def _meaning(value: Any, name: str) -> Any:
     )
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: Any, front_end: FrontEnd) -> Any:
     """Return the Numba type that *value* is or stands for, None for none."""
     import numpy as np
-    from numba.cuda import types
 
     if isinstance(value, type) and issubclass(value, np.generic):
         value = np.dtype(value)
     if isinstance(value, np.dtype):
-        return _of_dtype(value)
+        return _of_dtype(value, front_end)
     if isinstance(value, type):
-        return _of_class(value)
-    return value if isinstance(value, types.Type) else None
+        return _of_class(value, front_end)
+    return value if isinstance(value, front_end.types.Type) else None
 
 
-def _of_class(cls: Any) -> Any:
-    from numba.cuda import types
-    from numba.cuda.vector_types import vector_types
-
+def _of_class(cls: Any, front_end: FrontEnd) -> Any:
+    types = front_end.types
     if issubclass(cls, enum.IntEnum):
         return types.IntEnumMember(cls, types.int64)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return _named_tuple(cls)
-    vector = vector_types.get(cls.__name__)
-    return vector if vector is not None and vector.user_facing_object is cls else None
+        return _named_tuple(cls, front_end)
+    return front_end.vector_of(cls)
 
 
-def _of_dtype(dtype: Any) -> Any:
-    from numba.cuda.np.numpy_support import from_dtype
-
+def _of_dtype(dtype: Any, front_end: FrontEnd) -> Any:
     try:
-        return from_dtype(dtype)
+        return front_end.from_dtype(dtype)
     except Exception as error:
         raise AbiError(
             f"Numba has no type for the NumPy dtype {dtype} ({type(error).__name__}: {error}); "
@@ -136,9 +128,8 @@ def _of_dtype(dtype: Any) -> Any:
         ) from error
 
 
-def _named_tuple(cls: Any) -> Any:
-    from numba.cuda import types
-
+def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
+    types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
     scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
@@ -149,9 +140,9 @@ def _named_tuple(cls: Any) -> Any:
             value = value.__forward_arg__
         if isinstance(value, str):
             named = {builtin.__name__: builtin for builtin in plain}
-            value = named[value] if value in named else _evaluate(value, scope)
+            value = named[value] if value in named else _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None
-        ty = ty or _type_of(value)
+        ty = ty or _type_of(value, front_end)
         if ty is None:
             raise AbiError(
                 f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "

@@ -124,30 +124,24 @@ def _link(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
-def is_declared(context: Any, name: str) -> bool:
-    """Return whether `cuda.declare_device` declared a function *name*."""
-    return any(getattr(key, "name", None) == name and hasattr(key, "sig") for key in context._defns)
-
-
-def declared(context: Any, prototype: Prototype) -> c.Signature | None:
+def declared(args: Sequence[Any], result: Any, prototype: Prototype) -> c.Signature | None:
     """
-    Return the C signature of the `cuda.declare_device` function with *prototype*.
+    Return the C signature of a `cuda.declare_device` function with *prototype*.
 
-    None if no function was declared by that name, or its C types are unknown.
+    None if its C types are unknown.
+
+    Args:
+        args: The Numba types of its parameters.
+        result: The Numba type of its result.
+        prototype: What the code calls.
     """
-    for key in context._defns:
-        if getattr(key, "name", None) != prototype.name or not hasattr(key, "sig"):
-            continue
-        params = [(f"arg{number}", ty) for number, ty in enumerate(key.sig.args)]
-        try:
-            plain = abi.c_signature(prototype.name, key.sig.return_type, params)
-        except AbiError:
-            continue
-        # Numba's calling convention returns a status, and the result through an address.
-        result = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
-        status = c.Scalar("int32_t", 4, 4, "int")
-        own = c.Signature(prototype.name, status, (("result", result), *plain.params))
-        for candidate in (plain, own):
-            if candidate.prototype == prototype:
-                return candidate
-    return None
+    params = [(f"arg{number}", ty) for number, ty in enumerate(args)]
+    try:
+        plain = abi.c_signature(prototype.name, result, params)
+    except AbiError:
+        return None
+    # Numba's calling convention returns a status, and the result through an address.
+    address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
+    status = c.Scalar("int32_t", 4, 4, "int")
+    own = c.Signature(prototype.name, status, (("result", address), *plain.params))
+    return next((candidate for candidate in (plain, own) if candidate.prototype == prototype), None)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
-from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -18,19 +17,16 @@ from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
-from . import constants, reached
-from .codegen import externs, link_files
-from .compile import compile_function, compile_ir
-from .modules import ordered_modules
-from .raises import raise_sites
+from . import choice, constants, externs, link_files, reached
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from numba_ptxlink._udf import Udf
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, Lowered
 
-    from .compile import CompileOptions
+    from .marks import Udf
     from .signatures import Typed
 
 
@@ -40,25 +36,28 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Compiled:
     """
-    All functions of an export for one arch, lowered to LLVM IR.
+    All functions of an export for one arch, lowered and with their C functions.
 
     Args:
+        front_end: What compiled them.
         arch: The GPU.
         functions: The Python functions.
         signatures: The C signature of each function.
-        raises: The source lines where each function or its callees raise, as "file.py:line".
-        libraries: The code library of each function.
-        context: Numba's target context.
+        lowered: What the front end made of each function.
         files: The files that the functions link by their paths, with the headers that these include.
     """
 
+    front_end: FrontEnd
     arch: Arch
     functions: tuple[Any, ...]
     signatures: tuple[abi.Signature, ...]
-    raises: tuple[tuple[str, ...], ...]
-    libraries: tuple[Any, ...]
-    context: Any
+    lowered: tuple[Lowered, ...]
     files: tuple[Path, ...] = ()
+
+    @property
+    def raises(self) -> tuple[tuple[str, ...], ...]:
+        """The source lines where each function or its callees raise, as "file.py:line"."""
+        return tuple(lowered.raises for lowered in self.lowered)
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,10 @@ def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
     Raises:
         AbiError: A type has no counterpart in C, or two types would be structs of one name.
     """
-    from numba.cuda import types
-
     return [
         _c_signature(
             function,
-            types.void if function.result is None else function.result,
+            function.front_end.types.void if function.result is None else function.result,
             function.labels,
             function.args,
         )
@@ -104,46 +101,38 @@ def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
     """
-    Compile *functions* with Numba.
+    Compile *functions*, which are of one front end, with it, and add their C functions.
 
     Raises:
         AbiError: A function's name or types have no counterpart in C.
-        ExportError: Numba refused a function.
+        ExportError: The front end refused a function.
     """
-    from numba.cuda import types
-
+    front_end = functions[0].front_end
     signatures: list[abi.Signature] = []
-    raises: list[tuple[str, ...]] = []
-    libraries: list[Any] = []
-    context = None
+    compiled: list[Lowered] = []
     for function in functions:
         udf, result = function.udf, function.result
         if udf.is_kernel and result is None:
-            result = types.void
+            result = front_end.types.void
         declared([function])
         try:
-            compiled = compile_function(
-                _entry(udf), function.args, result, arch, options, checked=udf.options.checked
-            )
+            with choice.serving(front_end):
+                lowered = front_end.lower(
+                    _entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
+                )
         except Exception as error:
-            reason = str(error)
-            if "set_try_status" in reason:
-                reason = "numba-cuda has no `try`; test the condition before it arises"
             raise ExportError(
-                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
+                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"
             ) from error
-        context = compiled.target_context
-        raises.append(raise_sites(compiled))
-        signatures.append(wrap(compiled, function, inline=options.opt))
-        libraries.append(compiled.library)
+        signatures.append(_wrap(lowered, function, inline=options.opt))
+        compiled.append(lowered)
     return Compiled(
+        front_end,
         arch,
         tuple(function.udf.function for function in functions),
         tuple(signatures),
-        tuple(raises),
-        tuple(libraries),
-        context,
-        tuple(link_files.paths(libraries)),
+        tuple(compiled),
+        tuple(link_files.paths(front_end.link_files(compiled))),
     )
 
 
@@ -164,21 +153,15 @@ def _entry(udf: Udf) -> Any:
     return entry
 
 
-def wrap(compiled: Any, each: Typed, *, inline: bool) -> abi.Signature:
-    """Add the C function of *each* to *compiled*, Numba's compile result; return its signature."""
-    from .codegen import flat, wrapper
-
-    udf = each.udf
+def _wrap(lowered: Lowered, each: Typed, *, inline: bool) -> abi.Signature:
+    """Add the C function of *each* to *lowered*; return its signature."""
+    udf, front_end = each.udf, each.front_end
     if udf.options.aggregates == "flat":
-        context, returns = compiled.target_context, compiled.signature.return_type
         # Numba has parts for any type, also for a string or a range, which mean nothing to C.
-        _c_signature(each, returns, (), ())
-        params = list(zip(each.labels, compiled.signature.args, strict=True))
-        signature = flat.signature(context, udf.name, returns, params)
-        wrapper.emit_flat(compiled, udf.name, udf.options, inline=inline)
-        return signature
-    signature = _c_signature(each, compiled.signature.return_type, each.labels, compiled.signature.args)
-    wrapper.emit(compiled, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
+        _c_signature(each, lowered.result, (), ())
+        return front_end.wrap_flat(lowered, udf.name, each.labels, udf.options, inline=inline)
+    signature = _c_signature(each, lowered.result, each.labels, lowered.args)
+    front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature
 
 
@@ -212,11 +195,17 @@ def build(
         AssembleError: The PTX could not be assembled.
     """
     names = [signature.name for signature in compiled.signatures]
-    tag = _tag(names)
-    modules = ordered_modules(compiled.libraries, names)
+    front_end = compiled.front_end
+    modules = front_end.modules(compiled.lowered, names, compiled.arch)
     ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = externs.undefined(ptx.decode())
-    linked = link_files.compile_files(compiled.libraries, missing, compiled.arch, tag)
+    linked = link_files.compile_files(
+        front_end.link_files(compiled.lowered),
+        missing,
+        compiled.arch,
+        tag(names),
+        front_end.memory_manager(),
+    )
     ltoir = b""
     if linked.code or LTOIR in kinds:
         ltoir = _nvvm(compiled, linked.renamed(modules), options, lto=True)
@@ -246,14 +235,16 @@ def build(
     if CUBIN in kinds:
         asked = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
         artifacts[CUBIN], made_by = single_ptx.compile_ptx(ptx, compiled.arch, asked)
+    declarations: dict[str, list[abi.Signature | None]] = {}
+    for name, args, result in front_end.declarations(compiled.lowered):
+        if name in missing:
+            declarations.setdefault(name, []).append(externs.declared(args, result, missing[name]))
     known = {
-        name: (prototype, externs.declared(compiled.context, prototype))
+        name: (prototype, next(filter(None, declarations.get(name, ())), None))
         for name, prototype in missing.items()
     }
     undeclared = tuple(
-        name
-        for name, (_, signature) in known.items()
-        if signature is None and externs.is_declared(compiled.context, name)
+        name for name, (_, signature) in known.items() if signature is None and name in declarations
     )
     kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
     return Built(kept, known, undeclared, made_by)
@@ -274,11 +265,11 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
 
 def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *, lto: bool) -> bytes:
     try:
-        code = compile_ir(llvm_ir.in_dialect(modules, compiled.arch), **options.nvvm(compiled.arch, lto=lto))
+        code = compiled.front_end.compile_ir(modules, compiled.arch, options, lto=lto)
     except Exception as error:
         names = ", ".join(signature.name for signature in compiled.signatures)
         try:
-            nvrtc.version()  # numba-cuda loads it to find libdevice
+            nvrtc.version()  # a front end may load it to find libdevice
             known = nvvm.emitted_isa(compiled.arch)
         except LinkError as missing:
             raise ExportError(f"{names} cannot be compiled for {compiled.arch.sm}: {missing}") from error
@@ -293,55 +284,6 @@ def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *
     return code
 
 
-def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]) -> Any:
-    """
-    Return *code* with its callees from the link files merged in, where they can be linked.
-
-    Args:
-        library: Numba's code library.
-        code: The code that Numba compiled it to: PTX as str or LTO-IR as bytes.
-        cc: The compute capability of *code*.
-        symbols: The device functions to keep; none for a kernel, which is kept itself.
-
-    Raises:
-        ExportError: A compiler refused the code.
-    """
-    arch = Arch.of(cc)
-    tag = _tag([*symbols, library.name])
-    modules = ordered_modules([library], symbols or [library._entry_name])
-    options = {**library._nvvm_options, "arch": arch.compute}
-    options.pop("gen-lto", None)
-    modules = llvm_ir.in_dialect(modules, arch)
-    ptx = nvvm_compile(modules, options).decode()
-    linked = link_files.compile_files([library], externs.undefined(ptx), arch, tag)
-    if not linked.code:
-        return code
-    # Up to sm_90 nvJitLink cannot read the LTO-IR that NVVM writes with this option.
-    options.pop("g", None)
-    ltoir = nvvm_compile(linked.renamed(modules), {**options, "gen-lto": None})
-    if not isinstance(code, str):
-        return externs.merge_ltoir(ltoir, linked.code, arch)
-    lines = any(map(llvm_ir.has_line_numbers, modules)) and not any(map(llvm_ir.is_for_debugging, modules))
-    merged = externs.merge_ptx(
-        ltoir,
-        linked.code,
-        arch,
-        symbols,
-        kernels=() if symbols else [library._entry_name],
-        lineinfo=lines,
-        opt=options.get("opt") != 0,
-    )
-    externs.check_supplied(merged, linked)
-    return merged
-
-
-def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:
-    """Compile *modules* with NVVM and Numba's *options*; return PTX or LTO-IR."""
-    from numba.cuda.cudadrv import nvvm
-
-    code: bytes = nvvm.compile_ir(list(modules), **options)
-    return code
-
-
-def _tag(names: Sequence[str]) -> str:
+def tag(names: Sequence[str]) -> str:
+    """Return the suffix of private names in the code of the symbols *names*."""
     return f"{zlib.crc32(' '.join(names).encode()):08x}"

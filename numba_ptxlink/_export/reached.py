@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from numba_ptxlink._udf import Udf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+class Marked:
+    """
+    What a decorator of this package makes of a Python function: the base class of `marks.Udf`.
+
+    Args:
+        function: The Python function.
+        signature: Its Numba signature.
+        name: Its C name.
+        others: The same function with other signatures.
+        asked: The front end that the decorator names, None if it names none.
+    """
+
+    function: Any
+    signature: Any
+    name: str
+    others: tuple[Any, ...]
+    asked: str | None
+
+    @property
+    def source(self) -> str:
+        """Where the function is defined, as "file.py:line"."""
+        code = self.function.__code__
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
 def decorated(value: Any) -> Any:
     """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
-    function = value.function if isinstance(value, Udf) else getattr(value, "py_func", None)
+    function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)
     return function if inspect.isfunction(function) else None
 
 

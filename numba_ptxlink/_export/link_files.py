@@ -12,26 +12,27 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import mangling
 from numba_ptxlink._formats.demangle import demangled
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS, LTOIR, PTX
+from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import symbols
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._numba_cuda import stable_names
 from numba_ptxlink._tools import include_scan, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
-from . import private_names
+from . import private_names, stable_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Function, Variable
+    from numba_ptxlink._front_end.protocol import LinkFile
 
 log = logging.getLogger(__name__)
 
@@ -98,48 +99,43 @@ class _Source:
     ptx: str = ""
 
 
-def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, tag: str) -> LinkFiles:
+def compile_files(
+    files: Iterable[LinkFile], missing: Iterable[str], arch: Arch, tag: str, memory_manager: Path | None
+) -> LinkFiles:
     """
-    Compile the files that *libraries* link, where they can be compiled to LTO-IR.
+    Compile *files*, where they can be compiled to LTO-IR.
 
     Args:
-        libraries: Numba's code libraries.
+        files: The files that the functions link.
         missing: The undefined symbols; of Numba's shims, only these are compiled.
         arch: The GPU to generate code for.
         tag: The suffix of private names, one per export.
+        memory_manager: The CUDA C++ of the front end's memory manager for device code, None for none.
 
     Raises:
         ExportError: NVRTC could not compile a file.
     """
-    from numba.cuda.cudadrv.linkable_code import LinkableCode
-    from numba.cuda.memory_management.nrt import NRT_LIBRARY
-
     missing = set(missing)
     if not missing:
         return LinkFiles()
-    files = dict.fromkeys(file for library in libraries for file in library._linking_files)
     compiled: dict[tuple[str, bytes], None] = {}
     shims: list[_Source] = []
     sources: list[_Source] = []
     for file in files:
-        code = LinkableCode.from_path_or_obj(file)
-        if file is NRT_LIBRARY:
-            continue  # added below, where its functions are called
-        content = code.data if isinstance(code.data, bytes) else code.data.encode()
-        if code.kind == LTOIR:
-            compiled[code.name, content] = None
-        elif code.kind == CU:
-            folders = (Path(file).absolute().parent,) if isinstance(file, (str, Path)) else ()
-            head, functions = _split(content.decode())
+        if file.kind == LTOIR:
+            compiled[file.name, file.content] = None
+        elif file.kind == CU:
+            folders = (file.folder,) if file.folder else ()
+            text, name = file.content.decode(), PurePath(file.name).name
+            head, functions = _split(text)
             wanted = frozenset(functions) & missing
-            name = Path(code.name).name
             if functions and not wanted:
                 continue
             if functions:
                 text = head + "".join(functions[function] for function in sorted(wanted))
                 shims.append(_Source(text, name, folders, wanted))
             else:
-                sources.append(_read(content.decode(), name, arch, folders))
+                sources.append(_read(text, name, arch, folders))
     foreign = frozenset(
         symbol.name
         for name, content in compiled
@@ -148,7 +144,7 @@ def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, 
     private = _private(sources, foreign, arch, tag)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
     names = {name: mangling.renamed(name, private) for source in sources for name in source.defined}
-    shims += _memory_manager(missing - names.keys())
+    shims += _memory_manager(memory_manager, missing - names.keys())
     for source in shims:
         own = {name: f"{name}_{tag}" for name in source.defined}
         names |= own
@@ -156,15 +152,14 @@ def compile_files(libraries: Iterable[Any], missing: Iterable[str], arch: Arch, 
     return LinkFiles(tuple(sorted(compiled)), names, tag)
 
 
-def paths(libraries: Iterable[Any]) -> list[Path]:
-    """Return the files that *libraries* link by path, and the headers beside them that these include."""
-    files = dict.fromkeys(file for library in libraries for file in library._linking_files)
-    linked = [Path(file).absolute() for file in files if isinstance(file, (str, Path))]
+def paths(files: Iterable[LinkFile]) -> list[Path]:
+    """Return those of *files* that are on disk, and the headers beside them that these include."""
+    linked = {file.folder / PurePath(file.name).name: file for file in files if file.folder}
     headers = [
         header
-        for path in linked
-        if EXTENSIONS.get(path.suffix) == CU and path.is_file()
-        for header in include_scan.files_included(path.read_bytes(), path.parent)
+        for path, file in linked.items()
+        if file.kind == CU
+        for header in include_scan.files_included(file.content, path.parent)
     ]
     return list(dict.fromkeys([*linked, *headers]))
 
@@ -215,16 +210,13 @@ def _private(sources: Sequence[_Source], foreign: frozenset[str], arch: Arch, ta
     return private
 
 
-def _memory_manager(missing: set[str]) -> list[_Source]:
-    """Return numba-cuda's memory manager for device code, where one of its functions is *missing*."""
-    from numba.cuda.memory_management import nrt
-
-    if not any(name.startswith("NRT_") for name in missing):
+def _memory_manager(path: Path | None, missing: set[str]) -> list[_Source]:
+    """Return the memory manager for device code at *path*, where one of its functions is *missing*."""
+    if path is None or not any(name.startswith("NRT_") for name in missing):
         return []
-    path = Path(nrt.__file__).with_name("nrt.cu")
     text = path.read_text()
     names = frozenset(_MEMORY.findall(text))
-    # Its kernels serve numba-cuda's statistics; as device functions the linker drops them if they are unused.
+    # Its kernels serve the front end's statistics; as device functions the linker drops unused ones.
     text = f"#define __global__ __device__\n{text}"
     return [_Source(text, path.name, (path.parent,), names)] if names & missing else []
 

@@ -1,4 +1,4 @@
-"""One attribute of numba-cuda and what takes its place: put there and taken back, counting who wants it."""
+"""One attribute of a front end and what takes its place: put there and taken back, counting who wants it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ Wrap = Callable[[Any], Any]
 
 class Substitution(NamedTuple):
     """
-    One attribute of numba-cuda and what takes its place.
+    One attribute of a front end and what takes its place.
 
     Args:
         module: Where it lives.
         path: Its dotted path inside the module.
-        wrap: Makes the replacement out of the original. It imports nothing of numba-cuda, as the replacement
-            may: a thread that is importing that may wait for a lock that the caller of *wrap* holds.
+        wrap: Makes the replacement out of the original. It imports nothing of the front end, as the
+            replacement may: a thread that is importing that may wait for a lock that *wrap*'s caller holds.
         reason: Why, in one line; the documentation shows it.
-        bound: Whether other modules of numba-cuda may hold it by the same name, and get the replacement too.
+        bound: The package whose modules may hold it by the same name, and get the replacement too; "" for
+            none.
     """
 
     module: str
     path: str
     wrap: Wrap
     reason: str
-    bound: bool = False
+    bound: str = ""
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
@@ -74,7 +75,7 @@ def apply(substitution: Substitution) -> None:
         replacement = substitution.wrap(original)
         setattr(owner, substitution.attribute, replacement)
         if substitution.bound:
-            _bind_everywhere(original, replacement, substitution.attribute)
+            _bind_everywhere(original, replacement, substitution)
         _in_place[key] = _InPlace(original)
 
 
@@ -91,11 +92,11 @@ def undo(substitution: Substitution) -> None:
         replacement = owner.__dict__[substitution.attribute]
         setattr(owner, substitution.attribute, there.original)
         if substitution.bound:
-            _bind_everywhere(replacement, there.original, substitution.attribute)
+            _bind_everywhere(replacement, there.original, substitution)
 
 
 def original_of(substitution: Substitution) -> Any:
-    """Return what numba-cuda has by that name, replaced or not."""
+    """Return what the front end has by that name, replaced or not."""
     owner = substitution.owner()  # whose import may replace it
     there = _in_place.get((substitution.module, substitution.path))
     return owner.__dict__[substitution.attribute] if there is None else there.original
@@ -111,11 +112,12 @@ def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
         yield
 
 
-def _bind_everywhere(old: Any, new: Any, attribute: str) -> None:
-    """Replace *old* by *new* wherever a module of numba-cuda has bound it by the name *attribute*."""
+def _bind_everywhere(old: Any, new: Any, substitution: Substitution) -> None:
+    """Replace *old* by *new* wherever a module of the package has bound it by the attribute's name."""
+    package, attribute = substitution.bound, substitution.attribute
     for name, module in list(sys.modules.items()):
         if (
-            name.startswith("numba.cuda")
+            (name == package or name.startswith(f"{package}."))
             and isinstance(module, ModuleType)
             and module.__dict__.get(attribute) is old
         ):

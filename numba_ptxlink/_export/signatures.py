@@ -1,4 +1,4 @@
-"""Resolve the signatures of marked functions with Numba: types, record names and distinct symbols."""
+"""Resolve the signatures of marked functions: types, record names and distinct symbols."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink._udf import Udf, parameters
 from numba_ptxlink.errors import AbiError
 
 from . import type_names
+from .marks import Udf, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80
 
@@ -26,6 +28,7 @@ class Typed:
 
     Args:
         udf: The function.
+        front_end: What compiles it.
         args: The Numba types of its parameters.
         result: The Numba type of its result, None if Numba infers it.
         labels: The C names of its parameters.
@@ -33,15 +36,16 @@ class Typed:
     """
 
     udf: Udf
+    front_end: FrontEnd
     args: tuple[Any, ...]
     result: Any
     labels: tuple[str, ...]
     records: Mapping[Any, str]
 
 
-def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
+def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
     """
-    Return every signature of *marked* with its Numba types, each under a unique C name.
+    Return every signature of *marked* with the types of *front_end*, each under a unique C name.
 
     Raises:
         AbiError: Two functions have the same C name, or a signature is not a Numba signature.
@@ -49,15 +53,16 @@ def typed(marked: Sequence[Udf]) -> tuple[Typed, ...]:
     return tuple(
         Typed(
             function,
-            *arguments(function),
+            front_end,
+            *arguments(function, front_end),
             tuple(parameters(function)),
-            record_names(function.function),
+            record_names(function.function, front_end),
         )
-        for function in expand(marked)
+        for function in expand(marked, front_end)
     )
 
 
-def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
+def expand(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Udf, ...]:
     """
     Return every signature of *marked* as a function with a unique C name.
 
@@ -76,23 +81,23 @@ def expand(marked: Sequence[Udf]) -> tuple[Udf, ...]:
                 f"{function.name!r}, the C name of function {where}, is taken by another "
                 f"function of this export, {other.function.__module__}."
                 f"{other.function.__qualname__} {other.signature}; "
-                f"use name={_propose(function, other, taken)!r}, for example."
+                f"use name={_propose(function, other, taken, front_end)!r}, for example."
             )
     return functions
 
 
-def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf]) -> str:
+def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf], front_end: FrontEnd) -> str:
     module = each.function.__module__.rpartition(".")[2]
     if each.function.__code__ is other.function.__code__:
         try:
-            args, _ = arguments(each)
+            args, _ = arguments(each, front_end)
             return cnames.propose("_".join([each.name, *(abi.code(abi.c_type(ty)) for ty in args)]), taken)
         except AbiError:
             return cnames.propose(each.name, taken)
     return cnames.propose(f"{module}_{each.name}", taken)
 
 
-def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
+def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     """
     Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
@@ -100,12 +105,9 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
         AbiError: The signature is not a Numba signature, its parameter count differs from the function's, or
             it has a type that stands for a value of its own.
     """
-    from numba.cuda.core import sigutils
-
     where = f"Function {each.name} ({each.source})"
-
     try:
-        args, result = sigutils.normalize_signature(type_names.resolve(each.signature, each.function))
+        args, result = front_end.normalize(type_names.resolve(each.signature, each.function, front_end))
     except Exception as error:
         raise AbiError(
             f"{where}: {each.signature!r} is no Numba signature ({error}); "
@@ -119,9 +121,9 @@ def arguments(each: Udf) -> tuple[tuple[Any, ...], Any]:
             f"{_missing(names[len(args) :]) or f'leave out {len(args) - len(names)} of its types'}."
         )
     for name, ty in zip(names, args, strict=True):
-        _check_open(ty, f"{where}: parameter {name!r}")
+        _check_open(ty, f"{where}: parameter {name!r}", front_end)
     if result is not None:
-        _check_open(result, f"{where}: the return value")
+        _check_open(result, f"{where}: the return value", front_end)
     return tuple(args), result
 
 
@@ -130,10 +132,9 @@ def _missing(names: Sequence[str]) -> str:
     return f"give a type to {spelled} too, since C has no default values" if names else ""
 
 
-def _check_open(ty: Any, what: str) -> None:
+def _check_open(ty: Any, what: str, front_end: FrontEnd) -> None:
     """Refuse a type that stands for one value, in place of which the caller's would be ignored."""
-    from numba.cuda import types
-
+    types = front_end.types
     if isinstance(ty, types.Omitted):
         raise AbiError(f"{what} has the type {ty}, and C has no default values; give it the value's type.")
     plain = types.unliteral(ty)
@@ -155,11 +156,9 @@ def _spell(ty: Any, names: Mapping[Any, str]) -> str:
     return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
 
 
-def record_names(function: Callable[..., Any]) -> dict[Any, str]:
+def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
     """Return the names of record types in the module of *function* and in its enclosing scopes."""
     import numpy as np
-    from numba.cuda import types
-    from numba.cuda.np.numpy_support import from_dtype
 
     cells = inspect.getclosurevars(function).nonlocals
     names: dict[Any, str] = {}
@@ -167,9 +166,9 @@ def record_names(function: Callable[..., Any]) -> dict[Any, str]:
         ty = value
         if isinstance(value, np.dtype) and value.fields:
             try:
-                ty = from_dtype(value)
+                ty = front_end.from_dtype(value)
             except Exception:  # noqa: BLE001, S112 - a dtype without a Numba type occurs in no signature
                 continue
-        if isinstance(ty, types.Record):
+        if isinstance(ty, front_end.types.Record):
             names.setdefault(ty, name)
     return names

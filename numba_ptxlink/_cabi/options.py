@@ -1,0 +1,107 @@
+"""The options in `abi_info`, read and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numba_ptxlink.errors import AbiError
+
+from . import names as cnames
+
+log = logging.getLogger("numba_ptxlink.abi")
+
+# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself.
+_SYMBOL = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+AGGREGATES = ("value", "flat")
+ON_ERROR = ("zero", "trap")
+
+
+@dataclass(frozen=True)
+class AbiOptions:
+    """
+    The options in `abi_info`.
+
+    Args:
+        abi_name: The symbol, None for the Python function's `__name__`.
+        aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
+        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
+        checked: Whether a division by zero and an index out of range are errors, in the function and in all
+            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
+    """
+
+    abi_name: str | None = None
+    aggregates: str = "value"
+    on_error: str = "zero"
+    checked: bool = False
+
+    @classmethod
+    def of(cls, abi_info: object) -> AbiOptions:
+        """
+        Read and check an `abi_info` mapping.
+
+        Raises:
+            AbiError: It is not a mapping, or has an unknown key or value.
+        """
+        if abi_info is None:
+            return cls()
+        if not isinstance(abi_info, Mapping):
+            raise AbiError(
+                f'abi_info must be a dict such as {{"abi_name": "f"}}, not {type(abi_info).__name__}: '
+                f"{abi_info!r}."
+            )
+        keys = [field.name for field in dataclasses.fields(cls)]
+        for key in abi_info:
+            if key not in keys:
+                raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(keys)}.")
+        options = cls(**abi_info)
+        for key, choices in (("aggregates", AGGREGATES), ("on_error", ON_ERROR)):
+            if getattr(options, key) not in choices:
+                raise AbiError(
+                    f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
+                )
+        if not isinstance(options.checked, bool):
+            raise AbiError(f"abi_info['checked'] is {options.checked!r}; the choices are True, False.")
+        if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
+            cnames.check(options.abi_name, "the function")
+        return options
+
+    @classmethod
+    def of_compile(cls, abi_info: object) -> AbiOptions:
+        """
+        Read the `abi_info` of `numba.cuda.compile`: whatever numba-cuda takes is taken.
+
+        Callers that compile for OptiX or for a library of device functions know by what name the function is
+        called, even if no C++ declares it. Such names, and unknown keys, are logged at level INFO: a warning
+        would be an error for some of those callers, and noise on stderr for the rest.
+
+        Raises:
+            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
+        """
+        if not abi_info:
+            return cls()
+        if not isinstance(abi_info, Mapping):
+            return cls.of(abi_info)
+        keys = [field.name for field in dataclasses.fields(cls)]
+        for key in abi_info:
+            if key not in keys:
+                log.info("abi_info has the unknown key %r, which is ignored", key)
+        name = abi_info.get("abi_name")
+        options = cls.of({key: abi_info[key] for key in keys[1:] if key in abi_info})
+        if name is None:
+            return options
+        if not isinstance(name, str):
+            return cls.of({"abi_name": name})
+        if not _SYMBOL.fullmatch(name):
+            raise AbiError(
+                f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
+                f"and no digit first; use {cnames.propose(name)!r}, for example."
+            )
+        try:
+            cls.of({"abi_name": name})
+        except AbiError as error:
+            log.info("%s Compiled all the same.", error)
+        return dataclasses.replace(options, abi_name=name)

@@ -1,0 +1,1 @@
+"""What an export does whatever the front end: marks, signatures, link files, artifacts."""

@@ -1,0 +1,142 @@
+"""Choose the front end that compiles a marked function."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._config import config
+from numba_ptxlink._front_end import registry
+from numba_ptxlink.errors import ExportError
+
+from . import reached
+from .reached import Marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numba_ptxlink._front_end.protocol import FrontEnd
+
+
+_serving: ContextVar[FrontEnd | None] = ContextVar("numba_ptxlink_front_end", default=None)
+
+
+@contextlib.contextmanager
+def serving(front_end: FrontEnd) -> Iterator[None]:
+    """Compile the marked functions that others call with *front_end*, for the length of a `with` block."""
+    token = _serving.set(front_end)
+    try:
+        yield
+    finally:
+        _serving.reset(token)
+
+
+def current(function: Marked) -> FrontEnd:
+    """
+    Return the front end that compiles *function* now: its caller's, or its own, with its compiler imported.
+
+    Raises:
+        ExportError: As for `chosen` and `registry.require`.
+    """
+    return _serving.get() or registry.require(chosen(function))
+
+
+def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
+    """
+    Return the front end of *function*.
+
+    It is the one that its decorator names, or *asked*; else the one whose types its signature has, or whose
+    functions and modules it and its callees read; else NUMBA_PTXLINK_FRONT_END; else the first one that is
+    installed.
+
+    Raises:
+        ExportError: The one that is named is unknown, or *function* reads what belongs to another; or none is
+            installed.
+    """
+    named = function.asked or asked
+    told = _told(function)
+    if named is not None:
+        front_end = registry.get(named)
+        for what, other in told.items():
+            if other is not front_end:
+                raise ExportError(
+                    f"{function.name} ({function.source}) is to be compiled by {named}, and uses {what}, "
+                    f"which belongs to {other.name}; use what {named} has in its place, or choose "
+                    f"{other.name}."
+                )
+        return front_end
+    if told:
+        return next(iter(told.values()))
+    return default()
+
+
+def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
+    """
+    Return the one front end of *functions*, with its compiler imported.
+
+    Raises:
+        ExportError: They have several; or as for `chosen` and `registry.require`.
+    """
+    marked = [variant for function in functions for variant in (*function.others, function)]
+    by_name = {chosen(function, asked).name: function for function in reversed(marked)}
+    if len(by_name) > 1:
+        listed = " and ".join(
+            f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
+        )
+        raise ExportError(
+            f"{listed}: the functions of one export are compiled by one front end. Export them apart, under "
+            "two names, or choose one with front_end=."
+        )
+    return registry.require(registry.get(next(iter(by_name))))
+
+
+def default() -> FrontEnd:
+    """
+    Return the front end of functions that do not tell.
+
+    Raises:
+        ExportError: None is installed. Names the extras.
+    """
+    name = config().front_end
+    if name is not None:
+        return registry.get(name)
+    for front_end in registry.front_ends():
+        if registry.installed(front_end):
+            return front_end
+    cures = " or ".join(
+        f"`pip install 'numba-ptxlink[{front_end.extra}]'` ({front_end.name})"
+        for front_end in registry.front_ends()
+    )
+    raise ExportError(f"No compiler for Python functions is installed; run {cures}.")
+
+
+def prepare(asked: str | None = None) -> None:
+    """
+    Import the compiler before a file that uses it, as far as it is known which one that is.
+
+    Raises:
+        ExportError: It is not installed or cannot be used, or none is.
+    """
+    there = [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
+    if asked is not None:
+        registry.require(registry.get(asked))
+    elif len(there) < 2:
+        registry.require(default())
+
+
+def _told(function: Marked) -> dict[str, FrontEnd]:
+    """Return what *function* has of front ends: what it is, and whose."""
+    told: dict[str, FrontEnd] = {}
+    signature = function.signature
+    for part in signature if isinstance(signature, tuple) else (signature,):
+        if (front_end := registry.owner(part)) is not None:
+            told.setdefault(f"the type {part}", front_end)
+    for reader, name, value in reached.names([function.function]):
+        if isinstance(value, Marked):
+            front_end = registry.get(value.asked) if value.asked else None
+        else:
+            front_end = registry.owner(value)
+        if front_end is not None:
+            told.setdefault(f"{name} in {reader.__qualname__}", front_end)
+    return told

@@ -1,0 +1,1 @@
+"""What a front end is, which there are, and what they share; see `protocol` and `registry`."""

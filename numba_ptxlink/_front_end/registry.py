@@ -1,0 +1,87 @@
+"""The front ends by name, each loaded when it is first asked for; and which one a value belongs to."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._config import FRONT_ENDS
+from numba_ptxlink.errors import AbiError, ExportError
+
+if TYPE_CHECKING:
+    from .protocol import FrontEnd
+
+
+def get(name: str) -> FrontEnd:
+    """
+    Return the front end *name*. Imports its package here, and nothing of its compiler.
+
+    Raises:
+        ExportError: There is none of that name.
+    """
+    if name not in FRONT_ENDS:
+        raise ExportError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
+    # Another front end is a package beside the others, and its name in the list.
+    module = importlib.import_module(f"numba_ptxlink._{name.replace('-', '_')}.front_end")
+    front_end: FrontEnd = module.FRONT_END
+    return front_end
+
+
+def front_ends() -> tuple[FrontEnd, ...]:
+    """Return all front ends, the preferred one first, whether or not they are installed."""
+    return tuple(map(get, FRONT_ENDS))
+
+
+def installed(front_end: FrontEnd) -> bool:
+    """Return whether the compiler of *front_end* is installed. Imports nothing of it."""
+    try:
+        return importlib.util.find_spec(front_end.module) is not None
+    except ValueError:  # a module without a spec, put into sys.modules
+        return True
+
+
+def require(front_end: FrontEnd) -> FrontEnd:
+    """
+    Return *front_end* with its compiler imported.
+
+    Raises:
+        ExportError: It is not installed, or cannot be used; names the extra that installs it.
+    """
+    if not installed(front_end):
+        raise ExportError(
+            f"{front_end.name} is not installed; install it with "
+            f"`pip install 'numba-ptxlink[{front_end.extra}]'`."
+        )
+    front_end.require_compiler()
+    return front_end
+
+
+def owner(value: Any) -> FrontEnd | None:
+    """
+    Return the front end that *value* belongs to, None for none.
+
+    It may be a type, a signature, a dispatcher, or a module, class or function of the front end's own.
+    """
+    if inspect.ismodule(value):
+        homes = {value.__name__}
+    elif inspect.isroutine(value) or isinstance(value, type):
+        homes = {getattr(value, "__module__", None) or ""}
+    else:
+        homes = {cls.__module__ for cls in type(value).__mro__}
+    roots = {home.partition(".")[0] for home in homes}
+    return next((front_end for front_end in front_ends() if front_end.root in roots), None)
+
+
+def of_type(ty: Any) -> FrontEnd:
+    """
+    Return the front end that the Numba type *ty* belongs to.
+
+    Raises:
+        AbiError: It is no Numba type.
+    """
+    front_end = owner(ty)
+    if front_end is None:
+        raise AbiError(f"{ty!r} is no Numba type; use one of numba.types, such as float32.")
+    return front_end

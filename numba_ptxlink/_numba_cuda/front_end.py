@@ -1,0 +1,168 @@
+"""numba-cuda as a front end. Importing this module imports neither numba-cuda nor the wrappers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._front_end import imports
+
+from . import release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import AbiOptions
+    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.substitution import Substitution
+
+    from .compile import Lowered
+
+
+class NumbaCuda:
+    """numba-cuda; see `_front_end.protocol.FrontEnd`, where each member is described."""
+
+    name = "numba-cuda"
+    module = "numba_cuda"
+    root = "numba"
+    package = "numba.cuda"
+    extra = "cu13"
+    distributions: tuple[str, ...] = ("numba-cuda", "numba", "llvmlite")
+    driver = release.DRIVER
+
+    def unsupported_reason(self) -> str | None:
+        return release.unsupported_reason()
+
+    def simulated(self) -> bool:
+        return release.simulated()
+
+    def specifier(self) -> str:
+        return str(release.SUPPORTED)
+
+    def table(self) -> tuple[Substitution, ...]:
+        from .patches.table import TABLE
+
+        return TABLE
+
+    def linker(self) -> type:
+        from .ptx_linker import PtxLinker
+
+        return PtxLinker
+
+    def compilation_stopped(self) -> AbstractContextManager[None]:
+        return imports.compilation_stopped(release.LOCK)
+
+    def free_compiler_lock(self) -> None:
+        imports.free_compiler_lock(release.LOCK)
+
+    @property
+    def types(self) -> Any:
+        from numba.cuda import types
+
+        return types
+
+    def vectors(self) -> Mapping[str, Any]:
+        from numba.cuda.vector_types import vector_types
+
+        by_name: Mapping[str, Any] = vector_types
+        return by_name
+
+    def vector(self, ty: Any) -> tuple[Any, int] | None:
+        from numba.cuda.vector_types import VectorType
+
+        return (ty.base_type, ty.num_elements) if isinstance(ty, VectorType) else None
+
+    def vector_of(self, value: type) -> Any | None:
+        vector = self.vectors().get(value.__name__)
+        return vector if vector is not None and vector.user_facing_object is value else None
+
+    def from_dtype(self, dtype: Any) -> Any:
+        from numba.cuda.np.numpy_support import from_dtype
+
+        return from_dtype(dtype)
+
+    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
+        from numba.cuda.core import sigutils
+
+        args, result = sigutils.normalize_signature(signature)
+        return tuple(args), result
+
+    def require_compiler(self) -> None:
+        release.require_compiler()
+
+    def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
+        from numba import cuda
+
+        return cuda.jit(device=True)(function) if device else cuda.jit(launch_bounds=launch_bounds)(function)
+
+    def lower(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        result: Any,
+        *,
+        arch: Arch,
+        options: CompileOptions,
+        abi: AbiOptions,
+    ) -> Lowered:
+        from .compile import lower
+
+        return lower(function, args, result, arch, options, checked=abi.checked)
+
+    def wrap(
+        self,
+        lowered: Lowered,
+        signature: Signature,
+        abi: AbiOptions,
+        *,
+        inline: bool,
+        launch_bounds: Any = None,
+    ) -> None:
+        from .codegen import wrapper
+
+        wrapper.emit(lowered.compiled, signature, abi, inline=inline, launch_bounds=launch_bounds)
+
+    def wrap_flat(
+        self, lowered: Lowered, name: str, labels: Sequence[str], abi: AbiOptions, *, inline: bool
+    ) -> Signature:
+        from .codegen import flat, wrapper
+
+        params = list(zip(labels, lowered.args, strict=True))
+        signature = flat.signature(lowered.compiled.target_context, name, lowered.result, params)
+        wrapper.emit_flat(lowered.compiled, name, abi, inline=inline)
+        return signature
+
+    def modules(self, lowered: Sequence[Lowered], kept: Collection[str], arch: Arch) -> list[str]:
+        from numba_ptxlink._formats.llvm_ir import in_dialect
+
+        from .modules import ordered_modules
+
+        return in_dialect(ordered_modules([one.compiled.library for one in lowered], kept), arch)
+
+    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+        from .compile import compile_ir
+
+        flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
+        return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
+
+    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
+        from .link_files import of_libraries
+
+        return of_libraries([one.compiled.library for one in lowered])
+
+    def memory_manager(self) -> Path:
+        from .link_files import memory_manager
+
+        return memory_manager()
+
+    def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+        # All of them were typed by the same context.
+        for key in lowered[-1].compiled.target_context._defns:
+            if hasattr(key, "name") and hasattr(key, "sig"):
+                yield key.name, tuple(key.sig.args), key.sig.return_type
+
+
+FRONT_END: FrontEnd = NumbaCuda()

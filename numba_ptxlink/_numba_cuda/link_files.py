@@ -1,0 +1,32 @@
+"""The files that numba-cuda's code libraries link, and its memory manager for device code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._front_end.protocol import LinkFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
+    """Yield the files that *libraries* link, each once; without the memory manager."""
+    from numba.cuda.cudadrv.linkable_code import LinkableCode
+    from numba.cuda.memory_management.nrt import NRT_LIBRARY
+
+    for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
+        if file is NRT_LIBRARY:
+            continue
+        code = LinkableCode.from_path_or_obj(file)
+        content = code.data if isinstance(code.data, bytes) else code.data.encode()
+        folder = Path(file).absolute().parent if isinstance(file, (str, Path)) else None
+        yield LinkFile(code.name, code.kind, content, folder)
+
+
+def memory_manager() -> Path:
+    """Return the source of the functions named NRT_..."""
+    from numba.cuda.memory_management import nrt
+
+    return Path(nrt.__file__).with_name("nrt.cu")

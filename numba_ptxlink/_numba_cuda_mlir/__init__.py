@@ -1,0 +1,1 @@
+"""numba-cuda-mlir: the only package that refers to its private names."""
