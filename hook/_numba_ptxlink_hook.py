@@ -1,11 +1,16 @@
 """
-Tells numba_ptxlink when numba-cuda's own modules have been imported.
+Tells numba_ptxlink when modules of numba-cuda and of numba-cuda-mlir have been imported.
 
 Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothing and defines next to nothing.
-Whatever is wrong with numba_ptxlink, numba-cuda's modules are imported.
+Whatever is wrong with numba_ptxlink, those modules are imported.
 """
 
 import sys
+
+PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
+"""The front ends by the packages whose modules the plugin replaces something in."""
+
+PREFIXES = tuple(f"{package}." for package in PACKAGES)
 
 
 class Finder:
@@ -13,28 +18,30 @@ class Finder:
 
     def __init__(self):
         self.busy = set()
-        self.hooked = None
+        self.hooked = {}
 
     def waits_for(self, name):
         """Return whether the plugin replaces something in the module *name*; it alone knows."""
-        if not name.startswith("numba.cuda."):
+        if not name.startswith(PREFIXES):
             return False
-        if self.hooked is None:
+        front_end = owner(name)
+        if front_end not in self.hooked:
             try:
                 from numba_ptxlink import _plugin
 
-                self.hooked = _plugin.hooked()
+                self.hooked[front_end] = _plugin.hooked(front_end)
             except Exception as error:
-                self.give_up(error)
-        return name in self.hooked
+                self.give_up(error, front_end)
+        return name in self.hooked[front_end]
 
-    def give_up(self, error):
-        """Wait for nothing any more, and warn of the reason once."""
+    def give_up(self, error, front_end):
+        """Wait for no module of the front end any more, and warn of the reason once."""
         import warnings
 
-        warned, self.hooked = self.hooked == frozenset(), frozenset()
+        warned = self.hooked.get(front_end) == frozenset()
+        self.hooked[front_end] = frozenset()
         message = (
-            f"numba-ptxlink is damaged ({type(error).__name__}: {error}); numba-cuda goes on without it. "
+            f"numba-ptxlink is damaged ({type(error).__name__}: {error}); {front_end} goes on without it. "
             "Install it again: python -m pip install --force-reinstall --no-deps numba-ptxlink. "
             f"If it is not to be there, remove {__file__} and numba_ptxlink.pth beside it."
         )
@@ -85,16 +92,21 @@ class Loader:
         try:
             from numba_ptxlink import _plugin
 
-            _plugin.imported(module)
+            _plugin.imported(module, owner(module.__name__))
         except Exception as error:
-            finder.give_up(error)
+            finder.give_up(error, owner(module.__name__))
+
+
+def owner(name):
+    """Return the front end that has the module *name*, which begins with one of the prefixes."""
+    return next(PACKAGES[package] for package in PACKAGES if name.startswith(f"{package}."))
 
 
 finder = Finder()
 
 
 def install():
-    """Wait for numba-cuda; does nothing where it already does."""
+    """Wait for the front ends; does nothing where it already does."""
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 

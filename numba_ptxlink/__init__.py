@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._arch import Arch
     from ._export.marks import Kernel, Udf, kernel, udf
     from ._link.launch.library import Library, LoadedKernel, load
-    from ._plugin import Status, disable, enable, status
+    from ._plugin import FrontEndStatus, Status, disable, enable, status
     from ._tools.toolchain import Toolchain, toolchain
     from .assembler import Cubin, assemble
     from .doctor import Diagnosis, diagnose, driver_can_load_ptx
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
 _HOMES = {
-    "_plugin": ("Status", "disable", "enable", "status"),
+    "_plugin": ("FrontEndStatus", "Status", "disable", "enable", "status"),
     "_arch": ("Arch",),
     "assembler": ("Cubin", "assemble"),
     "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
@@ -66,6 +66,7 @@ __all__ = [
     "Diagnosis",
     "Export",
     "ExportError",
+    "FrontEndStatus",
     "Inspection",
     "Kernel",
     "LaunchError",
@@ -108,7 +109,7 @@ def __dir__() -> list[str]:
 
 def _start() -> None:
     """
-    Install the import hooks where Python has read no `.pth` file; activate if numba.cuda is imported already.
+    Install the import hooks where Python has read no `.pth` file; activate if a front end is there already.
 
     It reads none in directories of PYTHONPATH and of `pip install --target`. numba-cuda's hook is needed as
     well, and would come too late after the import of numba.cuda.
@@ -117,7 +118,7 @@ def _start() -> None:
     for hook in ("_numba_ptxlink_hook",) if late else ("_numba_cuda_redirector", "_numba_ptxlink_hook"):
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
-    if late:
+    if late or "numba_cuda_mlir" in sys.modules:
         importlib.import_module("._plugin", __name__).imported_late()
 
 

@@ -1,50 +1,64 @@
 """
-Activation: when and why this package replaces numba-cuda's linker, and how it restores it.
+Activation: `enable`, `disable`, `status`, and what the import hook and the entry points call.
 
 The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a
 late import of the package `imported_late`, which do the same for modules that are imported already. All of it
-is idempotent. What runs during an import never fails it: a wrong variable or a damaged installation is a
-warning, and the reason in `status()`. For that, the rest of the package is imported when it is needed.
+is idempotent, and each front end is served for itself: see `_front_end.activation`. What runs during an
+import never fails it: a wrong variable or a damaged installation is a warning, and the reason in `status()`.
+For that, the rest of the package is imported when it is needed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
-import warnings
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._config import config
+from ._config import FRONT_ENDS, config
+from ._front_end.activation import Activation, described, driver_is_older, switch
 from ._locks import Lock, in_tool
-from .errors import ActivationError, ConfigError, PtxlinkError
+from .errors import ActivationError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
-    from ._front_end import substitution
-    from ._front_end.protocol import FrontEnd
-
-__all__ = ["Status", "disable", "enable", "init", "status"]
-
-log = logging.getLogger("numba_ptxlink")
+__all__ = ["FrontEndStatus", "Status", "disable", "driver_is_older", "enable", "init", "status"]
 
 
-@dataclass(frozen=True)
-class Status:
+class FrontEndStatus(NamedTuple):
+    """
+    The state of the plugin in one front end.
+
+    Args:
+        name: "numba-cuda" or "numba-cuda-mlir".
+        active: Whether it links through this package.
+        reason: Why, or why not.
+        trigger: The event that decided, as in `Status`; None before any.
+        versions: The versions of it and of what it compiles with, as far as these have been imported.
+    """
+
+    name: str
+    active: bool
+    reason: str
+    trigger: str | None
+    versions: dict[str, str]
+
+
+class Status(NamedTuple):
     """
     The state of the plugin in this process.
 
+    The first three tell of the front end that is active; if none is, of one that is imported, or installed.
+
     Args:
-        active: Whether numba-cuda links through this package.
+        active: Whether a front end links through this package.
         reason: Why, or why not.
         trigger: The event that decided: "import hook", "entry point", "import of numba_ptxlink", "enable()",
             "disable()", or None before any.
         backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" selects it by the inputs.
-        links_served: Links completed by `PtxLinker` in this process.
+        links_served: Links of front ends completed by this package in this process.
         assembled: Those of them done by nvPTXCompiler.
         linked: Those of them done by nvJitLink.
         last_link: Tool and reason of the last of them, "" before any.
@@ -53,6 +67,7 @@ class Status:
         cache_bytes_read: Code read from the cache, in bytes.
         cache_bytes_written: Code written to the cache, in bytes.
         versions: The versions of the packages involved that have been imported.
+        front_ends: The state in each front end, whether or not it is installed.
     """
 
     active: bool
@@ -68,53 +83,34 @@ class Status:
     cache_bytes_read: int
     cache_bytes_written: int
     versions: dict[str, str]
+    front_ends: tuple[FrontEndStatus, ...]
 
 
-@dataclass(eq=False, repr=False)
-class _State:
-    active: bool = False
-    wanted: bool | None = None  # set by enable() and disable(), None before either
-    reason: str | None = None  # None while numba.cuda is waited for
-    trigger: str | None = None
-    ran: set[str] = field(default_factory=set)  # modules that the hook has reported
-    applied: list[substitution.Substitution] = field(default_factory=list)
-    warned: set[str] = field(default_factory=set)
+def _free_compiler_locks() -> None:
+    registry = sys.modules.get(f"{__package__}._front_end.registry")
+    for front_end in registry.loaded() if registry is not None else ():
+        front_end.free_compiler_lock()
 
 
-def _front_end() -> FrontEnd:
-    from ._front_end import registry
-
-    return registry.get("numba-cuda")
-
-
-def _free_compiler_lock() -> None:
-    if f"{__package__}._front_end.registry" in sys.modules:
-        _front_end().free_compiler_lock()
-
-
-_state = _State()
-# A thread that switches holds Numba's lock as well, which a forked child would never get.
-# Nobody who holds it imports a module of numba-cuda: a thread that imports one waits for it in `imported`.
-_lock = Lock(forget=_free_compiler_lock)
+_activations = {name: Activation(name) for name in FRONT_ENDS}
+# A thread that switches holds the compilers' locks as well, which a forked child would never get.
+# Nobody who holds it imports a module of a front end: a thread that imports one waits for it in `imported`.
+_lock = Lock(forget=_free_compiler_locks)
 
 
 def imported_late() -> None:
-    """Serve the first import of this package, without the import hook and after numba.cuda."""
+    """Serve the first import of this package, without the import hook and after that of a front end."""
     _decide_safely("import of numba_ptxlink")
 
 
-def hooked() -> frozenset[str]:
-    """Return the modules of numba-cuda whose import `imported` waits for: none if the package is damaged."""
+def hooked(name: str) -> frozenset[str]:
+    """Return the modules of the front end *name* whose import `imported` waits for: none if it is damaged."""
     try:
-        return _hooked()
-    except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
+        return _activations[name].hooked()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the front end is imported
         with _lock.held:
-            _give_up("import hook", error)
+            _activations[name].give_up("import hook", error)
         return frozenset()
-
-
-def _hooked() -> frozenset[str]:
-    return frozenset(row.module for row in _front_end().table())
 
 
 def init() -> None:
@@ -122,50 +118,55 @@ def init() -> None:
     _decide_safely("entry point")
 
 
-def imported(module: ModuleType) -> None:
-    """Serve the import hook: *module*, one of `hooked()`, has just been imported."""
+def imported(module: ModuleType, name: str) -> None:
+    """Serve the import hook: *module*, one of `hooked(name)`, has just been imported."""
     with _lock.held, in_tool():
-        _state.ran.add(module.__name__)
-        if module.__name__ == _front_end().driver:
-            _decide_safely("import hook")
-        elif _state.active:
-            try:
-                with _all_or_nothing():
-                    _apply(module.__name__)
-            except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
-                _give_up("import hook", error)
+        _activations[name].imported(module.__name__)
 
 
 def enable() -> Status:
     """
-    Replace numba-cuda's linker, now or as soon as numba.cuda is imported, whatever NUMBA_PTXLINK is.
+    Replace the linkers of all front ends, now or as soon as they are imported, whatever NUMBA_PTXLINK is.
 
     Raises:
-        ActivationError: The installed numba-cuda is not supported, or this package is damaged. The message
-            names the cure.
+        ActivationError: A front end that is imported cannot be served, or none that is installed can. The
+            others are served all the same. The message names the cure.
         ConfigError: An environment variable has an unknown value.
     """
     with _changing():
         config()
-        try:
-            reason = _front_end().unsupported_reason()
-            if reason is None:
-                _state.wanted = True
-                _decide("enable()")
-                return status()
-        except Exception as error:
-            reason = _described(error)
-            _settle("enable()", reason)
-            raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.") from error
-        raise ActivationError(f"numba-ptxlink cannot be enabled: {reason}.")
+        refused: dict[str, str] = {}
+        first: Exception | None = None
+        before, switch.wanted = switch.wanted, True
+        installed = [each for each in _activations.values() if each.is_installed()]
+        for each in installed or list(_activations.values())[:1]:
+            try:
+                reason = each.front_end.unsupported_reason()
+                if reason is None:
+                    each.decide("enable()")
+            except Exception as error:  # noqa: BLE001 - raised below, after the others were served
+                first, reason = first or error, described(error)
+                each.settle("enable()", reason)
+            if reason is not None:
+                refused[each.name] = reason
+        if len(refused) >= len(installed):
+            switch.wanted = before
+        elif not any(_activations[name].is_imported() for name in refused):
+            refused.clear()
+        if refused:
+            raise ActivationError(
+                f"numba-ptxlink cannot be enabled: {'; '.join(refused.values())}."
+            ) from first
+        return status()
 
 
 def disable() -> Status:
-    """Restore numba-cuda's own attributes exactly, and stay inactive until `enable` is called."""
+    """Restore the front ends' own attributes exactly, and stay inactive until `enable` is called."""
     with _changing():
-        _state.wanted = False
-        _deactivate()
-        _settle("disable()", "disable() was called")
+        switch.wanted = False
+        for each in _activations.values():
+            each.deactivate()
+            each.settle("disable()", "disable() was called")
         return status()
 
 
@@ -173,14 +174,34 @@ def status() -> Status:
     """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
     served = _served()
     with _lock.held:
+        told = _told_of()
         return Status(
-            active=_state.active,
-            reason=_reason(),
-            trigger=_state.trigger,
+            active=told.active,
+            reason=told.reason,
+            trigger=told.trigger,
             backend=_backend(),
-            versions=_versions(),
+            versions=_versions(("numba", "numba-cuda", "numba-cuda-mlir", "cuda.core", "cuda.bindings")),
+            front_ends=tuple(_front_end_status(each) for each in _activations.values()),
             **served,
         )
+
+
+def _told_of() -> Activation:
+    """Return the front end that the plugin's own state is about."""
+    every = list(_activations.values())
+    for holds in (lambda each: each.active, Activation.is_imported, Activation.is_installed):
+        for each in every:
+            if holds(each):
+                return each
+    return every[0]
+
+
+def _front_end_status(each: Activation) -> FrontEndStatus:
+    try:
+        distributions = each.front_end.distributions
+    except Exception:  # noqa: BLE001 - the reason tells it
+        distributions = ()
+    return FrontEndStatus(each.name, each.active, each.reason, each.trigger, _versions(distributions))
 
 
 def _served() -> dict[str, Any]:
@@ -205,33 +226,11 @@ def _backend() -> str:
         return os.environ.get("NUMBA_PTXLINK_BACKEND", "auto")
 
 
-def _reason() -> str:
-    """Return the reason that was settled, or what keeps the plugin from being active so far."""
-    if _state.reason is not None:
-        return _state.reason
-    try:
-        config()
-    except Exception as error:  # noqa: BLE001 - the reason is what status() is for
-        return _described(error)
-    if _front_end().simulated() or _front_end().driver in sys.modules:
-        refusal = _front_end().unsupported_reason()
-        return refusal or "numba.cuda has been imported without the import hook; call enable()"
-    if sys.modules.get("_numba_ptxlink_hook") is None:
-        return (
-            "numba.cuda has not been imported yet, and the import hook is not installed; "
-            "call enable() after the import"
-        )
-    return "numba.cuda has not been imported yet"
-
-
-def _described(error: Exception) -> str:
-    """Return *error* as a reason with its cure, without a full stop."""
-    if isinstance(error, PtxlinkError):
-        return str(error).removesuffix(".")
-    return (
-        f"numba-ptxlink is damaged ({type(error).__name__}: {error}); "
-        "install it again: python -m pip install --force-reinstall --no-deps numba-ptxlink"
-    )
+def _versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those of *names*, of distributions or modules, that have been imported."""
+    modules = {name.replace(".", "-"): sys.modules.get(name.replace("-", "_")) for name in names}
+    found = {name: getattr(module, "__version__", None) for name, module in modules.items()}
+    return {name: str(version) for name, version in found.items() if version is not None}
 
 
 @contextlib.contextmanager
@@ -239,180 +238,21 @@ def _changing() -> Iterator[None]:
     """
     Keep other threads from compiling, deciding and forking during a `with` block.
 
-    Both locks are acquired before forks are delayed: the thread that holds one of them may fork.
+    The locks are acquired before forks are delayed: the thread that holds one of them may fork.
     """
-    stopped: contextlib.AbstractContextManager[None]
-    try:
-        stopped = _front_end().compilation_stopped()
-    except Exception:  # noqa: BLE001 - a damaged package has replaced nothing
-        stopped = contextlib.nullcontext()
-    with stopped, _lock.held, in_tool():
+    with contextlib.ExitStack() as stack:
+        for each in _activations.values():
+            # A damaged package has replaced nothing.
+            with contextlib.suppress(Exception):
+                stack.enter_context(each.front_end.compilation_stopped())
+        stack.enter_context(_lock.held)
+        stack.enter_context(in_tool())
         yield
-
-
-@contextlib.contextmanager
-def _all_or_nothing() -> Iterator[None]:
-    """Restore numba-cuda if a `with` block that replaces its attributes is left by an exception."""
-    try:
-        yield
-    except BaseException as error:
-        _deactivate()
-        if isinstance(error, (AttributeError, KeyError)):
-            raise ActivationError(
-                f"numba-cuda lacks what the plugin replaces ({type(error).__name__}: {error}); "
-                f"install numba-cuda{_front_end().specifier()} again."
-            ) from error
-        raise
 
 
 def _decide_safely(trigger: str) -> None:
     """Decide during an import, which never fails for it."""
     with _lock.held, in_tool():
-        try:
-            _decide(trigger)
-        except Exception as error:  # noqa: BLE001 - whatever it is, numba.cuda is imported
-            _give_up(trigger, error)
-
-
-def _give_up(trigger: str, error: Exception) -> None:
-    _settle(trigger, _described(error))
-    _warn(_described(error))
-
-
-def _decide(trigger: str) -> None:
-    from ._front_end import imports
-
-    with _lock.held:
-        config()  # which sets up logging
-        if _state.active:
-            return
-        switched_off = _switched_off()
-        refusal = switched_off or _front_end().unsupported_reason()
-        if refusal is not None:
-            _settle(trigger, refusal)
-            # A program without numba.cuda, and one that has switched the plugin off, miss nothing.
-            if _front_end().driver in sys.modules and not (switched_off or _front_end().simulated()):
-                _warn(refusal)
-            return
-        # The hook reports a module that another thread is still importing, once it is complete.
-        if _front_end().driver not in _state.ran and not imports.is_imported(_front_end().driver):
-            _wait(trigger)
-            return
-        _activate()
-        _settle(trigger, _grounds())
-
-
-def _switched_off() -> str | None:
-    """Return the switch that keeps the plugin inactive, None if it should be active."""
-    if _state.wanted is False:
-        return "disable() was called"
-    if _state.wanted is None:
-        mode = config().mode
-        if mode == "0":
-            return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
-        if mode == "auto":
-            newer, why = driver_is_older()
-            if not newer:
-                return f"NUMBA_PTXLINK=auto: {why}"
-    return None
-
-
-def _grounds() -> str:
-    if _state.wanted:
-        return "enable() was called"
-    if config().mode == "auto":
-        return f"NUMBA_PTXLINK=auto: {driver_is_older()[1]}"
-    return "numba-cuda is installed and supported"
-
-
-def driver_is_older() -> tuple[bool, str]:
-    """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its wording."""
-    from ._tools import driver, nvrtc
-
-    cuda = driver.version()
-    if cuda is None:
-        return False, "there is no driver"
-    try:
-        toolkit = nvrtc.version()
-    except PtxlinkError as error:
-        return False, f"the toolkit's version is unknown ({error})"
-    relation = "older than" if cuda < toolkit else "as new as"
-    words = f"the driver (CUDA {cuda[0]}.{cuda[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
-    return cuda < toolkit, words
-
-
-def _wait(trigger: str) -> None:
-    with contextlib.suppress(ImportError):
-        import _numba_ptxlink_hook
-
-        _numba_ptxlink_hook.install()
-    _settle(trigger, None)
-
-
-def _activate() -> None:
-    from . import _native
-    from ._front_end import imports
-
-    # Loading it would take time that a cached kernel does not need.
-    if _native.location() is None:
-        raise ImportError(f"{_native.EXTENSION} is missing")
-    cause = _native.lacks_cffi()
-    if cause is not None:
-        raise ActivationError(f"{cause}.")
-    with _all_or_nothing():
-        _state.active = True
-        for name in (_front_end().driver, *sorted(_hooked() - {_front_end().driver})):
-            # A module that is still being imported is patched when the hook reports it.
-            if name in _state.ran or imports.is_imported(name):
-                _apply(name)
-
-
-def _apply(module: str) -> None:
-    from ._front_end import substitution
-
-    for row in _front_end().table():
-        if row.module == module and row not in _state.applied:
-            substitution.apply(row)
-            _state.applied.append(row)
-
-
-def _deactivate() -> None:
-    while _state.applied:
-        from ._front_end import substitution
-
-        substitution.undo(_state.applied.pop())
-    _state.active = False
-
-
-def _settle(trigger: str, reason: str | None) -> None:
-    changed = (_state.trigger, _state.reason) != (trigger, reason)
-    _state.trigger, _state.reason = trigger, reason
-    if changed:
-        log.info("%s: %s (%s)", "active" if _state.active else "inactive", _reason(), trigger)
-
-
-def _warn(reason: str) -> None:
-    """Warn once that the plugin is inactive, for *reason*."""
-    if reason in _state.warned:
-        return
-    _state.warned.add(reason)
-    message = f"numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."
-    try:
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-    except RuntimeWarning:
-        # Warnings are errors here, and an import is not to fail for one.
-        log.warning(message)
-
-
-def _versions() -> dict[str, str]:
-    names = {
-        "numba": "numba",
-        "numba_cuda": "numba-cuda",
-        "cuda.core": "cuda-core",
-        "cuda.bindings": "cuda-bindings",
-    }
-    return {
-        package: str(sys.modules[name].__version__)
-        for name, package in names.items()
-        if hasattr(sys.modules.get(name), "__version__")
-    }
+        for each in _activations.values():
+            if each.is_installed():
+                each.decide_safely(trigger)

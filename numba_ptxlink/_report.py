@@ -64,6 +64,10 @@ def diagnosis(report: Diagnosis) -> str:
     lines = [
         f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
         + (f" ({report.trigger})" if report.trigger else ""),
+        *(
+            f"  {each.name}: {'active' if each.active else 'not active'}: {each.reason}"
+            for each in report.front_ends
+        ),
         "",
         *_table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
@@ -75,7 +79,7 @@ def diagnosis(report: Diagnosis) -> str:
     for ability in report.abilities:
         lines.append(f"{'works' if ability.able else 'FAILS'}  {ability.what}: {ability.why}")
         if ability.stock:
-            lines.append(f"       numba-cuda alone: {ability.stock}")
+            lines.append(f"       Numba alone: {ability.stock}")
     lines.append("")
     for problem in report.problems:
         lines += [f"problem: {problem.what}", f"   cure: {problem.cure}"]

@@ -24,14 +24,14 @@ from .errors import PtxlinkError
 from .inspection import find_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ._arch import PtxVersion
     from ._tools.toolchain import Toolchain
 
 __all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
-_NO_NVRTC = "numba-cuda compiles nothing without NVRTC"
+_NO_NVRTC = "Numba compiles nothing without NVRTC"
 _INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
 # By words of the reason; the first that are in it count.
 _CURES = (
@@ -43,8 +43,8 @@ _CURES = (
     ),
     ("NUMBA_PTXLINK=", "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"),
     ("simulator", "unset NUMBA_ENABLE_CUDASIM to run on a device"),
-    ("not supported", "install the numba-cuda that the message names, or a newer numba-ptxlink"),
-    ("lacks", "install the numba-cuda that the message names, or a newer numba-ptxlink"),
+    ("not supported", "install the release that the message names, or a newer numba-ptxlink"),
+    ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
 )
 _SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
 
@@ -74,7 +74,7 @@ class Ability:
         what: Both tools and the format that passes between them.
         able: Whether it works.
         why: The versions that determine it.
-        stock: The behaviour of numba-cuda alone with the same tools.
+        stock: The behaviour of Numba alone with the same tools.
     """
 
     what: str
@@ -105,9 +105,10 @@ class Diagnosis:
     Args:
         components: Every tool that takes part.
         compilers: The architectures and PTX versions of each compiler and linker that can be loaded.
-        active: Whether numba-cuda links through this package in a fresh process like this one.
+        active: Whether a front end links through this package in a fresh process like this one.
         reason: Why, or why not.
         trigger: The event that decided it.
+        front_ends: The state in each front end, as in `Status`.
         driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
         abilities: The compatibility of each pair of tools.
         problems: The defects; empty if there are none.
@@ -118,13 +119,14 @@ class Diagnosis:
     active: bool
     reason: str
     trigger: str
+    front_ends: tuple[_plugin.FrontEndStatus, ...]
     driver_isa: str
     abilities: tuple[Ability, ...]
     problems: tuple[Problem, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the diagnosis as a dict that JSON can represent."""
-        return asdict(self)
+        return {**asdict(self), "front_ends": [each._asdict() for each in self.front_ends]}
 
 
 def driver_can_load_ptx(ptx: str | bytes) -> bool:
@@ -149,13 +151,13 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
 
 def diagnose() -> Diagnosis:
     """
-    Diagnose this environment. Imports numba.cuda, as a program would; needs neither a GPU nor a driver.
+    Diagnose this environment. Imports the front ends, as a program would; needs neither a GPU nor a driver.
 
     Raises:
         AssembleError: The package is not built.
     """
     config()
-    imported = _import_numba_cuda()
+    broken = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
     driver_isa = newest_isa(tools.driver) if tools.driver else None
     abilities = tuple(_abilities(tools, driver_isa))
@@ -163,23 +165,30 @@ def diagnose() -> Diagnosis:
         components=tuple(_components(tools)),
         compilers=tuple(compilers()),
         active=status.active,
-        reason=imported or status.reason,
+        reason=next(iter(broken.values()), status.reason) if not status.active else status.reason,
         trigger=status.trigger or "",
+        front_ends=tuple(
+            each._replace(reason=broken.get(each.name, each.reason)) for each in status.front_ends
+        ),
         driver_isa=str(driver_isa or ""),
         abilities=abilities,
-        problems=tuple(_problems(tools, status, abilities, imported)),
+        problems=tuple(_problems(tools, status, abilities, broken)),
     )
 
 
-def _import_numba_cuda() -> str:
-    """Import the module that the import hook waits for; return why that failed, or "" on success."""
-    try:
-        # First, as every program does: two threads that enter a package from its two ends cannot both go on.
-        importlib.import_module("numba.cuda")
-        importlib.import_module(registry.get("numba-cuda").driver)
-    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
-        return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"
-    return ""
+def _import_front_ends() -> dict[str, str]:
+    """Import the modules that the import hook waits for; return why that failed, by the front ends' names."""
+    broken = {}
+    for front_end in filter(registry.installed, registry.front_ends()):
+        try:
+            # As every program does: two threads that enter a package from its two ends cannot both go on.
+            importlib.import_module(front_end.package)
+            importlib.import_module(front_end.driver)
+        except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+            broken[front_end.name] = (
+                f"{front_end.package} cannot be imported ({type(error).__name__}: {error})"
+            )
+    return broken
 
 
 def _components(tools: Toolchain) -> Iterator[Component]:
@@ -296,13 +305,10 @@ def _links_ltoir(tools: Toolchain) -> Ability:
 
 
 def _problems(
-    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], imported: str
+    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], broken: Mapping[str, str]
 ) -> Iterator[Problem]:
-    if imported:
-        yield Problem(imported, f"repair numba-cuda, such as with `{packages.install()}`")
-    elif not status.active:
-        yield Problem(f"the plugin is not active: {status.reason}", _activation_cure(status.reason))
-    elif status.trigger == "entry point":
+    yield from _front_end_problems(status, broken)
+    if status.active and status.trigger == "entry point":
         yield Problem(
             "the import hook is not installed, so CUDA-only programs do not activate the plugin",
             _INSTALL,
@@ -331,6 +337,24 @@ def _problems(
         else:
             cure = f"upgrade together: {packages.install()} --upgrade"
             yield Problem(f"{ability.what}: {ability.why}", cure)
+
+
+def _front_end_problems(status: _plugin.Status, broken: Mapping[str, str]) -> Iterator[Problem]:
+    there = {each.name: each for each in registry.front_ends() if registry.installed(each)}
+    if not there:
+        extras = " or ".join(f"'numba-ptxlink[{each.extra}]'" for each in registry.front_ends())
+        yield Problem(
+            "no compiler for Python functions is installed: export() and kernels are not served",
+            f"none needed to link and assemble; else python -m pip install {extras}",
+        )
+    for each in status.front_ends:
+        if each.name in broken:
+            extra = there[each.name].extra
+            cure = f"repair {each.name}, such as with `pip install 'numba-ptxlink[{extra}]'`"
+            yield Problem(broken[each.name], cure)
+        elif each.name in there and not each.active:
+            what = f"the plugin is not active in {each.name}: {each.reason}"
+            yield Problem(what, _activation_cure(each.reason))
 
 
 def _tool_problems(tools: Toolchain) -> Iterator[Problem]:

@@ -206,7 +206,7 @@ def test_forks_come_between_switches():
                 faulthandler.dump_traceback_later(60, exit=True)
                 code = 1
                 try:
-                    whole = len(pl._plugin._state.applied) in (0, len(TABLE))
+                    whole = len(pl._plugin._activations["numba-cuda"].applied) in (0, len(TABLE))
                     pl.enable()
                     active = pl.status().active
                     pl.disable()
@@ -246,8 +246,8 @@ def test_no_thread_that_switches_imports_numba_cuda():
         builtins.__import__ = record
         for switch in (pl.disable, pl.enable, pl.status, pl.disable, _plugin.init, pl.enable):
             switch()
-        for name in sorted(_plugin.hooked()):
-            _plugin.imported(sys.modules[name])
+        for name in sorted(_plugin.hooked("numba-cuda")):
+            _plugin.imported(sys.modules[name], "numba-cuda")
         print(len(imported) > 0, [name for name in imported if name.partition(".")[0] == "numba"])
         """)
     assert ["True []"] == lines
@@ -291,7 +291,7 @@ def test_switching_while_another_thread_imports_numba_cuda(switches):
             importing.join(0.001)
         from numba_ptxlink._numba_cuda.patches.table import TABLE
         print(failed, pl.enable().active, sum(row.module in sys.modules for row in TABLE) == len(
-            pl._plugin._state.applied))
+            pl._plugin._activations["numba-cuda"].applied))
         """)
     assert ["[] True True"] == lines
 

@@ -117,14 +117,15 @@ class FrontEnd(Protocol):
     package: str
     """The package whose modules its table names; the import hook lists it: "numba.cuda"."""
 
-    extra: str
-    """The extra of numba-ptxlink that installs it: "cu13"."""
-
     distributions: tuple[str, ...]
     """The distributions whose versions say what it compiled: its own, and those it compiles with."""
 
     driver: str
     """The module of *package* whose import decides whether the plugin becomes active."""
+
+    @property
+    def extra(self) -> str:
+        """The extra of numba-ptxlink that installs it: "cu13"."""
 
     # Activation. None of these imports the compiler, and none raises.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
+import sys
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import FRONT_ENDS
@@ -23,8 +24,7 @@ def get(name: str) -> FrontEnd:
     """
     if name not in FRONT_ENDS:
         raise ExportError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
-    # Another front end is a package beside the others, and its name in the list.
-    module = importlib.import_module(f"numba_ptxlink._{name.replace('-', '_')}.front_end")
+    module = importlib.import_module(_home(name))
     front_end: FrontEnd = module.FRONT_END
     return front_end
 
@@ -32,6 +32,17 @@ def get(name: str) -> FrontEnd:
 def front_ends() -> tuple[FrontEnd, ...]:
     """Return all front ends, the preferred one first, whether or not they are installed."""
     return tuple(map(get, FRONT_ENDS))
+
+
+def loaded() -> tuple[FrontEnd, ...]:
+    """Return the front ends that have been asked for. Imports nothing."""
+    there = (sys.modules.get(_home(name)) for name in FRONT_ENDS)
+    return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in there)))
+
+
+def _home(name: str) -> str:
+    # Another front end is a package beside the others, and its name in the list.
+    return f"numba_ptxlink._{name.replace('-', '_')}.front_end"
 
 
 def installed(front_end: FrontEnd) -> bool:
@@ -64,10 +75,10 @@ def owner(value: Any) -> FrontEnd | None:
 
     It may be a type, a signature, a dispatcher, or a module, class or function of the front end's own.
     """
-    if inspect.ismodule(value):
+    if isinstance(value, ModuleType):
         homes = {value.__name__}
-    elif inspect.isroutine(value) or isinstance(value, type):
-        homes = {getattr(value, "__module__", None) or ""}
+    elif isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        homes = {value.__module__ or ""}
     else:
         homes = {cls.__module__ for cls in type(value).__mro__}
     roots = {home.partition(".")[0] for home in homes}

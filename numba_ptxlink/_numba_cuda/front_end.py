@@ -29,9 +29,12 @@ class NumbaCuda:
     module = "numba_cuda"
     root = "numba"
     package = "numba.cuda"
-    extra = "cu13"
     distributions: tuple[str, ...] = ("numba-cuda", "numba", "llvmlite")
     driver = release.DRIVER
+
+    @property
+    def extra(self) -> str:
+        return release.extra()
 
     def unsupported_reason(self) -> str | None:
         return release.unsupported_reason()

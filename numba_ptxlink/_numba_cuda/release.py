@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from numba_ptxlink._front_end.releases import Releases
+from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import ExportError
 
 SUPPORTED = Releases((0, 30, 4), (0, 31))
@@ -35,7 +36,7 @@ def unsupported_reason() -> str | None:
         from numba_cuda import __file__ as package
         from numba_cuda import __version__ as version
     except (ImportError, OSError):
-        return f"numba-cuda is not installed; install numba-cuda{SUPPORTED}"
+        return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{extra()}]'`"
     if version not in SUPPORTED:
         return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
     driver = getattr(sys.modules.get(DRIVER), "__file__", None)
@@ -45,6 +46,11 @@ def unsupported_reason() -> str | None:
             "import numba_ptxlink before numba.cuda"
         )
     return None
+
+
+def extra() -> str:
+    """Return the extra that installs numba-cuda, with the tools of this environment's CUDA."""
+    return "cu12" if packages.major() == 12 else "cu13"
 
 
 def simulated() -> bool:

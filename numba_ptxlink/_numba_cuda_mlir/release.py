@@ -22,7 +22,7 @@ def unsupported_reason() -> str | None:
     try:
         version = metadata.version("numba-cuda-mlir")
     except metadata.PackageNotFoundError:
-        return f"numba-cuda-mlir is not installed; install numba-cuda-mlir{SUPPORTED}"
+        return "numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink[mlir]'`"
     if version not in SUPPORTED:
         return f"numba-cuda-mlir {version} is not supported; install numba-cuda-mlir{SUPPORTED}"
     return None

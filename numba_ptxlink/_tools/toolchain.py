@@ -19,6 +19,7 @@ _PACKAGES = (
     "numba-ptxlink",
     "numba-cuda",
     "numba",
+    "numba-cuda-mlir",
     "cuda-core",
     "cuda-bindings",
     "nvidia-nvvm",

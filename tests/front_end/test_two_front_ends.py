@@ -1,0 +1,241 @@
+"""Activation with a second front end, a stand-in with one class to replace; in interpreters of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+DRIVER = "numba_cuda_mlir/numba_cuda/cudadrv/driver.py"
+# Its row, and what the other tests show.
+START = """
+import sys, warnings
+sys.path.insert(0, {folder!r})
+caught = warnings.catch_warnings(record=True)
+messages = caught.__enter__()
+warnings.simplefilter("always")
+import numba_ptxlink as pl
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._numba_cuda_mlir import front_end
+class Ours:
+    pass
+row = Substitution("numba_cuda_mlir.numba_cuda.cudadrv.driver", {attribute!r}, lambda _: Ours, "A reason.")
+front_end.NumbaCudaMlir.table = lambda self: (row,)
+def show():
+    s = pl.status()
+    for each in s.front_ends:
+        print(each.name, each.active, each.reason, each.trigger, sep="|")
+    print(s.active, s.reason, s.trigger, sep="|")
+def linkers():
+    print(*(getattr(sys.modules[name], "_Linker").__name__ for name in (
+        "numba.cuda.cudadrv.driver", "numba_cuda_mlir.numba_cuda.cudadrv.driver") if name in sys.modules))
+"""
+ACTIVE = "numba-cuda-mlir|True|numba-cuda-mlir is installed and supported|import hook"
+NUMBA_CUDA = "numba-cuda|True|numba-cuda is installed and supported|import hook"
+WAITING = "numba-cuda|False|numba.cuda has not been imported yet|None"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs parts of a program beside a numba-cuda-mlir of a version."""
+
+    def run(*parts, version="0.6.0", attribute="_Linker", **environ):
+        driver = tmp_path / DRIVER
+        driver.parent.mkdir(parents=True)
+        driver.write_text("class _Linker:\n    pass\n")
+        for folder in (driver.parent, driver.parents[1], driver.parents[2]):
+            (folder / "__init__.py").write_text("")
+        (driver.parents[2] / "__init__.py").write_text(f"__version__ = {version!r}\n")
+        info = tmp_path / f"numba_cuda_mlir-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numba-cuda-mlir\nVersion: {version}\n")
+        start = START.format(folder=str(tmp_path), attribute=attribute)
+        program = "\n".join(map(textwrap.dedent, (start, *parts)))
+        env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", program],
+            capture_output=True,
+            text=True,
+            env={**env, **environ},
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+THEIRS = "import numba_cuda_mlir.numba_cuda.cudadrv.driver"
+
+
+def test_the_import_of_one_activates_it_alone(run):
+    """The hook serves a program that never imports numba, and imports nothing of the other's wrappers."""
+    lines = run(
+        "show()",
+        THEIRS,
+        """
+        show()
+        linkers()
+        print([name for name in sys.modules if name.startswith("numba_ptxlink._numba_cuda.patches")])
+        print(pl.status().front_ends[1].versions, pl.status().versions["numba-cuda-mlir"])
+        """,
+    )
+    assert lines == [
+        WAITING,
+        "numba-cuda-mlir|False|numba_cuda_mlir has not been imported yet|None",
+        "False|numba.cuda has not been imported yet|None",
+        WAITING,
+        ACTIVE,
+        ACTIVE.partition("|")[2],
+        "Ours",
+        "[]",
+        "{'numba-cuda-mlir': '0.6.0'} 0.6.0",
+    ]
+
+
+@pytest.mark.parametrize("first", [THEIRS, pytest.param("import numba.cuda", marks=pytest.mark.slow)])
+def test_both_are_served_in_either_order(run, first):
+    """disable() puts both back, enable() replaces both."""
+    lines = run(
+        first,
+        THEIRS,
+        "import numba.cuda\nshow()\nlinkers()",
+        "pl.disable()\nlinkers()\npl.enable()\nlinkers()\nprint([str(m.message) for m in messages])",
+    )
+    both = ["PtxLinker Ours", "_Linker _Linker", "PtxLinker Ours", "[]"]
+    assert lines == [NUMBA_CUDA, ACTIVE, NUMBA_CUDA.partition("|")[2], *both]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"version": "0.5.3"},
+            "numba-cuda-mlir 0.5.3 is not supported; install numba-cuda-mlir>=0.5.2,<0.7,!=0.5.3",
+        ),
+        pytest.param(
+            {"attribute": "gone"},
+            (
+                "numba-cuda-mlir lacks what the plugin replaces (KeyError: 'gone'); "
+                "install numba-cuda-mlir>=0.5.2,<0.7,!=0.5.3 again"
+            ),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
+    """It stays as it is, with one warning that names it, and the other one is active."""
+    lines = run(
+        THEIRS,
+        "import numba.cuda\nshow()\nlinkers()\nprint(*(m.message for m in messages))",
+        """
+        try:
+            pl.enable()
+        except pl.ActivationError as error:
+            print(error)
+        linkers()
+        """,
+        **options,
+    )
+    assert lines == [
+        NUMBA_CUDA,
+        f"numba-cuda-mlir|False|{reason}|import hook",
+        NUMBA_CUDA.partition("|")[2],
+        "PtxLinker _Linker",
+        f"numba-ptxlink is inactive, and numba-cuda-mlir goes on without it: {reason}.",
+        f"numba-ptxlink cannot be enabled: {reason}.",
+        "PtxLinker _Linker",
+    ]
+
+
+def test_numba_cuda_that_cannot_be_served_hampers_the_other_not(run):
+    """enable() before any import serves the supported one, and says of the other why not."""
+    lines = run(
+        "import numba_cuda\nnumba_cuda.__version__ = '0.31.0'\nprint(pl.enable().active)",
+        THEIRS,
+        "linkers()\nshow()",
+    )
+    assert lines[:2] == ["False", "Ours"]
+    assert lines[3:] == [
+        "numba-cuda-mlir|True|enable() was called|import hook",
+        "True|enable() was called|import hook",
+    ]
+
+
+@pytest.mark.slow
+def test_a_damaged_front_end_hampers_the_other_not(run):
+    """A module of this package that is no Python is the reason for one front end alone."""
+    lines = run(
+        """
+        def broken(self):
+            raise SyntaxError("invalid syntax")
+        front_end.NumbaCudaMlir.table = broken
+        """,
+        THEIRS,
+        "import numba.cuda\nshow()\nlinkers()\nprint(len(messages))",
+    )
+    assert lines[0] == NUMBA_CUDA
+    assert lines[1].startswith(
+        "numba-cuda-mlir|False|numba-ptxlink is damaged (SyntaxError: invalid syntax);"
+    )
+    assert lines[3:] == ["PtxLinker _Linker", "1"]
+
+
+@pytest.mark.slow
+def test_the_variable_is_one_for_both(run):
+    """NUMBA_PTXLINK=0 leaves both alone."""
+    lines = run(THEIRS, "import numba.cuda\nlinkers()\nshow()", NUMBA_PTXLINK="0")
+    assert lines == [
+        "_Linker _Linker",
+        "numba-cuda|False|NUMBA_PTXLINK=0|import hook",
+        "numba-cuda-mlir|False|NUMBA_PTXLINK=0|import hook",
+        "False|NUMBA_PTXLINK=0|import hook",
+    ]
+
+
+@pytest.mark.slow
+def test_a_late_import_of_the_package_serves_both(run):
+    """Without the hook, the first import of the package activates what is there."""
+    lines = run(
+        f"""
+        import numba.cuda
+        {THEIRS}
+        pl.disable()
+        from numba_ptxlink import _plugin
+        _plugin.switch.wanted = None
+        _plugin.imported_late()
+        linkers()
+        show()
+        """
+    )
+    assert lines[0] == "PtxLinker Ours"
+    assert [line.rpartition("|")[2] for line in lines[1:]] == ["import of numba_ptxlink"] * 3
+
+
+@pytest.mark.slow
+def test_the_doctor_lists_both(run):
+    """`diagnose()` imports both and tells of each; one that cannot be imported is a problem of its own."""
+    lines = run(
+        f"""
+        import pathlib
+        diagnosis = pl.diagnose()
+        print([(each.name, each.active) for each in diagnosis.front_ends])
+        print(list(diagnosis.as_dict()["front_ends"][1]))
+        from numba_ptxlink import _report
+        text = _report.diagnosis(diagnosis)
+        print([line for line in text.splitlines() if line.startswith("  numba-cuda-mlir")])
+        for name in [name for name in sys.modules if name.startswith("numba_cuda_mlir")]:
+            del sys.modules[name]
+        pathlib.Path(sys.path[0], {DRIVER!r}).write_text("1 / 0")
+        print([problem.cure for problem in pl.diagnose().problems if "cannot be imported" in problem.what])
+        """
+    )
+    assert lines == [
+        "[('numba-cuda', True), ('numba-cuda-mlir', True)]",
+        "['name', 'active', 'reason', 'trigger', 'versions']",
+        "['  numba-cuda-mlir: active: numba-cuda-mlir is installed and supported']",
+        "[\"repair numba-cuda-mlir, such as with `pip install 'numba-ptxlink[mlir]'`\"]",
+    ]
