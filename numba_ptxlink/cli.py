@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._config import BACKENDS, CHECKS, INLINE, config
+from ._config import BACKENDS, CHECKS, FRONT_ENDS, INLINE, config
 from ._formats.kinds import CUBIN, PTX
 from ._version import __version__
 from .errors import LinkError, PtxlinkError
@@ -111,10 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher, object, library (default: the "
         "first five)",
     )
-    export.add_argument("--name", help="stem of the files (default: the Python file's)")
-    export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
-    export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
-    export.add_argument("--no-opt", action="store_true", help="do not optimise")
+    _add_compiling(export)
     export.set_defaults(run=_export)
 
     link = commands.add_parser("link", help="link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin")
@@ -208,6 +205,19 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_compiling(export: argparse.ArgumentParser) -> None:
+    export.add_argument("--name", help="stem of the files (default: the Python file's)")
+    export.add_argument(
+        "--front-end",
+        choices=FRONT_ENDS,
+        help="what compiles functions whose decorator names none (default: what they use, or what is "
+        "installed, numba-cuda first)",
+    )
+    export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
+    export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
+    export.add_argument("--no-opt", action="store_true", help="do not optimise")
+
+
 def _add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch",
@@ -233,8 +243,8 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     from .exporter import export, imported_module
 
-    module, file = arguments.module, arguments.file
-    with nullcontext(file) if module is None else imported_module(module) as source:
+    module, file, front_end = arguments.module, arguments.file, arguments.front_end
+    with nullcontext(file) if module is None else imported_module(module, front_end) as source:
         exported = export(
             source,
             arguments.out_dir,
@@ -245,6 +255,7 @@ def _export(arguments: argparse.Namespace) -> None:
             fastmath=arguments.fastmath,
             lineinfo=arguments.lineinfo,
             depfile=arguments.depfile,
+            front_end=front_end,
         )
     for signature in exported.signatures:
         print(f"{signature};")

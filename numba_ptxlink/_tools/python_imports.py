@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 PROTECTED = sys.stdlib_module_names | {
-    *("numba", "numba_cuda", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda", "nvidia", "packaging"),
+    *("numba", "numba_cuda", "numba_cuda_mlir", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
     *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
-    *("typing_extensions", "backports", "lz4", "redis", "pynvjitlink", "pycparser", "yaml"),
+    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "redis", "pynvjitlink"),
+    *("pycparser", "yaml"),
 }
 """The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""
 

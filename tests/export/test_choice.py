@@ -1,0 +1,216 @@
+"""Which front end compiles a function: what it names, what it uses, what is asked for, what is installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._config import FRONT_ENDS, Config
+from numba_ptxlink._export import choice, reached
+from numba_ptxlink._front_end import registry
+
+NUMBA_CUDA, MLIR = FRONT_ENDS
+
+
+class Dispatcher:
+    """What a decorator of numba-cuda-mlir makes, as far as the choice looks."""
+
+    def __init__(self, function):
+        self.py_func = function
+
+
+Dispatcher.__module__ = "numba_cuda_mlir.numba_cuda.dispatcher"
+
+
+@Dispatcher
+def theirs(x):
+    """Help, for numba-cuda-mlir."""
+    return x + 1
+
+
+module_of_mlir = ModuleType("numba_cuda_mlir.cuda")
+
+
+def plain(x):
+    """Use nothing of a front end."""
+    return x * 2
+
+
+def calls_theirs(x):
+    """Call a helper of numba-cuda-mlir."""
+    return theirs(x)
+
+
+def reads_their_module(x):
+    """Read a module of numba-cuda-mlir."""
+    return module_of_mlir.f(x)
+
+
+@pytest.fixture
+def ours():
+    """Return a function that calls a helper of numba-cuda's."""
+    from numba import cuda
+
+    @cuda.jit(device=True)
+    def helper(x):
+        return x + 1
+
+    def calls_ours(x):
+        return helper(x)
+
+    return calls_ours
+
+
+def front_end_of(function, asked=None, **options):
+    """Return the name of the front end of *function*."""
+    return choice.chosen(pl.udf("float32(float32)", **options)(function), asked).name
+
+
+def without(monkeypatch, *names):
+    """Let the front ends *names* not be installed."""
+    for name in names:
+        monkeypatch.setitem(sys.modules, registry.get(name).module, None)
+
+
+def test_what_a_function_uses_decides(ours):
+    """Dispatchers and modules that it or its callees read tell, and so do the types of its signature."""
+    from numba import float32
+
+    assert front_end_of(ours) == NUMBA_CUDA
+    assert front_end_of(calls_theirs) == MLIR
+    assert front_end_of(reads_their_module) == MLIR
+    assert choice.chosen(pl.udf((float32,))(plain)).name == NUMBA_CUDA
+    assert choice.chosen(pl.udf(float32(float32))(plain)).name == NUMBA_CUDA
+
+
+def test_a_marked_helper_tells_by_what_it_names():
+    """A helper that is marked for a front end counts like one that is compiled by it."""
+    helper = pl.udf("float32(float32)", front_end=MLIR, name="helper")(plain)
+
+    def caller(x):
+        return helper(x)
+
+    assert front_end_of(caller) == MLIR
+
+
+def test_what_is_installed_decides_last(monkeypatch):
+    """A function that does not tell is numba-cuda's while both are installed, else the other's."""
+    assert front_end_of(plain) == NUMBA_CUDA
+    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == MLIR)
+    assert front_end_of(plain) == MLIR
+
+
+def test_the_variable_and_the_argument_choose(monkeypatch, ours):
+    """The variable counts for functions that do not tell, the argument for those that name none."""
+    monkeypatch.setattr(choice, "config", lambda: Config(front_end=MLIR))
+    assert front_end_of(plain) == MLIR
+    assert front_end_of(ours) == NUMBA_CUDA
+    assert front_end_of(plain, asked=NUMBA_CUDA) == NUMBA_CUDA
+    assert front_end_of(plain, asked=NUMBA_CUDA, front_end=MLIR) == MLIR
+
+
+def test_the_variable_is_checked():
+    """It names a front end or nothing."""
+    assert Config.from_environ({"NUMBA_PTXLINK_FRONT_END": " NUMBA-CUDA-MLIR "}).front_end == MLIR
+    assert Config.from_environ({}).front_end is None
+    with pytest.raises(pl.ConfigError, match="NUMBA_PTXLINK_FRONT_END='clang' is unknown; set it to numb"):
+        Config.from_environ({"NUMBA_PTXLINK_FRONT_END": "clang"})
+
+
+def test_an_unknown_front_end_is_refused(tmp_path):
+    """The decorator and the export name those that there are."""
+    with pytest.raises(pl.ExportError, match=r"'clang' is unknown; choose numba-cuda or numba-cuda-mlir\."):
+        pl.udf("float32(float32)", front_end="clang")(plain)
+    marked = pl.udf("float32(float32)")(plain)
+    with pytest.raises(pl.ExportError, match="'clang' is unknown"):
+        pl.export([marked], tmp_path, front_end="clang")
+    with pytest.raises(SystemExit):
+        cli.main(["export", "x.py", "-o", str(tmp_path), "--front-end", "clang"])
+
+
+def test_a_choice_that_cannot_be_is_refused():
+    """A function that uses one front end is not compiled by the other; the message names what it uses."""
+    with pytest.raises(pl.ExportError) as caught:
+        front_end_of(calls_theirs, front_end=NUMBA_CUDA)
+    assert str(caught.value) == (
+        f"calls_theirs (test_choice.py:{calls_theirs.__code__.co_firstlineno}) is to be compiled by "
+        "numba-cuda, and uses theirs in calls_theirs, which belongs to numba-cuda-mlir; use what numba-cuda "
+        "has in its place, or choose numba-cuda-mlir."
+    )
+
+
+def test_a_mixed_export_is_refused(tmp_path, ours):
+    """The functions of one export have one front end; the message names both, with lines and cures."""
+    marked = [pl.udf("float32(float32)")(function) for function in (ours, calls_theirs)]
+    with pytest.raises(pl.ExportError) as caught:
+        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
+    message = str(caught.value)
+    assert "calls_ours (test_choice.py:" in message.partition(" by numba-cuda and ")[0]
+    assert "calls_theirs (test_choice.py:" in message.partition(" and ")[2]
+    assert message.endswith("Export them apart, under two names, or choose one with front_end=.")
+    with pytest.raises(pl.ExportError, match="compiled by one front end"):
+        pl.link(*marked, arch="sm_90")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_front_end_names_its_extra(tmp_path, monkeypatch):
+    """Whoever asks for one that is not installed is told how to install it."""
+    without(monkeypatch, MLIR)
+    marked = pl.udf("float32(float32)", front_end=MLIR)(plain)
+    words = r"numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink\[mlir\]'`\."
+    with pytest.raises(pl.ExportError, match=words):
+        pl.export([marked], tmp_path)
+    with pytest.raises(pl.ExportError, match=words):
+        pl.export([pl.udf("float32(float32)")(plain)], tmp_path, front_end=MLIR)
+    with pytest.raises(pl.ExportError, match=words):
+        pl.link(marked, arch="sm_90")
+
+
+def test_where_none_is_installed_all_are_named(tmp_path, monkeypatch):
+    """A file that imports no front end itself cannot be compiled, and each cure is told."""
+    without(monkeypatch, *FRONT_ENDS)
+    file = tmp_path / "udfs.py"
+    file.write_text("from numba_ptxlink import udf\n@udf('float32(float32)')\ndef f(x):\n    return x\n")
+    with pytest.raises(pl.ExportError) as caught:
+        pl.export(file, tmp_path / "out")
+    assert str(caught.value) == (
+        "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu13]'` (numba-cuda) "
+        "or `pip install 'numba-ptxlink[mlir]'` (numba-cuda-mlir)."
+    )
+
+
+def test_the_manifest_names_the_front_end(tmp_path, capsys):
+    """It has the name and the versions, and the command takes the name."""
+    file = tmp_path / "udfs.py"
+    file.write_text("from numba_ptxlink import udf\n@udf('float32(float32)')\ndef f(x):\n    return x\n")
+    command = ["export", str(file), "-o", str(tmp_path), "--emit", "ptx", "--front-end", NUMBA_CUDA]
+    assert cli.main(command) == 0, capsys.readouterr().err
+    manifest = json.loads((tmp_path / "udfs.json").read_text())
+    assert manifest["front_end"] == NUMBA_CUDA
+    assert {"numba-cuda", "numba", "llvmlite"} < set(manifest["tools"])
+
+
+def test_a_helper_is_compiled_by_its_callers_front_end():
+    """A marked function without a choice of its own follows the export that its caller is part of."""
+    seen = []
+
+    class Other:
+        name = "other"
+
+        @staticmethod
+        def dispatcher(function, *, device):
+            seen.append((function, device))
+            return function
+
+    helper = pl.udf("float32(float32)")(plain)
+    with choice.serving(Other()):
+        assert helper._dispatcher is plain
+        assert helper._dispatcher is plain
+    assert seen == [(plain, True)]
+    assert registry.owner(helper._dispatcher).name == NUMBA_CUDA
+    assert isinstance(helper, reached.Marked)

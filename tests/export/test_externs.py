@@ -1,0 +1,257 @@
+"""What exported functions call: resolved into the artifacts, or left to C++ and said so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink._export import link_files
+from numba_ptxlink._formats.ptx import parse
+
+SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
+squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
+supplied = cuda.declare_device("supplied", "float64(float64, int8)")
+
+
+def triple(value):
+    """Multiply by three in the type of the argument."""
+    return value + value + value
+
+
+def quadruple(value):
+    """Call CUDA C++ that comes along."""
+    return squared(value) * 4
+
+
+def asks(value):
+    """Call CUDA C++ that somebody else has."""
+    return supplied(value, -1)
+
+
+def waits(out):
+    """Wait for the whole grid."""
+    cuda.cg.this_grid().sync()
+    out[0] = 1
+
+
+def export(folder, *udfs, name="mine", archs=("sm_90",)):
+    """Export *udfs* as PTX, LTO-IR and cubin."""
+    return pl.export(udfs, folder, archs=list(archs), emit=["ptx", "ltoir", "cubin"], name=name)
+
+
+def undefined(exported, arch="sm_90"):
+    """Return the names that the PTX leaves undefined."""
+    functions = parse(exported.artifacts["ptx", arch].read_text()).functions
+    return sorted(each.prototype.name for each in functions if not each.defined)
+
+
+@pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=str)
+def test_half_arithmetic_is_part_of_the_ptx(tmp_path, ty):
+    """Numba's shims are optimised into the function on either dialect: nothing is called, nothing missing."""
+    exported = export(tmp_path, pl.udf(ty(ty), name="triple")(triple), archs=("sm_80", "sm_100"))
+    for arch in ("sm_80", "sm_100"):
+        assert [] == undefined(exported, arch)
+        assert "call" not in exported.artifacts["ptx", arch].read_text()
+
+
+@pytest.mark.parametrize("name", ["p", "NRT_step", "step_nbst", "my_numba_ptxlink"])
+def test_names_that_shims_could_have_are_free(tmp_path, name):
+    """A function with half arithmetic can have a name like those that come along with it."""
+    exported = export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple))
+    assert [] == undefined(exported)
+    assert f" {name}(" in exported.artifacts["ptx", "sm_90"].read_text()
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
+def test_two_exports_with_half_arithmetic_link_together(tmp_path, kind):
+    """Each export has its own copies of the shims, so two of them do not clash."""
+    made = [
+        export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple), name=name)
+        for name in ("first", "second")
+    ]
+    source = """
+        #include "first.h"
+        #include "second.h"
+        extern "C" __global__ void caller(__half* p) { *p = first(second(*p)); }
+    """
+    artifacts = [each.artifacts[kind, "sm_90"] for each in made]
+    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
+    assert b"caller" in linked.cubin
+
+
+def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
+    """Shims that other functions of this process asked for do not get into an export."""
+    udf = pl.udf(types.float16(types.float16), name="triple")(triple)
+    first = export(tmp_path / "a", udf).artifacts
+    export(tmp_path / "b", pl.udf(types.float16(types.float16), name="other")(lambda x: x * x / x - x))
+    second = export(tmp_path / "c", udf).artifacts
+    assert {key: path.read_bytes() for key, path in first.items()} == {
+        key: path.read_bytes() for key, path in second.items()
+    }
+
+
+def test_linked_cxx_is_part_of_the_artifacts(tmp_path):
+    """What `link=` brings is resolved in, and is no extern."""
+    exported = export(tmp_path, pl.udf("float32(float32)")(quadruple))
+    assert [] == undefined(exported)
+    assert [] == json.loads(exported.manifest.read_text())["externs"]
+    source = """
+        #include "mine.h"
+        extern "C" __global__ void caller(float* p) { *p = quadruple(*p); }
+    """
+    for kind in ("ptx", "ltoir", "cubin"):
+        artifact = exported.artifacts[kind, "sm_90"]
+        linked = pl.link(source, artifact, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
+        assert b"caller" in linked.cubin
+
+
+OTHERS = {
+    "sums": types.float32(types.float32[:]),
+    "rotates": types.complex64(types.complex64),
+    "halves": types.float16(types.float16),
+    "adds": types.int32(types.UniTuple(types.int32, 2)),
+}
+DECLARED = {
+    (name, abi): cuda.declare_device(f"{name}_{abi}", signature, abi=abi)
+    for name, signature in OTHERS.items()
+    for abi in ("c", "numba")
+}
+
+
+@pytest.mark.parametrize(("name", "convention"), DECLARED)
+def test_an_export_warns_of_what_its_header_cannot_declare(tmp_path, caplog, name, convention):
+    """A function of types that C++ passes in another way is listed, and one warning tells the cure."""
+    callee = DECLARED[name, convention]
+    function = pl.udf(OTHERS[name], name="f")(lambda value: callee(value))  # noqa: PLW0108 - not Python's
+    exported = export(tmp_path, function, archs=("sm_80", "sm_90"))
+    (listed,) = json.loads(exported.manifest.read_text())["externs"]
+    assert (f"{name}_{convention}", None) == (listed["name"], listed["declaration"])
+    assert listed["name"] not in exported.header.read_text()
+    (record,) = caplog.records
+    assert f"mine.h does not declare {name}_{convention}, whose types" in record.getMessage()
+    assert f"define it with the prototype {listed['prototype']}; or declare it with" in record.getMessage()
+
+
+def test_an_export_does_not_warn_of_what_its_header_declares(tmp_path, caplog):
+    """A function of numbers, and the device runtime's, are no reason for a warning."""
+    export(tmp_path, pl.udf("float64(float64)")(asks))
+    export(tmp_path, pl.kernel("void(int32[::1])")(waits), name="other")
+    assert [] == caplog.messages
+
+
+def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
+    """An extern without code is declared in the header as C++ defines it, and listed in the manifest."""
+    exported = export(tmp_path, pl.udf("float64(float64)")(asks))
+    (listed,) = json.loads(exported.manifest.read_text())["externs"]
+    declaration = "int32_t supplied(double* result, double arg0, int8_t arg1);"
+    assert ("supplied", declaration) == (listed["name"], listed["declaration"])
+    assert f"NUMBA_PTXLINK_DEVICE {declaration}" in exported.header.read_text()
+    source = """
+        #include "mine.h"
+        extern "C" __device__ int32_t supplied(double* result, double a, int8_t b) {
+            *result = a + b;
+            return 0;
+        }
+        extern "C" __global__ void caller(double* p) { *p = asks(*p); }
+    """
+    linked = pl.link(
+        source, exported.artifacts["ptx", "sm_90"], arch="sm_90", lto=False, include_dirs=[tmp_path]
+    )
+    assert b"caller" in linked.cubin
+
+
+def test_a_grid_wide_barrier_is_listed(tmp_path):
+    """A kernel that synchronises the grid says that it needs the device runtime."""
+    exported = export(tmp_path, pl.kernel("void(int32[::1])")(waits))
+    manifest = json.loads(exported.manifest.read_text())
+    assert "kernel" == manifest["functions"][0]["kind"]
+    assert {"cudaCGGetIntrinsicHandle", "cudaCGSynchronize"} == {each["name"] for each in manifest["externs"]}
+
+
+def test_cxx_that_does_not_compile_is_an_error_with_nvrtcs_log(tmp_path):
+    """Broken CUDA C++ in `link=` stops the export, with what NVRTC says."""
+    broken = cuda.declare_device(
+        "broken", "float32(float32)", abi="c", link=[cuda.CUSource("__device__ float broken(;")]
+    )
+
+    def uses(value):
+        return broken(value)
+
+    with pytest.raises(pl.ExportError, match="NVRTC could not compile") as caught:
+        export(tmp_path, pl.udf("float32(float32)")(uses))
+    assert "expected" in caught.value.log
+
+
+ALLOCATES = """
+import sys
+import numpy as np
+import numba_ptxlink as pl
+
+def total(values):
+    doubled = np.empty(4, np.float32)
+    for i in range(4):
+        doubled[i] = values[i] * 2
+    return doubled[0] + doubled[3]
+
+for name in ("first", "second"):
+    udf = pl.udf("float32(float32[::1])", name=name)(total)
+    pl.export([udf], sys.argv[1], archs=["sm_90"], emit=["ptx", "ltoir"], name=name)
+"""
+
+
+@pytest.fixture(scope="module")
+def allocating(tmp_path_factory):
+    """Export two functions that allocate, by a process with Numba's memory management, to a folder."""
+    folder = tmp_path_factory.mktemp("allocating")
+    environment = {**os.environ, "NUMBA_CUDA_ENABLE_NRT": "1"}
+    subprocess.run([sys.executable, "-c", ALLOCATES, str(folder)], env=environment, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_memory_management_comes_along_where_it_is_needed(allocating, kind):
+    """A function that allocates an array links, also together with another one, without anything else."""
+    source = """
+        #include "first.h"
+        #include "second.h"
+        extern "C" __global__ void caller(float* p) { p[0] = first({p, 4}) + second({p, 4}); }
+    """
+    artifacts = [allocating / f"{name}.sm_90.{kind}" for name in ("first", "second")]
+    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[allocating])
+    assert b"caller" in linked.cubin
+
+
+def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
+    """Shims of constructors and conversions, which are named unlike those of functions, are linked too."""
+    import fakedevice
+    from numba.cuda import float32, int32, types
+    from numba.cuda._internal.cuda_bf16 import nv_bfloat16
+
+    fakedevice.install(monkeypatch.setattr, (9, 0))
+
+    def adds(x, _y):
+        x[0] = float32(nv_bfloat16(x[0]) + nv_bfloat16(x[0]))
+
+    def converts(x, y):
+        y[0] = int32(nv_bfloat16(x[0]))
+
+    args = (types.float32[::1], types.int32[::1])
+    for kernel in (adds, converts):
+        _, cubin = fakedevice.compile_kernel(kernel, args, lto=True)
+        assert cubin.code[:4] == b"\x7fELF"
+
+
+def test_a_file_that_holds_more_than_shims_is_left_whole():
+    """Of a source with functions that are no shims, nothing is left out."""
+    source = (
+        'extern "C" __device__ int\nf_nbst(int* r) { return 0; }\n'
+        'extern "C" __device__ int mine(int* r) { return 0; }\n'
+    )
+    assert link_files.needed_shims(source, ['declare i32 @"mine"()']) == source

@@ -1,0 +1,315 @@
+"""Names in LLVM IR: what is renamed, what is kept, and that the same code gets the same name everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numba_ptxlink._export import stable_names
+
+KERNELS = Path(__file__).parents[1] / "helpers" / "numba_kernels.py"
+
+CALLER = """\
+; ModuleID = "k${0}"
+@"_ZN08NumbaEnv1m1kB{0}v{1}B5flagsEf" = common global i8* null
+define void @"_ZN1m1kB{0}v{1}B5flagsEf"(float %"x")
+{{
+  call i32 @"_ZN1m1gB{2}v{3}B5flagsEf"(float %"x")
+  ret void
+}}
+declare i32 @"_ZN1m1gB{2}v{3}B5flagsEf"(float %".1")
+"""
+CALLEE = """\
+define linkonce_odr i32 @"_ZN1m1gB{0}v{1}B5flagsEf"(float %"x")
+{{
+  store [2 x i8]* @".bytes.{2}", [2 x i8]** %"y"
+  ret i32 {3}
+}}
+@".bytes.{2}" = internal constant [2 x i8] c"x\\00"
+"""
+
+
+def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) -> dict[int, str]:
+    """Return a caller and a callee as numba-cuda would write them under these counters."""
+    return {
+        1: CALLER.format(len(f"v{caller}"), caller, len(f"v{callee}"), callee),
+        2: CALLEE.format(len(f"v{callee}"), callee, bytes_hash, returned),
+    }
+
+
+def rename(texts: dict[int, str], roots: int = 1, kept: tuple[str, ...] = ()) -> stable_names.Renamed:
+    """Order and rename modules, of which the first *roots* are roots."""
+    parsed = [stable_names.Module(text) for text in texts.values()]
+    return stable_names.rename(stable_names.in_order(parsed, roots), kept)
+
+
+def test_counters_and_hashes_do_not_show():
+    """The same functions give the same text under other counters and another hash seed."""
+    expected = rename(modules(1, 2)).texts
+    assert expected == rename(modules(23, 104, bytes_hash=-77)).texts
+
+
+def test_another_program_has_other_names():
+    """Where a callee does something else, all names are others, so that two programs can be linked."""
+    ours, theirs = rename(modules(1, 2)).names, rename(modules(1, 2, returned=1)).names
+    assert set(ours) == set(theirs)
+    assert not set(ours.values()) & set(theirs.values())
+
+
+def test_names_stay_mangled():
+    """A new name is the old one with another counter, its length before it, and without the options."""
+    new = rename(modules(1, 2)).names["_ZN1m1kB2v1B5flagsEf"]
+    counter = new.removeprefix("_ZN1m1kB19").removesuffix("Ef")
+    assert 19 == len(counter)
+    assert re.fullmatch(r"v[0-9a-f]{16}n1", counter)
+
+
+def test_kept_names_are_kept():
+    """A name that is asked for stays, while what it calls is renamed, and the same whatever its counter."""
+    kept = "_ZN1m1kB2v1B5flagsEf"
+    made = rename(modules(1, 2), kept=(kept,))
+    assert f'define void @"{kept}"' in made.texts[0]
+    assert "_ZN1m1gB2v2B5flagsEf" not in made.texts[0]
+    other = rename(modules(7, 2), kept=("_ZN1m1kB2v7B5flagsEf",))
+    assert made.names["_ZN1m1gB2v2B5flagsEf"] == other.names["_ZN1m1gB2v2B5flagsEf"]
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        'c"_ZN1m1gB2v2B5flagsEf"',
+        'c"@_ZN1m1gB2v2B5flagsEf@"',
+        'c"@"',
+        'c"\\22@\\22_ZN1m1gB2v2B5flagsEf\\22"',
+        'c".bytes.2"',
+        'c"_cudapy_smem_3"',
+    ],
+)
+def test_constants_are_not_names(literal):
+    """What a string constant holds stays, and what follows it is renamed."""
+    texts = modules(1, 2)
+    texts[1] = f'@"s" = internal constant [20 x i8] {literal}\n{texts[1]}'
+    made = rename(texts).texts[0]
+    assert literal in made
+    assert made.count("v2B5flags") == literal.count("v2B5flags")
+
+
+def test_equal_functions_stay_two():
+    """Two functions of equal content have two names, told apart by the order in which they are used."""
+    caller = (
+        'define void @"_ZN1m1kB2v1E"()\n{{\n  call void @"{0}"()\n  call void @"{1}"()\n'
+        '  call void @"{0}"()\n}}\n'
+        'declare void @"{0}"()\ndeclare void @"{1}"()\n'
+    )
+    texts = {}
+    for first, second in (("_ZN1m1fB2v2E", "_ZN1m1fB2v3E"), ("_ZN1m1fB3v77E", "_ZN1m1fB3v11E")):
+        callees = [f'define linkonce_odr void @"{name}"()\n{{ ret void }}\n' for name in (first, second)]
+        parts = [caller.format(first, second), *callees]
+        made = [rename(dict(enumerate(each))) for each in (parts, [parts[0], parts[2], parts[1]])]
+        assert made[0] == made[1]
+        assert 3 == len(set(made[0].names.values()))
+        assert 3 == len(set(made[0].texts))
+        texts[first] = made[0].texts
+    assert 1 == len(set(texts.values()))
+
+
+def test_new_names_differ_whatever_the_old_ones_are():
+    """No two symbols become one, also where all that tells them apart is left out of names."""
+    names = [
+        "_ZN1m1fB2v1E6RecordILi1EE",
+        "_ZN1m1fB2v1E6RecordILi2EE",
+        "_ZN1m1fB2v2B4aaaaE6RecordILi1EE",
+        "_ZN1m1fB2v2B4bbbbE6RecordILi1EE",
+        "_ZN1m1fB2v3E20f_20at_200x7f00000001",
+        "_ZN1m1fB2v3E20f_20at_200x7f00000002",
+        "_Z1fB2v3",
+        "_Z1fB2v4",
+    ]
+    text = "".join(f'define void @"{name}"()\n{{ ret void }}\n' for name in names)
+    assert len(names) == len(set(rename({0: text}).names.values()))
+
+
+@pytest.mark.parametrize(
+    "name", ["_ZN1m5fB2v1E", "f", "_Z5fB2v1", "_ZN1m1fB2w1E", "_cudapy_smem_3", ".bytes.3", "_Z9f"]
+)
+def test_names_that_only_look_like_counters_stay(name):
+    """A function whose name has the look of a counter within it keeps it."""
+    assert {} == rename({0: f'define void @"{name}"()\n{{ ret void }}\n'}).names
+
+
+def test_what_others_define_keeps_its_name():
+    """A symbol that no module defines is somebody else's."""
+    assert {} == rename({0: 'declare void @"_ZN1m1fB2v1E"()\n@"x" = internal constant i8 1\n'}).names
+
+
+def test_text_of_others_is_left_alone():
+    """Where names stand without quotes, as llvmlite never writes them, nothing is renamed."""
+    text = 'define void @"_ZN1m1fB2v1E"()\n{ call void @_ZN1m1fB2v1E() }\n'
+    assert (text,) == rename({0: text}).texts
+
+
+def test_callers_come_first_and_otherwise_first_use_counts():
+    """Roots lead, callees follow in the order they are used, and what nobody uses is last."""
+    texts = {**modules(1, 2), 3: CALLEE.format(2, 9, 1, 0), 4: CALLEE.format(2, 5, 1, 7)}
+    texts[1] = texts[1].replace("  ret", '  call i32 @"_ZN1m1gB2v5B5flagsEf"(float %"x")\n  ret')
+    made = rename(texts)
+    shuffled = rename({1: texts[1], 4: texts[4], 3: texts[3], 2: texts[2]})
+    assert made == shuffled
+    assert ["1k", "ret i32 0", "ret i32 7", "ret i32 0"] == [
+        next(mark for mark in ("1k", "ret i32 0", "ret i32 7") if mark in text) for text in made.texts
+    ]
+
+
+def test_modules_may_call_each_other():
+    """A circle of modules is renamed like any other."""
+    text = 'define void @"_ZN1m1{0}B2v{1}E"()\n{{ call void @"_ZN1m1{2}B2v{3}E"() }}\n'
+    made = rename({0: text.format("a", 1, "b", 2), 1: text.format("b", 2, "a", 1)})
+    again = rename({0: text.format("a", 8, "b", 3), 1: text.format("b", 3, "a", 8)})
+    assert made.texts == again.texts
+    assert 2 == len(set(made.names.values()))
+
+
+def test_type_codes_and_addresses_do_not_show():
+    """The counter that stands for a record type, and an address in a type's name, are left out of names."""
+    texts = [
+        {1: f'define void @"_ZN1m1kB2v1E6RecordILi{code}EE17at_200x7f{code:06}_3eLi{7}E"()\n'}
+        for code in (3217, 41)
+    ]
+    made = [rename(each) for each in texts]
+    assert made[0].texts == made[1].texts
+    assert '6RecordILi0EE10at_200x0_3eLi7E"' in made[0].texts[0]
+
+
+def test_debug_information_follows():
+    """Debug information names a function as the code does, and types by no address."""
+    text = (
+        'define void @"_ZN1m1fB2v{0}E"()\n{{ ret void }}\n'
+        '!1 = distinct !DISubprogram(linkageName: "_ZN1m1fB2v{0}E", name: "f")\n'
+        '!2 = !DIDerivedType(name: "discriminator-{1}")\n'
+        '!3 = !DICompositeType(identifier: "{1}")\n!4 = !DIFile(filename: "/a c", directory: "123")\n'
+    )
+    made = rename({0: text.format(4, 94000)})
+    assert made.texts == rename({0: text.format(5, 817)}).texts
+    new = made.names["_ZN1m1fB2v4E"]
+    assert f'linkageName: "{new}"' in made.texts[0]
+    assert 'directory: "123"' in made.texts[0]
+
+
+VALUES = """\
+define void @"f"(i32 %"{0}")
+{{
+entry:
+  %"{1}" = add i32 %"{0}", 1
+  br label %"{2}"
+{4}:
+  %"{3}" = phi i32 [%"{1}", %"entry"]
+  ret void
+B{5}:
+  ret void
+"odd label":
+  ret void
+}}
+"""
+
+
+def test_names_of_values_and_labels_mean_nothing():
+    """Other names for values and labels mean the same, as long as those that are two stay two."""
+
+    def meaning(*names):
+        return stable_names.Module(VALUES.format(*names)).meaning({})
+
+    one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
+    assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
+    others = [
+        ("x", "y", "B2", "z", "B1", 2),
+        ("x", "y", "odd label", "z", "B1", 2),
+        ("x", "x", "B1", "z", "B1", 2),
+        ("x", "y", "B1", "y", "B1", 2),
+        ("x", "y", "B1", "x", "B1", 2),
+    ]
+    assert 1 + len(others) == len({one, *(meaning(*each) for each in others)})
+
+
+def test_names_of_values_count_for_the_debugger():
+    """Where variables are told to the debugger, their names are part of what a text means; else not."""
+    unit = '!2 = !DICompileUnit(emissionKind: {})\n!1 = !DILocalVariable(arg: 1, name: "f_v{}_y")\n'
+    full, lines = (
+        [
+            VALUES.format("x", f"f_v{counter}_y", "B1", "z", "B1", 2) + unit.format(kind, counter)
+            for counter in (3, 77)
+        ]
+        for kind in ("FullDebug", "DebugDirectivesOnly")
+    )
+    assert 2 == len({stable_names.Module(each).meaning({}) for each in full})
+    assert 1 == len({stable_names.Module(each).meaning({}) for each in lines})
+
+
+def test_old_names_come_back():
+    """PTX made of renamed modules can be given the old names back, where they are part of others too."""
+    made = rename(modules(23, 104))
+    old = "_ZN1m1kB3v23B5flagsEf"
+    assert f"{old}_param_0 {old}" == stable_names.restore(
+        f"{made.names[old]}_param_0 {made.names[old]}", made.names
+    )
+    assert tuple(modules(23, 104)[each].replace("$3", "") for each in (1, 2)) == tuple(
+        stable_names.restore(text, made.names) for text in made.texts
+    )
+
+
+def test_visible_functions_are_those_others_can_see():
+    """Functions with internal linkage are not visible."""
+    text = (
+        'define internal void @"_ZN1aE"()\ndefine linkonce_odr void @"_ZN1bE"()\ndefine void @"_ZN1cE"()\n'
+        'declare void @"_ZN1dE"()\ndefine %"struct.__half" @"e"(%"struct.__half" %"x")\n'
+    )
+    assert ["_ZN1bE", "_ZN1cE", "e"] == stable_names.Module(text).visible
+
+
+@pytest.fixture(scope="module")
+def kernels_of_numba(request, tmp_path_factory):
+    """Compile kernels of Numba's own tests in two processes, in two orders; return what each counted."""
+    pytest.importorskip("numba.cuda")
+    environ = {
+        **os.environ,
+        "NUMBA_PTXLINK_CACHE": str(tmp_path_factory.mktemp("cache")),
+        "NUMBA_PTXLINK": "1",
+    }
+    environ["NUMBA_CUDA_LOG_LEVEL"] = "CRITICAL"
+    number = request.config.getoption("--numba-tests")
+    counts = []
+    for seed in (1, 2):
+        command = [sys.executable, str(KERNELS), str(number), str(seed)]
+        run = subprocess.run(
+            command, env={**environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
+        )
+        counts.append(json.loads(run.stdout.splitlines()[-1]))
+    return number, counts
+
+
+@pytest.mark.slow
+def test_another_process_in_another_order_finds_everything(kernels_of_numba):
+    """Of all that is compiled and linked for Numba's own tests, a second process finds 99 of 100."""
+    number, (first, second) = kernels_of_numba
+    # About one for each test; were the tests not found, or skipped, there would be hardly any.
+    assert first["kernels"] >= number // 2
+    assert first["misses"] >= number
+    assert second["kernels"] == first["kernels"]
+    assert 0.99 <= second["hits"] / (second["hits"] + second["misses"])
+
+
+def test_shared_arrays_keep_names_that_end_in_a_number():
+    """A shared array's name still ends in a number, as tools that read the IR expect."""
+    text = (
+        '@"_cudapy_smem_38" = addrspace(3) global [1 x i8] undef, align 16\n'
+        '@"_cudapy_smem_39" = addrspace(3) global [2 x i8] undef, align 16\n'
+    )
+    made = rename({1: text})
+    names = re.findall(r'@"(_cudapy_smem_\d+)"', made.texts[0])
+    assert len(set(names)) == 2
+    assert names == re.findall(r'@"(_cudapy_smem_\d+)"', rename({1: text}).texts[0])
