@@ -14,6 +14,7 @@ import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
+from numba_ptxlink._front_end import registry
 from numba_ptxlink._native import _nvptxcompiler
 from numba_ptxlink._numba_cuda import release
 
@@ -257,11 +258,11 @@ def test_the_simulator_is_the_reason_at_any_time(installed):
 
 
 def test_one_range_of_releases_is_stated():
-    """The dependency in pyproject.toml and the check at run time allow the same releases of numba-cuda."""
-    dependencies = re.findall(
-        r'^  "numba-cuda([^"\[]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
-    )
-    assert [str(release.SUPPORTED)] == dependencies
+    """The extras in pyproject.toml and the checks at run time allow the same releases of the front ends."""
+    text = (ROOT / "pyproject.toml").read_text()
+    for front_end in registry.front_ends():
+        listed = re.findall(rf'"{front_end.name}([<>=!][^"]*)"', text)
+        assert [front_end.specifier()] == listed
 
 
 @pytest.mark.parametrize(

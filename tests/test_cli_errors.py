@@ -218,7 +218,10 @@ def test_the_bound_of_numpy_is_the_packages():
     from numba_ptxlink._numba_cuda import release
 
     bound = ".".join(map(str, release.NUMPY_BELOW))
-    assert f"numpy<{bound}" in (metadata.requires("numba-ptxlink") or ())
+    requires = metadata.requires("numba-ptxlink") or ()
+    extras = {line.partition(" extra == ")[2] for line in requires if line.startswith(f"numpy<{bound};")}
+    assert extras == {'"numba-cuda"'}
+    assert not [line for line in requires if line.startswith(("numba", "numpy")) and "extra ==" not in line]
 
 
 def test_a_broken_numba_is_said(folder):

@@ -72,8 +72,16 @@ class Linked:
 
         Args:
             name: The kernel's symbol, or a requested name expression.
+
+        Raises:
+            LinkError: cuda-core is not installed.
         """
-        from cuda.core import ObjectCode
+        try:
+            from cuda.core import ObjectCode
+        except ImportError as error:
+            raise LinkError(
+                f"Linked.kernel() loads by cuda-core ({error}); install it: python -m pip install cuda-core."
+            ) from error
 
         return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 

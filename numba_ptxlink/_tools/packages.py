@@ -17,7 +17,7 @@ def major() -> int:
     """
     Return the major version of CUDA that this environment's bindings are for, 13 without bindings.
 
-    numba-cuda needs a toolkit of the same. Loads no library.
+    They need a toolkit of the same. Loads no library.
     """
     try:
         return int(metadata.version("cuda-bindings").partition(".")[0])
@@ -38,8 +38,13 @@ def package(name: str, release: int | None = None) -> str:
 
 
 def install() -> str:
-    """Return the command that installs all tools, of the major version that this environment has."""
-    return f"pip install 'numba-ptxlink[cu{min(max(major(), _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)}]'"
+    """Return the command that installs all tools of this major version, and numba-cuda if it is there."""
+    release = min(max(major(), _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)
+    try:
+        metadata.version("numba-cuda")
+    except metadata.PackageNotFoundError:
+        return f"pip install 'numba-ptxlink[toolkit{release}]'"
+    return f"pip install 'numba-ptxlink[cu{release}]'"
 
 
 def location(name: str) -> Path | None:

@@ -30,12 +30,14 @@ def test_packages_of_cuda_12_have_a_suffix(monkeypatch, release, name):
 
 
 def test_without_bindings_the_newest_is_meant(monkeypatch):
-    """Where nothing is installed, the command installs CUDA 13."""
+    """Where nothing is installed, the command installs the tools of CUDA 13, and numba-cuda where that is."""
 
     def missing(_):
         raise metadata.PackageNotFoundError
 
     monkeypatch.setattr(metadata, "version", missing)
+    assert "pip install 'numba-ptxlink[toolkit13]'" == packages.install()
+    monkeypatch.setattr(metadata, "version", lambda name: "13.0.0" if name == "cuda-bindings" else "0.30.4")
     assert "pip install 'numba-ptxlink[cu13]'" == packages.install()
 
 

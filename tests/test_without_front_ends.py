@@ -1,0 +1,103 @@
+"""Without numba, llvmlite and NumPy all but exports and kernels works, and an export names the extras."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from ptx_kernels import make_kernel
+
+BLOCK = """
+import sys
+class Absent:
+    names = ("numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy", "cuda.core")
+    def find_spec(self, name, path=None, target=None):
+        if name in self.names or name.startswith(tuple(f"{absent}." for absent in self.names)):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+for name in Absent.names:
+    sys.modules[name] = None
+import numba_ptxlink as pl
+"""
+CALLER = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* x) { *x = f(*x); }\n'
+UDFS = "from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x): return x\n"
+CALLEE = 'extern "C" __device__ int f(int a) { return a + 1; }\n'
+
+
+def run(program, *command, **environ):
+    """Run *program*, or a command of the package, where those packages are absent; return what it prints."""
+    text = BLOCK + textwrap.dedent(program)
+    env = {**{key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}, **environ}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", text, *command], capture_output=True, text=True, env=env, check=False
+    )
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def test_assembling_linking_inspecting_and_caching(tmp_path):
+    """PTX, CUDA C++ and LTO-IR become cubins, which are inspected and come out of the cache."""
+    code, lines, stderr = run(
+        f"""
+        from numba_ptxlink._tools import nvrtc
+        from numba_ptxlink import cache
+        arch = pl.Arch.of("sm_80")
+        cubin = pl.assemble({make_kernel()!r}, "sm_80").code
+        print(cubin[:4], pl.assemble({make_kernel()!r}, "sm_80").code == cubin, cache.counters().hits)
+        ptx, ltoir = (
+            nvrtc.compile_source({CALLEE!r}, "f.cu", arch, output=kind).code for kind in ("ptx", "ltoir")
+        )
+        for callee in (ptx, ltoir, {CALLEE!r}):
+            linked = pl.link({CALLER!r}, callee, arch="sm_80")
+            print(linked.backend, [s.name for s in pl.inspect(linked.cubin).symbols if s.name == "k"])
+        print(pl.status().active, pl.status().reason)
+        try:
+            linked.kernel("k")
+        except pl.LinkError as error:
+            print(error)
+        print({{"numba", "numpy", "llvmlite"}} & {{name for name, there in sys.modules.items() if there}})
+        """,
+        NUMBA_PTXLINK_CACHE=str(tmp_path / "cache"),
+    )
+    assert (code, stderr) == (0, "")
+    assert lines[0] == r"b'\x7fELF' True 1"
+    assert [line.partition(" ")[2] for line in lines[1:4]] == ["['k']"] * 3
+    assert lines[1].startswith("nvptxcompiler")
+    assert lines[2].startswith("nvjitlink")
+    assert lines[4].startswith(
+        "False numba-cuda is not installed; install it with `pip install 'numba-ptxlink["
+    )
+    assert lines[5].endswith("install it: python -m pip install cuda-core.")
+    assert lines[6] == "set()"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["assemble", "k.ptx", "-o", "k.cubin", "--arch", "sm_80"], 0),
+        (["link", "k.ptx", "f.cu", "-o", "l.cubin", "--arch", "sm_80"], 0),
+        (["inspect", "k.ptx"], 0),
+        (["cache", "stats"], 0),
+        (["doctor"], 0),
+        (["export", "udfs.py", "-o", "out"], 1),
+    ],
+)
+def test_the_commands(tmp_path, command, expected):
+    """Each command works, but for the one that compiles Python, which names the extras."""
+    (tmp_path / "k.ptx").write_text(make_kernel())
+    (tmp_path / "f.cu").write_text(CALLEE)
+    (tmp_path / "udfs.py").write_text(UDFS)
+    code, lines, stderr = run(
+        f"import os; os.chdir({str(tmp_path)!r})\n"
+        "from numba_ptxlink import cli\nsys.exit(cli.main(sys.argv[1:]))",
+        *command,
+        NUMBA_PTXLINK_CACHE=str(tmp_path / "cache"),
+    )
+    assert (code, stderr.count("\n")) == (expected, expected), stderr
+    if expected:
+        assert "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu" in stderr
+        assert "'numba-ptxlink[mlir]'` (numba-cuda-mlir)" in stderr
+    if command == ["doctor"]:
+        assert any("no compiler for Python functions is installed" in line for line in lines)
