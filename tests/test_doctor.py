@@ -154,7 +154,7 @@ def test_an_inactive_plugin_has_a_cure():
         ("numba-ptxlink is damaged (ImportError: engine); install it again", "install numba-ptxlink again"),
         ("NUMBA_PTXLINK=auto: the driver is as new as the toolkit", "none needed"),
         ("the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)", "unset NUMBA_ENABLE_CUDASIM"),
-        ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install the numba-cuda"),
+        ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install the release that"),
     ],
 )
 def test_every_reason_has_its_cure(reason, cure):
