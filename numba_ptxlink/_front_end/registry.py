@@ -78,9 +78,9 @@ def owner(value: Any) -> FrontEnd | None:
     if isinstance(value, ModuleType):
         homes = {value.__name__}
     elif isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-        homes = {value.__module__ or ""}
+        homes = {str(value.__module__)}
     else:
-        homes = {cls.__module__ for cls in type(value).__mro__}
+        homes = {str(cls.__module__) for cls in type(value).__mro__}
     roots = {home.partition(".")[0] for home in homes}
     return next((front_end for front_end in front_ends() if front_end.root in roots), None)
 

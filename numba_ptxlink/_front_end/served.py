@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from numba_ptxlink._locks import Lock
 
 
-@dataclass(eq=False, repr=False)
-class Served:
+class Served(NamedTuple):
     """
     The links completed in this process.
 
@@ -29,15 +28,14 @@ _lock = Lock()
 
 def served() -> Served:
     """Return the links completed in this process."""
-    with _lock.held:
-        return replace(_served)
+    return _served
 
 
 def count(backend: str, reason: str) -> None:
     """Count a link that *backend* did for *reason*."""
+    global _served  # noqa: PLW0603 - what a process counts
     with _lock.held:
-        if backend == "nvptxcompiler":
-            _served.assembled += 1
-        else:
-            _served.linked += 1
-        _served.last = f"{backend}: {reason}"
+        assembled = backend == "nvptxcompiler"
+        _served = Served(
+            _served.assembled + assembled, _served.linked + (not assembled), f"{backend}: {reason}"
+        )

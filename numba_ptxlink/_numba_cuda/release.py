@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 
 from numba_ptxlink._front_end.releases import Releases
-from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import ExportError
 
 SUPPORTED = Releases((0, 30, 4), (0, 31))
@@ -50,6 +49,8 @@ def unsupported_reason() -> str | None:
 
 def extra() -> str:
     """Return the extra that installs numba-cuda, with the tools of this environment's CUDA."""
+    from numba_ptxlink._tools import packages
+
     return "cu12" if packages.major() == 12 else "cu13"
 
 
