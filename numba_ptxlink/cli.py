@@ -153,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"thoroughness of the checks: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
     )
     _add_code_options(link)
+    _add_front_end(link)
     link.set_defaults(run=_link)
 
     assemble = commands.add_parser("assemble", help="compile PTX to a cubin")
@@ -207,15 +208,19 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 
 def _add_compiling(export: argparse.ArgumentParser) -> None:
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
-    export.add_argument(
+    _add_front_end(export)
+    export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
+    export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
+    export.add_argument("--no-opt", action="store_true", help="do not optimise")
+
+
+def _add_front_end(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--front-end",
         choices=FRONT_ENDS,
         help="what compiles functions whose decorator names none (default: what they use, or what is "
         "installed, numba-cuda first)",
     )
-    export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
-    export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
-    export.add_argument("--no-opt", action="store_true", help="do not optimise")
 
 
 def _add_build_options(parser: argparse.ArgumentParser) -> None:
@@ -287,6 +292,7 @@ def _link(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
         checks=arguments.checks,
         inline=arguments.inline,
+        front_end=arguments.front_end,
     )
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(

@@ -261,7 +261,7 @@ def imported_module(name: str, front_end: str | None = None) -> AbstractContextM
 
 
 def compile_udfs(
-    source: Path | Iterable[Udf], arch: Arch, *, lto: bool
+    source: Path | Iterable[Udf], arch: Arch, *, lto: bool, front_end: str | None = None
 ) -> tuple[str, bytes, tuple[abi.Signature, ...]]:
     """
     Compile UDFs, or a Python file's, with the default options.
@@ -270,8 +270,8 @@ def compile_udfs(
         Kind and code, PTX, or LTO-IR for *lto* if possible; and the signatures.
     """
     options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
-    with _loaded(source) as (_, marked):
-        lowered = build.lower(typed(marked, choice.common(marked)), arch, options)
+    with _loaded(source, front_end) as (_, marked):
+        lowered = build.lower(typed(marked, choice.common(marked, front_end)), arch, options)
     built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))

@@ -62,6 +62,7 @@ def link(
     backend: str | None = None,
     checks: str | None = None,
     inline: str | None = None,
+    front_end: str | None = None,
 ) -> Linked:
     """
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
@@ -99,6 +100,7 @@ def link(
         inline: Which calls between PTX inputs are inlined, where all inputs are PTX: "auto", those of small
             functions and of functions with one caller; "all", those within one input too; or "none", which
             leaves the link to nvJitLink. NUMBA_PTXLINK_INLINE's by default, or "auto".
+        front_end: What compiles UDFs whose decorator names none, as for `export`.
 
     Raises:
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
@@ -131,25 +133,31 @@ def link(
     packed = Reason() if wants_lto or lto is False or debug else _packed_ltoir(sources, target)
     if packed.text:
         try:
-            linked = _linked(sources, target, options, source_options, lto=True)
+            linked = _linked(sources, target, options, source_options, front_end, lto=True)
         except (LinkError, AssembleError) as error:
             if packed.needed:
                 raise
             log.info("no link-time optimisation for the %s: %s", packed.text, error)
         else:
             return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
-    return _linked(sources, target, options, source_options, lto=wants_lto)
+    return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
 
 
 def _linked(
-    sources: Sequence[Any], target: Arch, options: LinkOptions, source_options: SourceOptions, *, lto: bool
+    sources: Sequence[Any],
+    target: Arch,
+    options: LinkOptions,
+    source_options: SourceOptions,
+    front_end: str | None,
+    *,
+    lto: bool,
 ) -> Linked:
     """Compile what is CUDA C++ or Python among *sources*, and link all of it."""
     kind = LTOIR if lto else PTX
     checks = options.checks
     compares = (config().checks if checks is None else checks) != "none"
     exports = _manifests(sources, source_options) if compares else []
-    from_python, known = _compile_python(sources, target, lto=lto)
+    from_python, known = _compile_python(sources, target, front_end, lto=lto)
     for manifest in exports:
         known += declarations_of(manifest)
     remarks: list[str] = []
@@ -184,7 +192,9 @@ def _is_python(source: Any) -> bool:
     return is_path and Path(source).suffix == ".py"
 
 
-def _compile_python(sources: Sequence[Any], arch: Arch, *, lto: bool) -> tuple[list[Input], list[Declared]]:
+def _compile_python(
+    sources: Sequence[Any], arch: Arch, front_end: str | None, *, lto: bool
+) -> tuple[list[Input], list[Declared]]:
     """Compile the UDFs, together, and each Python file among *sources*; return them and what they define."""
     groups: list[tuple[str, Any]] = [
         (Path(source).name, Path(source)) for source in sources if not isinstance(source, (Input, Udf))
@@ -196,7 +206,7 @@ def _compile_python(sources: Sequence[Any], arch: Arch, *, lto: bool) -> tuple[l
     for name, group in groups:
         from .exporter import compile_udfs
 
-        kind, code, signatures = compile_udfs(group, arch, lto=lto)
+        kind, code, signatures = compile_udfs(group, arch, lto=lto, front_end=front_end)
         compiled.append(Input(kind, name, code))
         defined += [
             Declared(

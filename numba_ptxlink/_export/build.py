@@ -17,7 +17,7 @@ from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
-from . import choice, constants, externs, link_files, reached
+from . import constants, externs, link_files, reached
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -116,10 +116,9 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
             result = front_end.types.void
         declared([function])
         try:
-            with choice.serving(front_end):
-                lowered = front_end.lower(
-                    _entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
-                )
+            lowered = front_end.lower(
+                _entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
+            )
         except Exception as error:
             raise ExportError(
                 f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"

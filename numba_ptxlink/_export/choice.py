@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._config import config
@@ -14,32 +12,9 @@ from . import reached
 from .reached import Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink._front_end.protocol import FrontEnd
-
-
-_serving: ContextVar[FrontEnd | None] = ContextVar("numba_ptxlink_front_end", default=None)
-
-
-@contextlib.contextmanager
-def serving(front_end: FrontEnd) -> Iterator[None]:
-    """Compile the marked functions that others call with *front_end*, for the length of a `with` block."""
-    token = _serving.set(front_end)
-    try:
-        yield
-    finally:
-        _serving.reset(token)
-
-
-def current(function: Marked) -> FrontEnd:
-    """
-    Return the front end that compiles *function* now: its caller's, or its own, with its compiler imported.
-
-    Raises:
-        ExportError: As for `chosen` and `registry.require`.
-    """
-    return _serving.get() or registry.require(chosen(function))
 
 
 def chosen(function: Marked, asked: str | None = None) -> FrontEnd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import names as cnames
@@ -70,12 +71,10 @@ class Udf(Marked):
     def __repr__(self) -> str:
         return f"<{self._decorator} {self.name}: {self.signature}>"
 
-    @property
-    def _dispatcher(self) -> Any:
+    def _dispatcher(self, front_end: FrontEnd) -> Any:
         if self.others and type(self.others[0]) is type(self) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
-            return self.others[0]._dispatcher  # noqa: SLF001 - of this class
-        front_end = choice.current(self)
+            return self.others[0]._dispatcher(front_end)  # noqa: SLF001 - of this class
         # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
         made: dict[str, Any] = self.__dict__.setdefault("_made", {})
         return made.get(front_end.name) or made.setdefault(front_end.name, self._dispatched(front_end))
@@ -84,9 +83,26 @@ class Udf(Marked):
         return front_end.dispatcher(self.function, device=True)
 
     @property
+    def front_end(self) -> FrontEnd:
+        """
+        The front end of the function, where neither an export nor a caller decides.
+
+        Raises:
+            ExportError: It cannot be told, or is not installed.
+        """
+        return registry.require(choice.chosen(self))
+
+    @property
     def _numba_type_(self) -> Any:
-        # Numba types a global by this attribute: other functions can call the UDF as a device function.
-        return self._dispatcher._numba_type_
+        # Numba types a global by this attribute: other functions can call the UDF as a device function. The
+        # front end that compiles them asks.
+        asking = registry.of_module(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001 - as `warnings`
+        if asking is not None and self.asked not in (None, asking.name):
+            raise ExportError(
+                f"{self.name} ({self.source}) is to be compiled by {self.asked}, and {asking.name} compiles "
+                "a function that calls it; choose one front end for both, or mark the function twice."
+            )
+        return self._dispatcher(asking or self.front_end)._numba_type_
 
 
 class Kernel(Udf):
@@ -124,7 +140,7 @@ class Kernel(Udf):
 
     def __getitem__(self, configuration: Any) -> Any:
         """Return the kernel configured for a launch by Numba."""
-        return self._dispatcher[configuration]
+        return self._dispatcher(self.front_end)[configuration]
 
     def _dispatched(self, front_end: FrontEnd) -> Any:
         return front_end.dispatcher(self.function, launch_bounds=self.launch_bounds, device=False)

@@ -85,6 +85,12 @@ def owner(value: Any) -> FrontEnd | None:
     return next((front_end for front_end in front_ends() if front_end.root in roots), None)
 
 
+def of_module(name: str) -> FrontEnd | None:
+    """Return the front end that has the module *name*, None for none."""
+    root = name.partition(".")[0]
+    return next((front_end for front_end in front_ends() if front_end.root == root), None)
+
+
 def of_type(ty: Any) -> FrontEnd:
     """
     Return the front end that the Numba type *ty* belongs to.

@@ -169,6 +169,8 @@ def test_a_missing_front_end_names_its_extra(tmp_path, monkeypatch):
         pl.export([pl.udf("float32(float32)")(plain)], tmp_path, front_end=MLIR)
     with pytest.raises(pl.ExportError, match=words):
         pl.link(marked, arch="sm_90")
+    with pytest.raises(pl.ExportError, match=words):
+        pl.link(pl.udf("float32(float32)")(plain), arch="sm_90", front_end=MLIR)
 
 
 def test_where_none_is_installed_all_are_named(tmp_path, monkeypatch):
@@ -195,22 +197,35 @@ def test_the_manifest_names_the_front_end(tmp_path, capsys):
     assert {"numba-cuda", "numba", "llvmlite"} < set(manifest["tools"])
 
 
-def test_a_helper_is_compiled_by_its_callers_front_end():
-    """A marked function without a choice of its own follows the export that its caller is part of."""
+def asked_by(module, marked):
+    """Return what *marked* is typed as by a function of *module*."""
+    scope = {"__name__": module}
+    exec("def ask(value):\n    return value._numba_type_", scope)  # noqa: S102 - a function of that module
+    return scope["ask"](marked)
+
+
+def test_a_helper_is_compiled_by_its_callers_front_end(monkeypatch):
+    """A marked function without a choice of its own is a device function of whoever compiles its caller."""
+    from types import SimpleNamespace
+
     seen = []
 
-    class Other:
-        name = "other"
+    def dispatcher(_, function, *, device):
+        seen.append((function, device))
+        return SimpleNamespace(_numba_type_="theirs")
 
-        @staticmethod
-        def dispatcher(function, *, device):
-            seen.append((function, device))
-            return function
-
+    monkeypatch.setattr(type(registry.get(MLIR)), "dispatcher", dispatcher, raising=False)
     helper = pl.udf("float32(float32)")(plain)
-    with choice.serving(Other()):
-        assert helper._dispatcher is plain
-        assert helper._dispatcher is plain
+    assert asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper) == "theirs"
+    assert asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper) == "theirs"
     assert seen == [(plain, True)]
-    assert registry.owner(helper._dispatcher).name == NUMBA_CUDA
+    assert registry.of_type(asked_by("numba.cuda.typing.typeof", helper)).name == NUMBA_CUDA
+    assert registry.of_type(asked_by("somewhere", helper)).name == NUMBA_CUDA
     assert isinstance(helper, reached.Marked)
+
+
+def test_a_helper_for_the_other_front_end_is_refused():
+    """A function that names its front end is not compiled by another for a caller."""
+    helper = pl.udf("float32(float32)", front_end=NUMBA_CUDA)(plain)
+    with pytest.raises(pl.ExportError, match="numba-cuda-mlir compiles a function that calls it; choose one"):
+        asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper)
