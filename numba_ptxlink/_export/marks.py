@@ -17,6 +17,7 @@ from .reached import Marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from numba_ptxlink._front_end.protocol import FrontEnd
 
@@ -71,10 +72,18 @@ class Udf(Marked):
     def __repr__(self) -> str:
         return f"<{self._decorator} {self.name}: {self.signature}>"
 
-    def _dispatcher(self, front_end: FrontEnd) -> Any:
+    @property
+    def _dispatcher(self) -> Any:
         if self.others and type(self.others[0]) is type(self) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
-            return self.others[0]._dispatcher(front_end)  # noqa: SLF001 - of this class
+            return self.others[0]._dispatcher  # noqa: SLF001 - of this class
+        asking = _asking()
+        if asking is not None and self.asked not in (None, asking.name):
+            raise ExportError(
+                f"{self.name} ({self.source}) is to be compiled by {self.asked}, and {asking.name} compiles "
+                "a function that calls it; choose one front end for both, or mark the function twice."
+            )
+        front_end = asking or self.front_end
         # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
         made: dict[str, Any] = self.__dict__.setdefault("_made", {})
         return made.get(front_end.name) or made.setdefault(front_end.name, self._dispatched(front_end))
@@ -94,15 +103,8 @@ class Udf(Marked):
 
     @property
     def _numba_type_(self) -> Any:
-        # Numba types a global by this attribute: other functions can call the UDF as a device function. The
-        # front end that compiles them asks.
-        asking = registry.of_module(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001 - as `warnings`
-        if asking is not None and self.asked not in (None, asking.name):
-            raise ExportError(
-                f"{self.name} ({self.source}) is to be compiled by {self.asked}, and {asking.name} compiles "
-                "a function that calls it; choose one front end for both, or mark the function twice."
-            )
-        return self._dispatcher(asking or self.front_end)._numba_type_
+        # Numba types a global by this attribute: other functions can call the UDF as a device function.
+        return self._dispatcher._numba_type_
 
 
 class Kernel(Udf):
@@ -140,10 +142,18 @@ class Kernel(Udf):
 
     def __getitem__(self, configuration: Any) -> Any:
         """Return the kernel configured for a launch by Numba."""
-        return self._dispatcher(self.front_end)[configuration]
+        return self._dispatcher[configuration]
 
     def _dispatched(self, front_end: FrontEnd) -> Any:
         return front_end.dispatcher(self.function, launch_bounds=self.launch_bounds, device=False)
+
+
+def _asking() -> FrontEnd | None:
+    """Return the front end whose code asks for an attribute of a marked function; None for any other code."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return None if frame is None else registry.of_module(frame.f_globals.get("__name__", ""))
 
 
 def udf(
