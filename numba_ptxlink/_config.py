@@ -6,10 +6,9 @@ import functools
 import logging
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._locks import Lock
 from .errors import ConfigError
@@ -32,12 +31,15 @@ _QUANTITY = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
 # A URL contains the character that separates directories, so it has to come last.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
+_SECRET = ("cache_url", "cache_secret")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """
     The configuration from the environment.
+
+    Each start of a program that uses numba.cuda reads it, and a frozen dataclass takes five times as long to
+    define.
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
@@ -64,10 +66,15 @@ class Config:
     log_level: int | None = None
     cache: bool = True
     cache_dirs: tuple[str, ...] = ()
-    cache_url: str | None = field(default=None, repr=False)
+    cache_url: str | None = None
     cache_size: int = 2 << 30
     cache_ttl: int | None = None
-    cache_secret: bytes | None = field(default=None, repr=False)
+    cache_secret: bytes | None = None
+
+    def __repr__(self) -> str:
+        """Show all but what may hold a password."""
+        shown = {name: value for name, value in self._asdict().items() if name not in _SECRET}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:

@@ -7,7 +7,6 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,10 +51,10 @@ class Substitution(NamedTuple):
         return self.path.rpartition(".")[2]
 
 
-@dataclass(eq=False, repr=False)
 class _InPlace:
-    original: Any
-    wanted: int = 1
+    def __init__(self, original: Any) -> None:
+        self.original = original
+        self.wanted = 1
 
 
 _in_place: dict[tuple[str, str], _InPlace] = {}

@@ -1,15 +1,14 @@
 """
 State shared by the replaced functions: the context of a compilation, and notes on numba-cuda's objects.
 
-Every import of numba.cuda imports this module: a frozen dataclass takes a millisecond to define, a named
-tuple or a dataclass without comparison a quarter.
+Every import of numba.cuda imports this module, so what it defines are named tuples and plain classes: a
+dataclass takes several times as long to define.
 """
 
 from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)
 class Result:
     """
     The results of a compilation, filled in as it proceeds.
@@ -32,14 +30,14 @@ class Result:
         signature: The C signature of the function, None if its aggregates are flat.
     """
 
-    compiled: Any = None
-    library: Any = None
-    cc: tuple[Any, ...] = ()
-    symbols: tuple[str, ...] = ()
-    signature: Any = None
+    def __init__(self) -> None:
+        self.compiled: Any = None
+        self.library: Any = None
+        self.cc: tuple[Any, ...] = ()
+        self.symbols: tuple[str, ...] = ()
+        self.signature: Any = None
 
 
-@dataclass
 class Nested:
     """
     The device functions compiled within the compilation of another.
@@ -49,8 +47,9 @@ class Nested:
         cyclic: Whether one of them calls a function whose compilation is not finished.
     """
 
-    calls: list[tuple[Any, Any, tuple[Any, ...]]] = field(default_factory=list)
-    cyclic: bool = False
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, Any, tuple[Any, ...]]] = []
+        self.cyclic = False
 
 
 class CompileContext(NamedTuple):
@@ -95,7 +94,6 @@ def entered(**changes: Any) -> Iterator[None]:
         _current.reset(token)
 
 
-@dataclass(eq=False, repr=False)
 class LibraryNotes:
     """
     Notes on a code library.
@@ -108,14 +106,14 @@ class LibraryNotes:
         sites: The file and line of each raise, by the function's symbol and the status that it returns.
     """
 
-    cc: tuple[Any, ...] | None = None
-    origin: str = ""
-    given: tuple[Any, ...] = ()
-    stamps: dict[str, str] = field(default_factory=dict)
-    sites: dict[str, dict[int, tuple[str, int]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.cc: tuple[Any, ...] | None = None
+        self.origin = ""
+        self.given: tuple[Any, ...] = ()
+        self.stamps: dict[str, str] = {}
+        self.sites: dict[str, dict[int, tuple[str, int]]] = {}
 
 
-@dataclass(eq=False, repr=False)
 class DispatcherNotes:
     """
     Notes on a dispatcher.
@@ -125,10 +123,10 @@ class DispatcherNotes:
             whether it is checked.
     """
 
-    by_cc: dict[tuple[Any, tuple[Any, ...]], Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.by_cc: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 
 
-@dataclass(eq=False, repr=False)
 class CacheNotes:
     """
     Notes on the disk cache of a dispatcher.
@@ -140,10 +138,11 @@ class CacheNotes:
         before: That digest at the look-up of the kernel being compiled.
     """
 
-    options: dict[str, Any] | None = None
-    link: tuple[Any, ...] = ()
-    key: str = ""
-    before: str = ""
+    def __init__(self) -> None:
+        self.options: dict[str, Any] | None = None
+        self.link: tuple[Any, ...] = ()
+        self.key = ""
+        self.before = ""
 
 
 _notes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

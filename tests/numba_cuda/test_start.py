@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import numba_ptxlink as pl
+
 HELPERS = Path(__file__).parents[1] / "helpers"
 KERNEL = """
 import json, sys
@@ -32,6 +34,28 @@ print(json.dumps({
     "libraries": [name for name in ("libnvrtc.", "libnvvm.", "libnvJitLink.") if name in maps],
 }))
 """
+
+IMPORT = """
+import json, sys
+import numba.cuda
+ours = {name.partition(".")[2]: sys.modules[name] for name in sys.modules if "numba_ptxlink." in name}
+print(json.dumps({
+    "modules": [*ours],
+    "dataclasses": [
+        f"{name}.{value.__qualname__}" for name, module in ours.items() for value in vars(module).values()
+        if isinstance(value, type) and "__dataclass_fields__" in vars(value)
+    ],
+}))
+"""
+PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
+AT_IMPORT = {
+    *("_config", "_front_end", "_locks", "_native", "_plugin", "_version", "errors"),
+    *("_formats", "_formats.kinds"),
+    *("_front_end.activation", "_front_end.describe", "_front_end.imports", "_front_end.registry"),
+    *("_front_end.releases", "_front_end.served", "_front_end.substitution"),
+    *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
+    *("_numba_cuda.ptx_linker", "_numba_cuda.release"),
+}
 
 
 def run(program: str, *arguments: str, **environ: str) -> object:
@@ -56,25 +80,22 @@ def test_a_cached_kernel_loads_no_compiler(tmp_path):
     assert not {f"numba_ptxlink.{name}" for name in dear} & {*second["modules"]}
 
 
+def test_a_start_of_python_imports_the_hook_alone():
+    """Programs without numba.cuda pay for a module that imports nothing."""
+    program = "import json, sys; print(json.dumps([name for name in sys.modules if 'ptxlink' in name]))"
+    installed = [name for name in run("-c", program) if not name.startswith("_editable_")]
+    assert ["_numba_ptxlink_hook"] == installed
+
+
 def test_importing_numba_cuda_imports_the_wrappers_alone():
     """The import brings in what stands in numba-cuda's place, and no parser, tool or cache behind it."""
-    program = (
-        "import json, sys; import numba.cuda; "
-        "print(json.dumps([name for name in sys.modules if name.startswith('numba_ptxlink.')]))"
-    )
-    imported = {name.split(".")[1] for name in run("-c", program)}
-    assert imported <= {
-        "_config",
-        "_formats",
-        "_front_end",
-        "_locks",
-        "_native",
-        "_numba_cuda",
-        "_plugin",
-        "_tools",
-        "_version",
-        "errors",
-    }
+    imported = set(run("-c", IMPORT)["modules"])
+    assert imported <= AT_IMPORT | {f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")}
+
+
+def test_what_an_import_defines_is_cheap_to_define():
+    """A dataclass takes several times as long to define as a named tuple, and is not in what it imports."""
+    assert [] == run("-c", IMPORT)["dataclasses"]
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc", "nvvm"])

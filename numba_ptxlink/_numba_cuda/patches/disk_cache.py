@@ -6,7 +6,6 @@ numba-cuda's per-function index of compiled kernels is kept; its keys gain the i
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import logging
@@ -202,7 +201,7 @@ def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
     files = [_code_digest(code) for code in link]
     if any(_UNKNOWN in digest.split() for digest in files):
         raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    settings = dataclasses.asdict(config())
+    settings = config()._asdict()
     tools = ["nvvm", "nvJitLink", *(["nvrtc"] if link else ())]
     return Key.of(
         "jit",
