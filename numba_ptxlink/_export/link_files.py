@@ -274,7 +274,7 @@ def compile_source(
     output: str = LTOIR,
 ) -> bytes:
     """
-    Compile CUDA C++ with NVRTC to code that is the same in every working directory.
+    Compile CUDA C++ with NVRTC to code that is the same wherever its headers and the working directory are.
 
     Raises:
         ExportError: NVRTC refused the source. Carries its log.
@@ -287,7 +287,7 @@ def compile_source(
             output=output,
             flags=["-std=c++17", *flags],
             include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
-            in_root=True,
+            isolated=True,
         ).code
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error

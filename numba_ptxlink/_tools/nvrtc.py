@@ -99,7 +99,7 @@ def compile_source(
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
     name_expressions: Sequence[str] = (),
-    in_root: bool = False,
+    isolated: bool = False,
     folder: Path | None = None,
 ) -> Compiled:
     """
@@ -114,8 +114,9 @@ def compile_source(
         include_dirs: Directories that `#include` searches, in order.
         headers: Headers in memory, by the name that `#include` uses.
         name_expressions: Functions, variables and template instances whose mangled names are returned.
-        in_root: Whether to compile from the root directory: NVRTC writes the working directory into LTO-IR.
-            *name* is a plain file name then, and *folder* None.
+        isolated: Whether to keep the working directory and the paths of *include_dirs* out of the code, where
+            the system allows it; neither is `#include "..."` searched for in the working directory. *name* is
+            a plain file name then, and *folder* None.
         folder: The directory the source was read from, which `#include "..."` searches first and `__FILE__`
             shows; None for source that is no file, where that is the directory in *name*: the working one if
             there is none.
@@ -126,52 +127,59 @@ def compile_source(
     binding = _binding()
     if isinstance(source, str):
         source = source.encode()
-    if in_root:
+    if isolated:
         include_dirs = [Path(path).absolute() for path in include_dirs]
-    options = (
-        f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
-        "--relocatable-device-code=true",
-        *(("-dlto",) if output == LTOIR else ()),
-        *(f"--include-path={path}" for path in include_dirs),
-        *flags,
-    )
-    in_root = in_root and working_directory.available()
+
+    def options(paths: Sequence[Path | str]) -> tuple[str, ...]:
+        return (
+            f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
+            "--relocatable-device-code=true",
+            *(("-dlto",) if output == LTOIR else ()),
+            *(f"--include-path={path}" for path in paths),
+            *flags,
+        )
+
     texts = dict(headers or {})
     expressions = tuple(name_expressions)
     # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
     program_name = name if folder is None else str(folder / name)
+    if isolated and not working_directory.available():
+        program_name = f"/{name}"
 
-    compile_here = functools.partial(
-        _compile,
-        binding,
-        source,
-        name,
-        program_name=program_name,
-        options=options,
-        output=output,
-        headers=texts,
-        name_expressions=expressions,
-    )
+    def compile_with(paths: Sequence[Path | str]) -> cache.Entry:
+        return _compile(
+            binding,
+            source,
+            name,
+            program_name=program_name,
+            options=options(paths),
+            output=output,
+            headers=texts,
+            name_expressions=expressions,
+            shown=dict(zip(map(str, paths), map(str, include_dirs), strict=True)),
+        )
 
     def make() -> cache.Entry:
-        return working_directory.in_root(compile_here) if in_root else compile_here()
+        if isolated:
+            return working_directory.isolated(compile_with, list(map(Path, include_dirs)))
+        return compile_with(include_dirs)
 
     key = _key(
         source,
         program_name,
-        options=options,
+        options=options(include_dirs),
         output=output,
         include_dirs=include_dirs,
         headers=texts,
         name_expressions=expressions,
-        in_root=in_root,
+        isolated=isolated,
     )
     result = make() if key is None else cache.cached(key, make)
     lowered = result.meta.get("lowered_names", {})
     return Compiled(
         result.code,
         result.log,
-        options,
+        options(include_dirs),
         tuple((expression, lowered[expression]) for expression in expressions),
     )
 
@@ -185,14 +193,14 @@ def _key(
     include_dirs: Sequence[Path | str],
     headers: Mapping[str, str],
     name_expressions: tuple[str, ...] = (),
-    in_root: bool = False,
+    isolated: bool = False,
 ) -> cache.Key | None:
     """Return everything the result depends on, None if that cannot be determined."""
     paths = [f"--include-path={path}" for path in include_dirs]
     plain = tuple(option for option in options if option not in paths)
     if any(option.startswith(_BEYOND_KEYS) for option in plain):
         return None
-    folder = Path("/") if in_root else Path(name).parent
+    folder = Path("/") if isolated else Path(name).parent
     included = include_scan.manifest(source, folder, include_dirs, headers)
     if included is None:
         return None
@@ -209,7 +217,7 @@ def _key(
             "name": name,
             "name expressions": name_expressions,
             "includes": included,
-            "in root": str(in_root),
+            "isolated": str(isolated and working_directory.available()),
             "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
         },
     )
@@ -226,7 +234,14 @@ def _compile(
     output: str,
     headers: Mapping[str, str],
     name_expressions: tuple[str, ...],
+    shown: Mapping[str, str],
 ) -> cache.Entry:
+    def readable(text: str) -> str:
+        for path, meant in shown.items():
+            text = text.replace(f"{path}/", f"{meant}/")
+        return text
+
+    flags = tuple(readable(f"{option}/").removesuffix("/") for option in options)
     texts = [text.encode() for text in headers.values()]
     names = [header.encode() for header in headers]
     status, program = binding.nvrtcCreateProgram(source, os.fsencode(program_name), len(texts), texts, names)
@@ -238,11 +253,11 @@ def _compile(
         (status,) = binding.nvrtcCompileProgram(
             program, len(options), [option.encode() for option in options]
         )
-        log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
+        log = readable(_fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0"))
         if int(status):
             raise LinkError(
-                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(options)}.",
-                flags=options,
+                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(flags)}.",
+                flags=flags,
                 inputs=(name,),
                 log=log,
             )
