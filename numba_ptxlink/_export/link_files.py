@@ -3,15 +3,15 @@ Compile the CUDA C++ that functions link, under names that are private to one ex
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together. NVRTC appends it: an identifier in each symbol is defined as a macro,
-where `private_names` shows that this renames symbols and nothing else.
+the same file can be linked together. NVRTC appends it: an identifier in each symbol is defined as a macro, or
+the file is put in a namespace, where `private_names` shows that this renames symbols and nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,7 @@ class _Source:
         defined: The symbols that only one file of a link may define.
         used: The symbols that it leaves undefined, or names in assembly code.
         ptx: Its PTX.
+        moved: Private names that the namespace around *text* changes, and to what.
     """
 
     text: str
@@ -97,6 +98,17 @@ class _Source:
     defined: frozenset[str]
     used: frozenset[str] = frozenset()
     ptx: str = ""
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """All its symbols, defined or not."""
+        return self.defined | self.used
+
+    def private_name(self, symbol: str, private: Mapping[str, str]) -> str:
+        """Return the name of *symbol* where the identifiers *private* are renamed."""
+        name = mangling.renamed(symbol, private)
+        return self.moved.get(name, name)
 
 
 def compile_files(
@@ -142,8 +154,19 @@ def compile_files(
         for symbol in (symbols.table(Input(LTOIR, name, content), arch).symbols or () if sources else ())
     )
     private = _private(sources, foreign, arch, tag)
+    sources = [
+        _enclosed(
+            source,
+            foreign.union(*(other.mentioned for other in sources if other is not source)),
+            private,
+            arch,
+            tag,
+        )
+        for source in sources
+    ]
+    _warn_of_clashes(sources, private)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: mangling.renamed(name, private) for source in sources for name in source.defined}
+    names = {name: source.private_name(name, private) for source in sources for name in source.defined}
     shims += _memory_manager(memory_manager, missing - names.keys())
     for source in shims:
         own = {name: f"{name}_{tag}" for name in source.defined}
@@ -175,7 +198,7 @@ def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Sourc
 
 
 def _private(sources: Sequence[_Source], foreign: frozenset[str], arch: Arch, tag: str) -> dict[str, str]:
-    """Return the private names of the identifiers to rename in *sources*; log which symbols keep theirs."""
+    """Return the private names of the identifiers to rename in *sources*."""
 
     def suffixed(names: Iterable[str]) -> dict[str, str]:
         return {name: f"{name}_{tag}" for name in names}
@@ -197,17 +220,49 @@ def _private(sources: Sequence[_Source], foreign: frozenset[str], arch: Arch, ta
     # Assembly code names symbols where no macro is replaced.
     assembly = {name for source in sources for name in source.used & source.defined}
     outside = (used - defined) | foreign | assembly
-    private = suffixed(private_names.choose(defined, outside, usable))
-    kept = sorted(name for name in defined if mangling.renamed(name, private) == name)
-    if kept:
-        log.warning(
-            "%s: no private name can be given to %s without a change of what the code means. As LTO-IR it "
-            "may clash with another export's: declare what only the file calls static or inline, or link "
-            "PTX or cubins.",
-            ", ".join(sorted({source.name for source in sources if not source.defined.isdisjoint(kept)})),
-            ", ".join(demangled(name) or name for name in kept),
-        )
-    return private
+    return suffixed(private_names.choose(defined, outside, usable))
+
+
+def _enclosed(
+    source: _Source, others: Iterable[str], private: Mapping[str, str], arch: Arch, tag: str
+) -> _Source:
+    """
+    Return *source* in a namespace of its own, where that gives more of its symbols private names.
+
+    Args:
+        source: A source.
+        others: The symbols that other inputs define or refer to.
+        private: The private names of the identifiers that are renamed.
+        arch: The GPU to generate code for.
+        tag: What the namespace is named by.
+    """
+    if all(source.private_name(name, private) != name for name in source.defined):
+        return source
+    fixed = {mangling.renamed(name, private) for name in (*others, *source.used)}
+    namespace = f"ptxlink_{tag}"
+    for text in private_names.enclosed(source.text, namespace):
+        inside = replace(source, text=text)
+        try:
+            ptx = _compile_private(inside, private, arch, PTX).decode()
+        except ExportError:
+            continue
+        moved = private_names.moved(source.ptx, ptx, private, namespace)
+        if moved and fixed.isdisjoint(moved):
+            return replace(inside, moved=moved)
+    return source
+
+
+def _warn_of_clashes(sources: Iterable[_Source], private: Mapping[str, str]) -> None:
+    for source in sources:
+        kept = sorted(name for name in source.defined if source.private_name(name, private) == name)
+        if kept:
+            log.warning(
+                "%s: no private name can be given to %s without a change of what the code means. As LTO-IR "
+                "it may clash with another export's: declare what only the file calls static or inline, or "
+                "link PTX or cubins.",
+                source.name,
+                ", ".join(demangled(name) or name for name in kept),
+            )
 
 
 def _memory_manager(path: Path | None, missing: set[str]) -> list[_Source]:

@@ -1,9 +1,11 @@
 """
-Choose the identifiers of CUDA C++ that can be renamed by macros without a change of what the code means.
+Rename symbols of CUDA C++ without a change of what the code means: by macros, or by a namespace around it.
 
 A macro also replaces what it should not: `#ifdef`, a string that is made of a name, a member of a toolkit's
 class. So the PTX that is compiled with macros is compared with the PTX that is compiled without, in which the
-symbols are renamed. A name that makes a difference is left alone.
+symbols are renamed. A name that makes a difference is left alone. Those, operators and suffixes of literals
+can be put in an inline namespace, which changes no name that the code spells. It hides what has the same name
+outside, so that PTX is compared as well.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import mangling
-from numba_ptxlink._formats.ptx import parse, tokens
+from numba_ptxlink._formats.demangle import demangled
+from numba_ptxlink._formats.ptx import Function, parse, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 # Namespaces and classes of NVIDIA's headers.
 _TOOLKIT = re.compile(
@@ -27,6 +30,7 @@ _TOOLKIT = re.compile(
 _PARAMETER = re.compile(r"(.+)(_param_[0-9]+)", re.ASCII | re.DOTALL)
 # Of a static function and of an unnamed namespace. What follows is made of a name that the file defines.
 _FILE_SCOPES = ("_INTERNAL_", "_GLOBAL__N_")
+_DIRECTIVE = re.compile(r"\s*#\s*(if|endif|include\s*[<\"])")
 
 
 def candidates(symbol: str) -> tuple[str, ...]:
@@ -88,8 +92,80 @@ def _largest(
     return left | _largest(names[middle:], base | left, usable)
 
 
+def enclosed(text: str, namespace: str) -> Iterator[str]:
+    """
+    Yield *text* with an inline *namespace* around what follows the includes of a toolkit's headers.
+
+    Its own headers, which may define something as well, are inside at first, then outside.
+    """
+    lines = text.splitlines(keepends=True)
+    depth, starts, seen = 0, [0, 0], [False, False]
+    for number, line in enumerate(lines, start=1):
+        directive = _DIRECTIVE.match(line)
+        if directive:
+            depth += {"if": 1, "endif": -1}.get(directive[1], 0)
+            seen = [seen[0] or directive[1].endswith("<"), seen[1] or directive[1].startswith("include")]
+        if directive and not depth:
+            # Behind a conditional that holds an include, not within it.
+            starts = [number if new else start for start, new in zip(starts, seen, strict=True)]
+            seen = [False, False]
+    for start in dict.fromkeys(starts):
+        head, rest = "".join(lines[:start]), "".join(lines[start:])
+        yield f"{head}inline namespace {namespace} {{\n#line {start + 1}\n{rest}\n}}\n"
+
+
 def same_code(plain: str, changed: str, private: Mapping[str, str]) -> bool:
     """Return whether the PTX *changed* is *plain* but for the symbols that *private* renames."""
+    return _words(plain, _renaming(plain, private)) == _words(changed, str)
+
+
+def moved(plain: str, changed: str, private: Mapping[str, str], namespace: str) -> dict[str, str] | None:
+    """
+    Return the symbols in the PTX *plain* that are in *namespace* in *changed*, with their names there.
+
+    None if there is another difference than these, the symbols that *private* renames, and the order.
+    """
+    before, after = _items(plain, _renaming(plain, private)), _items(changed, str)
+    olds = {demangled(name) or name: name for item in before for name in map(_symbol, item)}
+    names: dict[str, str] = {}
+    spoken = {name for item in after for name in map(_symbol, item)}
+    for new in spoken:
+        inside = demangled(new)
+        outside = inside.replace(f"{namespace}::", "")
+        if inside != outside:
+            if outside not in olds:
+                return None
+            names[new] = olds[outside]
+    # A name that stays where others like it move, as in assembly code, refers to something else.
+    if len({*names.values()}) < len(names) or not spoken.isdisjoint(names.values()):
+        return None
+
+    def old(word: str) -> str:
+        name = _symbol(word)
+        return names.get(name, name) + word[len(name) :]
+
+    if sorted(before) != sorted([old(word) for word in item] for item in after):
+        return None
+    return {name: new for new, name in names.items()}
+
+
+def _items(ptx: str, renamed: Callable[[str], str]) -> list[list[str]]:
+    module = parse(ptx)
+    defined = {function.name for function in module.functions if function.defined}
+    return [
+        _words(module.source(item), renamed)
+        for item in module.items
+        # Whether a function is declared before its definition depends on the order.
+        if not isinstance(item, Function) or item.defined or item.name not in defined
+    ]
+
+
+def _symbol(word: str) -> str:
+    """Return *word* without the suffix of a parameter."""
+    return _PARAMETER.sub(r"\1", word)
+
+
+def _renaming(plain: str, private: Mapping[str, str]) -> Callable[[str], str]:
     module = parse(plain)
     declared = {function.name for function in module.functions}
     declared |= {variable.name for variable in module.variables}
@@ -100,7 +176,7 @@ def same_code(plain: str, changed: str, private: Mapping[str, str]) -> bool:
         parameter = _PARAMETER.fullmatch(word)
         return renamed(parameter[1]) + parameter[2] if parameter else word
 
-    return _words(plain, renamed) == _words(changed, str)
+    return renamed
 
 
 def _words(ptx: str, renamed: Callable[[str], str]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers, elf
+from numba_ptxlink._formats.demangle import demangled
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import nvjitlink
@@ -349,10 +350,14 @@ def _check_definitions(
             f"{table.name}:{symbol.line}" if table.kind == PTX and symbol.line else table.name
             for table, symbol in ((tables[number], symbol) for number, symbol in strong)
         )
+        spelled = f"{demangled(name)} ({name})" if demangled(name) else name
+        # PTX and cubins of an export keep what is not exported to themselves.
+        ltoir = any(source.kind == LTOIR for source in sources)
         raise LinkError(
-            f"{name} is defined {len(strong)} times, differently or where it cannot be compared: {places}. "
-            "Which one a call reaches would depend on the order of the inputs. Rename one, leave one out, "
-            "make it static, or mark it weak (inline in C++).",
+            f"{spelled} is defined {len(strong)} times, differently or where it cannot be compared: {places}"
+            ". Which one a call reaches would depend on the order of the inputs. Rename one, leave one out, "
+            "make it static, or mark it weak (inline in C++)"
+            f"{'; of exports, link PTX or cubins' if ltoir else ''}.",
             inputs=tuple(source.name for source in sources),
         )
     return merged
