@@ -9,13 +9,14 @@ them took, and how often the kernel was compiled. On a device also beside numba-
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
 with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
 with the driver's cache. "all" is the import and the first launch, "cpu" the processor time up to there, which
-other programs disturb less; what the first launch consists of follows it.
+other programs disturb less; what the first launch consists of follows it. A table of both ends the section.
 Without a device a stand-in takes its place, in a checkout: all is compiled, linked and cached, nothing is
 loaded or launched.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
@@ -100,6 +101,14 @@ LINKS = {
     "no link file": {"link": "None", "call": "x"},
     "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
 }
+# The kernels of "start": whether they have a link file, and whether numba-cuda keeps them on disk, which it
+# cannot do with the last.
+ROWS = {
+    "plain": ("no link file", False),
+    "linked": ("link file", False),
+    "kept": ("no link file", True),
+    "linked-kept": ("link file", True),
+}
 PARTS = ("all", "cpu", "import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
 LINKERS = {"stock": "0", "plugin": "1"}
 STAND_IN = Path(__file__).resolve().parents[1] / "tests" / "helpers"
@@ -124,7 +133,13 @@ def main() -> None:
     parser.add_argument(
         "--entries", type=int, default=(100_000, 1_000), help="the largest cache of growth, %(default)s"
     )
-    parser.add_argument("--starts", type=int, default=(10, 1), help="turns of each start, %(default)s")
+    parser.add_argument("--alternations", type=int, default=(10, 1), help="turns of start, %(default)s")
+    parser.add_argument(
+        "--rows",
+        type=_row_names,
+        default=(tuple(ROWS)[:3], tuple(ROWS)[:2]),
+        help=f"kernels of start, separated by commas: {', '.join(ROWS)} (no stock), %(default)s",
+    )
     _harness.run(parser, sections)
 
 
@@ -281,42 +296,47 @@ def start(bench: _harness.Bench) -> None:
     """Measure the first launch of fresh processes, and of the processes that come after them."""
     if _harness.missing_device() and not STAND_IN.is_dir():
         raise _harness.LeftOutError(_harness.missing_device())
-    for jit_cache in (False, True):
-        if jit_cache and bench.options.quick:
-            bench.leave_out("cache=True", "--quick")
-            continue
-        for link in LINKS:
-            linkers = list(LINKERS)
-            if link == "link file" and jit_cache:
-                bench.leave_out(
-                    "stock, cache=True, link file", "numba-cuda cannot keep kernels with link files"
-                )
-                linkers.remove("stock")
-            contenders = {
-                linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache)
-                for linker in linkers
-            }
-            measure_starts(bench, f"{link}{', cache=True' * jit_cache}", contenders)
-
-
-def measure_starts(bench: _harness.Bench, kernel: str, contenders: dict[str, Callable[[], object]]) -> None:
-    """Print how *contenders* compare after a few turns, and again after all."""
-    samples: dict[str, dict[str, list[float]]] = {}
-    turns = 0
-    while turns < bench.options.starts:
-        more = min(max(2 * turns, 3), bench.options.starts - turns)
+    if not bench.options.quick:
         # The first processes read files that are not in memory yet.
-        for figure, times in bench.in_turns(
-            contenders, more, warmup=not turns and not bench.options.quick
-        ).items():
-            for name, values in times.items():
-                samples.setdefault(figure, {}).setdefault(name, []).extend(values)
-        turns += more
+        for linker in LINKERS:
+            launch_twice("link file", linker, jit_cache=False)
+    table = []
+    for name in bench.options.rows:
+        link, jit_cache = ROWS[name]
+        linkers = [linker for linker in LINKERS if linker != "stock" or name != "linked-kept"]
+        contenders = {
+            linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache) for linker in linkers
+        }
+        kernel = f"{link}{', cache=True' * jit_cache}"
+        samples = bench.in_turns(contenders, bench.options.alternations)
         for figure, times in samples.items():
             caches, _, part = figure.partition(" ")
-            spreads = {f"{name} ms": _harness.spread([1e3 * s for s in times[name]]) for name in times}
-            row = {"kernel": kernel, "caches": caches, "part": part}
-            bench.row({**row, **_harness.compare(times), **spreads})
+            spreads = {f"{linker} ms": _harness.spread([1e3 * s for s in times[linker]]) for linker in times}
+            bench.row(
+                {"kernel": kernel, "caches": caches, "part": part, **_harness.compare(times), **spreads}
+            )
+        table += [summary(kernel, caches, samples) for caches in ("cold", "warm")]
+    print("\n  medians in ms, and plugin/stock turn by turn")
+    print(*table, sep="\n", flush=True)
+
+
+def summary(kernel: str, caches: str, samples: dict[str, dict[str, list[float]]]) -> str:
+    """Return a line with the time and the processor time of one kernel on cold or warm caches."""
+    cells = [f"  {kernel:26} {caches}"]
+    for part in ("all", "cpu"):
+        times = samples[f"{caches} {part}"]
+        compared = _harness.compare(times)
+        medians = ", ".join(f"{linker} {compared[f'{linker} ms']:6.0f}" for linker in times)
+        ratio = compared.get("plugin/stock")
+        cells.append(f"{part}: {medians}" + (f", {ratio['median']:.3f}" if ratio else ""))
+    return "   ".join(cells)
+
+
+def _row_names(text: str) -> list[str]:
+    names = text.split(",")
+    if not {*names} <= ROWS.keys():
+        raise argparse.ArgumentTypeError(f"{text!r}: rows are {', '.join(ROWS)}")
+    return names
 
 
 def launch_twice(link: str, linker: str, *, jit_cache: bool) -> dict[str, list[float]]:
