@@ -366,6 +366,7 @@ def test_every_handle_is_destroyed(kernel: str, monkeypatch: pytest.MonkeyPatch)
     assert (12, 12) == (counting.calls["nvPTXCompilerCreate"], counting.calls["nvPTXCompilerDestroy"])
 
 
+@pytest.mark.slow
 def test_failures_do_not_grow_the_process() -> None:
     """Many refusals of a large module take no lasting memory."""
     ptx = make_kernel(body="foo;").encode() + b"// padding\n" * 50_000

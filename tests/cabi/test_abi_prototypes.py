@@ -39,11 +39,8 @@ def proof(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "arch",
-    # One of each of NVVM's dialects by default.
-    [
-        pytest.param(arch, marks=() if arch in ("sm_80", "sm_100") else pytest.mark.slow)
-        for arch in rows.ARCHS
-    ],
+    # The kernels have both of NVVM's dialects by default.
+    [pytest.param(arch, marks=() if arch == "sm_80" else pytest.mark.slow) for arch in rows.ARCHS],
 )
 def test_the_exported_prototypes_are_those_of_nvrtc(proof, arch, capsys):
     """Each row, alone, in a list and with each other row in a struct, has NVRTC's prototype."""

@@ -99,10 +99,10 @@ UDFS = [
     ("call", "message"),
     [
         ("corner_c(columns)", "no suitable user-defined conversion"),
-        ("corner_f(any)", "no suitable user-defined conversion"),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
+                ("corner_f(any)", "no suitable user-defined conversion"),
                 ("corner_f(rows)", "no suitable user-defined conversion"),
                 ("corner_c(any)", "no suitable user-defined conversion"),
                 ("corner_c({p, shape, strides})", "no instance of constructor"),
