@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
