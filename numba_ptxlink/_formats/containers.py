@@ -170,6 +170,14 @@ def chosen(entries: tuple[FatbinEntry, ...], arch: Arch, *, lto: bool) -> Fatbin
     return (newest(LTOIR) if lto else None) or newest(CUBIN) or newest(PTX)
 
 
+def holds_ltoir(code: bytes, kind: str, name: str, arch: Arch) -> bool:
+    """Return whether a link with link-time optimisation takes LTO-IR of *code*."""
+    if kind not in (FATBIN, OBJECT):
+        return kind == LTOIR
+    taken = [chosen(entries, arch, lto=True) for entries in fatbins(code, kind, name)]
+    return any(entry is not None and entry.kind == LTOIR for entry in taken)
+
+
 def _fits(entry: FatbinEntry, arch: Arch) -> int | None:
     """Return the number of the architecture of *entry*, None if it does not run on *arch*."""
     text = entry.arch.removeprefix("sm_")

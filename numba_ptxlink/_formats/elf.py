@@ -54,6 +54,8 @@ _HELD = frozenset(
         *range(0x70000064, 0x70000076),
     )
 )
+# SHT_CUDA_GLOBAL, section .nv.global: variables without a value.
+_BLANK = 0x70000007
 _GLOBAL, _WEAK = 1, 2
 # STT_CUDA_OBJECT is 13.
 _FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
@@ -100,6 +102,8 @@ class ElfSymbol:
         weak: Whether another definition may replace this one.
         size: Its size in bytes.
         signature: The compiler's encoding of result and parameters, such as "#ii", "" if there is none.
+        common: Whether it is a common symbol; None for a variable without a value, which a relocatable link
+            makes of one.
     """
 
     name: str
@@ -108,6 +112,7 @@ class ElfSymbol:
     weak: bool
     size: int
     signature: str
+    common: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -296,6 +301,7 @@ def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
     notes = next((_content(code, header) for header in headers if header[1] == _PROTOTYPES), b"")
     # An unknown form is not damage: without a prototype, none is compared.
     signatures = dict(_PROTOTYPE.iter_unpack(notes)) if len(notes) % _PROTOTYPE.size == 0 else {}
+    blank = {number for number, header in enumerate(headers) if header[1] == _BLANK}
     symbols = []
     for number, entry in enumerate(_SYMBOL.iter_unpack(_content(code, table))):
         name_at, info, other, section, _, size = entry
@@ -315,6 +321,7 @@ def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
                 weak=binding == _WEAK or section == _COMMON,
                 size=size,
                 signature="" if at is None or entry_point else _string(strings, at),
+                common=None if section in blank else section == _COMMON,
             )
         )
     return symbols

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers, elf
-from numba_ptxlink._formats.demangle import demangled
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import LinkError
 
 from . import ltoir_symbols, merge, symbols
+from .definitions import check_definitions, check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,8 @@ def check(
     several = _several(tables)
     _check_prototypes(several, tables)
     _warn_of_large_structs(several, tables, linker, package)
-    merged = _check_definitions(several, tables, distinct)
+    merged = check_definitions(several, tables, distinct, arch)
+    check_sizes(several, tables)
     if merged:
         distinct = tuple(
             replace(source, code=merge.weaken(source.module, merged)) if source.kind == PTX else source
@@ -326,38 +327,3 @@ def _agree(one: Prototype | None, other: Prototype | None) -> bool:
 
 def _alike(mine: Param, yours: Param) -> bool:
     return (mine.bits, mine.size, mine.floating) == (yours.bits, yours.size, yours.floating)
-
-
-def _check_definitions(
-    several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table], inputs: Sequence[Input]
-) -> set[str]:
-    merged: set[str] = set()
-    for name, entries in several.items():
-        strong = [
-            (number, symbol)
-            for number, symbol in entries
-            # A linker takes from a library only what no other input defines.
-            if symbol.defined and not symbol.weak and tables[number].kind != ARCHIVE
-        ]
-        if len(strong) < 2:
-            continue
-        sources = [inputs[number] for number, _ in strong]
-        all_ptx = all(source.kind == PTX for source in sources) and strong[0][1].kind != "variable"
-        if all_ptx and merge.same((source.module for source in sources), name):
-            merged.add(name)
-            continue
-        places = ", ".join(
-            f"{table.name}:{symbol.line}" if table.kind == PTX and symbol.line else table.name
-            for table, symbol in ((tables[number], symbol) for number, symbol in strong)
-        )
-        spelled = f"{demangled(name)} ({name})" if demangled(name) else name
-        # PTX and cubins of an export keep what is not exported to themselves.
-        ltoir = any(source.kind == LTOIR for source in sources)
-        raise LinkError(
-            f"{spelled} is defined {len(strong)} times, differently or where it cannot be compared: {places}"
-            ". Which one a call reaches would depend on the order of the inputs. Rename one, leave one out, "
-            "make it static, or mark it weak (inline in C++)"
-            f"{'; of exports, link PTX or cubins' if ltoir else ''}.",
-            inputs=tuple(source.name for source in sources),
-        )
-    return merged

@@ -17,6 +17,7 @@ from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import symbols
 from .checks import check, dotted, unread, upgrade
+from .definitions import several_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .symbols import Table
 
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
+# LLVM's linker, of LTO-IR.
+_TWICE = re.compile("Linking globals named '([^']+)': symbol multiply defined")
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 NEWER = "may need newer version of nvJitLink"
@@ -67,6 +70,9 @@ def cure(
             check(inputs, arch, linker, package, lto=lto, checks="all")
         except LinkError as error:
             return str(error)
+    twice = _TWICE.search(failure)
+    if twice is not None:
+        return _explain_twice(twice[1], inputs, arch, lto=lto, deep=checks != "none")
     tables: list[Table] = []
     if _UNDEFINED.search(failure):
         tables = [symbols.table(source, arch, lto=lto, deep=checks != "none") for source in inputs]
@@ -89,6 +95,16 @@ def explain(log: str, tables: Sequence[Table], package: str = "nvidia-nvjitlink"
             "Link the PTX of one of them." if package.endswith("-cu12") else upgrade
         )
     return _explain_undefined(log, tables)
+
+
+def _explain_twice(name: str, inputs: Sequence[Input], arch: Arch, *, lto: bool, deep: bool) -> str:
+    tables = [symbols.table(source, arch, lto=lto, deep=deep) for source in inputs]
+    places = [
+        table.name
+        for table in tables
+        if any(symbol.name == name and symbol.defined and not symbol.weak for symbol in table.symbols or ())
+    ]
+    return several_definitions(name, places, ltoir=True) if len(places) > 1 else ""
 
 
 def _explain_undefined(log: str, tables: Sequence[Table]) -> str:

@@ -21,6 +21,9 @@ class Symbol:
         weak: Whether another definition may replace this one.
         prototype: A function's prototype, None where the input does not record it.
         line: 1-based line of the text, 0 for a binary.
+        size: A variable's size in bytes, 0 where it is not known.
+        common: Whether it is a common symbol, which linkers merge; None for a variable without a value in
+            machine code and LTO-IR, where a relocatable link may have made it of one.
     """
 
     name: str
@@ -29,6 +32,8 @@ class Symbol:
     weak: bool = False
     prototype: Prototype | None = None
     line: int = 0
+    size: int = 0
+    common: bool | None = False
 
 
 def write(symbols: tuple[Symbol, ...]) -> bytes:

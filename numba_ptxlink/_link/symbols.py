@@ -97,9 +97,14 @@ def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
     for variable in module.variables:
         previous = index.get(variable.name)
         if variable.linkage and (previous is None or (variable.defined and not previous.defined)):
-            weak = variable.linkage in _WEAK
             index[variable.name] = Symbol(
-                variable.name, "variable", variable.defined, weak, line=variable.line
+                variable.name,
+                "variable",
+                variable.defined,
+                weak=variable.linkage in _WEAK,
+                line=variable.line,
+                size=variable.size,
+                common=variable.linkage == "common",
             )
     return tuple(index.values())
 
@@ -124,6 +129,8 @@ def of_image(image: elf.Image) -> tuple[Symbol, ...]:
             defined=symbol.defined,
             weak=symbol.weak,
             prototype=prototype(symbol.name, symbol.signature) if symbol.signature else None,
+            size=symbol.size if symbol.kind == "variable" else 0,
+            common=symbol.common,
         )
         for symbol in image.symbols
         if not _OWN.fullmatch(symbol.name)

@@ -114,6 +114,7 @@ def _cubins(*texts: str) -> list[tuple[str, str, bytes]]:
 WIDE = ".b64 a"
 OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
 MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
+BLANK_LTO = 'extern "C" { __device__ int v; }\n'
 VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
 
 # The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
@@ -149,6 +150,17 @@ CASES = {
             HEAD.format(target="sm_80") + VARIABLE.format(value=2),
         ),
         "links, stderr",
+    ),
+    "variables in LTO-IR": (
+        lambda: _lto(CALLER, BLANK_LTO + CALLEE.format(value="v"), BLANK_LTO),
+        "symbol multiply defined",
+    ),
+    "variables in LTO-IR and PTX": (
+        lambda: [
+            *_lto(CALLER, BLANK_LTO + CALLEE.format(value="v")),
+            ("ptx", "b.ptx", (HEAD.format(target="sm_80") + VARIABLE.format(value=2)).encode()),
+        ],
+        "links",
     ),
     "undefined in PTX": (lambda: _ptx(KERNEL, function(name="ff")), "Undefined reference to 'f'"),
     "undefined in LTO-IR": (lambda: _lto(CALLER, MISSPELT_LTO), "Unresolved extern function 'f'"),

@@ -13,7 +13,7 @@ from linkcases import CASES, HEAD, KERNEL, cubin, function
 import numba_ptxlink as pl
 from numba_ptxlink import linker
 from numba_ptxlink._formats.ptx import Param, Prototype
-from numba_ptxlink._link import checks, explain
+from numba_ptxlink._link import checks, definitions, explain
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
 
@@ -30,6 +30,8 @@ SAID = {
     "definitions in cubins": ("f is defined 2 times", "a.cubin, b.cubin"),
     "definitions in LTO-IR": ("f is defined 2 times", "a.ltoir, b.ltoir"),
     "definitions in LTO-IR and PTX": ("f is defined 2 times", "a.ltoir, b.ptx:4"),
+    "variables in LTO-IR": ("v is defined 2 times", "a.ltoir, b.ltoir"),
+    "variables in LTO-IR and PTX": ("v is defined 2 times", "a.ltoir, b.ptx:4"),
     "variables in PTX": ("v is defined 2 times", "a.ptx:11, b.ptx:4"),
     "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
     "undefined in LTO-IR": ("f is asked for by k.ltoir and defined in no input", "there is ff in a.ltoir"),
@@ -96,7 +98,7 @@ def test_a_library_gives_only_what_nobody_defines():
     table = link_symbols.Table("lib.a", "archive", (link_symbols.Symbol("f", "func", True),))
     own = link_symbols.Table("a.ptx", "ptx", link_symbols.table(link_inputs.read(function()), ARCH).symbols)
     several = {"f": [(0, table.symbols[0]), (1, own.symbols[0])]}
-    assert set() == checks._check_definitions(several, [table, own], [])
+    assert set() == definitions.check_definitions(several, [table, own], [], ARCH)
 
 
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])

@@ -115,6 +115,12 @@ class Variable(Node):
         return self.linkage != "extern"
 
     @property
+    def size(self) -> int:
+        """Its size in bytes, 0 where its type or an extent does not tell."""
+        lanes = int(self.vector[1:] or "1")
+        return math.prod((width(self.type) // 8, lanes, *(extent or 0 for extent in self.extents)))
+
+    @property
     def initializer(self) -> Operand | None:
         """
         The initializer, None where there is none.

@@ -230,6 +230,10 @@ def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variab
     return chosen
 
 
+# A weak definition has a value that a common symbol lacks.
+_PRECEDENCE = ("common", "weak", "visible")
+
+
 def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> tuple[ptx.Variable, str]:
     first, second = one[0], two[0]
     if first.space != second.space or first.attributes != second.attributes:
@@ -243,12 +247,9 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
         return max(one, two, key=lambda entry: entry[0].alignment)
     if (first.type, first.extents, first.alignment) != (second.type, second.extents, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")
-    if first.linkage == second.linkage == "common":
-        return one
-    for kept, other in ((one, second), (two, first)):
-        if other.linkage == "weak":
-            return kept
-    raise NotCombinedError(f"{first.name} is defined twice")
+    if first.linkage == second.linkage == "visible":
+        raise NotCombinedError(f"{first.name} is defined twice")
+    return max(one, two, key=lambda entry: _PRECEDENCE.index(entry[0].linkage))
 
 
 def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[ptx.Variable, str]]:
