@@ -7,19 +7,18 @@ numba-cuda's per-function index of compiled kernels is kept; its keys gain the i
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
+from numba_ptxlink._front_end import link_digests
 from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numba_ptxlink.cache.key import Key
 
@@ -149,32 +148,13 @@ def _wrap_rebuild_library(original: Any) -> Any:
 
 def file_digest(path: str) -> str:
     """Return a digest of the file at *path* and, for CUDA C++, of its includes; `_UNKNOWN` on failure."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError:
-        return _UNKNOWN
-    digest = hashlib.sha256(content).hexdigest()
-    return _with_includes(digest, content, Path(path).parent) if Path(path).suffix == ".cu" else digest
+    return link_digests.of_file(path, _search_path) or _UNKNOWN
 
 
-def _with_includes(digest: str, content: bytes, folder: Path | None = None) -> str:
+def _search_path(folder: Path | None) -> tuple[str, ...]:
     from numba_ptxlink._numba_cuda.include_dirs import source_options
-    from numba_ptxlink._tools import include_scan
 
-    # NVRTC receives the file's name without its directory, so the working directory is searched first.
-    search_path = source_options(folder=folder).search_path()
-    included = include_scan.manifest(content, Path(), search_path, {})
-    return _UNKNOWN if included is None else f"{digest} {hashlib.sha256(repr(included).encode()).hexdigest()}"
-
-
-def _code_digest(code: Any) -> str:
-    if isinstance(code, (str, os.PathLike)):
-        return f"{Path(code).name} {file_digest(os.fspath(code))}"
-    content = code.data
-    content = content.encode() if isinstance(content, str) else bytes(content)
-    digest = hashlib.sha256(content).hexdigest()
-    complete = _with_includes(digest, content) if code.kind == "cu" else digest
-    return f"{code.kind} {code.name} {complete}"
+    return source_options(folder=folder).search_path()
 
 
 def _mark_given(kernel: Any, link: Sequence[Any]) -> None:
@@ -198,8 +178,8 @@ def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
     from numba_ptxlink._tools import build_id, nvptxcompiler
     from numba_ptxlink.cache.key import Key, package_version
 
-    files = [_code_digest(code) for code in link]
-    if any(_UNKNOWN in digest.split() for digest in files):
+    files = [link_digests.of_item(code, _search_path) for code in link]
+    if None in files:
         raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
     settings = config()._asdict()
     tools = ["nvvm", "nvJitLink", *(["nvrtc"] if link else ())]
@@ -212,7 +192,7 @@ def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
             ],
             "tools": [*nvptxcompiler.identity(), *map(build_id.of_library, tools)],
             "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
-            "files": files,
+            "files": [digest for digest in files if digest],
         },
     )
 
