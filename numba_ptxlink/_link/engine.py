@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUNTIME = "cudadevrt"
+_DEFAULT_LEVEL = 3
 # Grid-wide cooperative groups and launches from the device call these functions of the device runtime.
 _RUNTIME_CALL = re.compile(r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'")
 
@@ -100,6 +101,7 @@ class LinkOptions:
         backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
         checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
         inline: Which calls between PTX inputs are inlined, None for NUMBA_PTXLINK_INLINE's.
+        opt_level: 0 to 3. Under *debug* an assembled PTX gets 0.
     """
 
     lto: bool | None = None
@@ -110,6 +112,7 @@ class LinkOptions:
     backend: str | None = None
     checks: str | None = None
     inline: str | None = None
+    opt_level: int = 3
 
 
 def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
@@ -170,8 +173,8 @@ def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: b
     fewest = 1 if policy == "all" else 2
     if policy == "none" or len(texts) < fewest or asked not in ("auto", "nvptxcompiler"):
         return ""
-    if options.debug:
-        return "debug information is kept"
+    if options.debug or not options.opt_level:
+        return "debug information is kept" if options.debug else "the code is not optimised"
     if options.lineinfo and any(source.module.has_line_numbers for source in texts):
         return "line numbers are kept"
     if options.extra_flags and asked == "auto":
@@ -202,7 +205,7 @@ def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
         return assembler.assemble(
             ptx.code.rstrip(b"\0"),
             arch,
-            opt_level=0 if options.debug else 3,
+            opt_level=0 if options.debug else options.opt_level,
             debug=options.debug,
             lineinfo=options.lineinfo,
             max_registers=options.max_registers,
@@ -295,6 +298,7 @@ def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = 
         f"-arch={arch.sm}",
         *(("-lto",) if lto else ()),
         *(("-ptx",) if ptx else ()),
+        *((f"-O{options.opt_level}",) if options.opt_level != _DEFAULT_LEVEL else ()),
         *(("-g",) if options.debug else ()),
         *(("-lineinfo",) if options.lineinfo else ()),
         *((f"-maxrregcount={options.max_registers}",) if options.max_registers else ()),
