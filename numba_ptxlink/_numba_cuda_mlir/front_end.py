@@ -36,7 +36,9 @@ class NumbaCudaMlir:
         return str(release.SUPPORTED)
 
     def table(self) -> tuple[Substitution, ...]:
-        return ()
+        from .patches.table import TABLE
+
+        return TABLE
 
     def linker(self) -> None:
         return None

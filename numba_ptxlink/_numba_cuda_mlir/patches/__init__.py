@@ -1,0 +1,1 @@
+"""What is replaced in numba-cuda-mlir."""

@@ -1,0 +1,19 @@
+"""
+The table of what is replaced in numba-cuda-mlir; each module of wrappers ends with its rows.
+
+The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
+the source of each replaced function with the one that its wrapper was written for.
+"""
+
+from __future__ import annotations
+
+from . import back_end, disk_cache, driverless, linker_methods
+
+TABLE = (
+    *linker_methods.SUBSTITUTIONS,
+    *driverless.DRIVERLESS,
+    *driverless.SUBSTITUTIONS,
+    *back_end.BACK_END,
+    *disk_cache.SUBSTITUTIONS,
+)
+"""The rows, by purpose."""

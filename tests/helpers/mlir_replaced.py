@@ -1,0 +1,54 @@
+"""numba-cuda-mlir with what this package replaces in it, and functions to compile."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numba_ptxlink._front_end import substitution
+from numba_ptxlink._numba_cuda_mlir.patches.table import TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CC = (9, 0)
+CHIP = "sm_90"
+
+
+@pytest.fixture
+def replaced() -> Iterator[None]:
+    """Keep the replacements in place during a test; skip it without numba-cuda-mlir."""
+    pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+    with substitution.applied(TABLE):
+        yield
+
+
+@contextlib.contextmanager
+def stock() -> Iterator[None]:
+    """Take the replacements back for a `with` block inside `replaced`, with an architecture for no device."""
+    from numba_cuda_mlir import tools
+
+    kept, tools._cached_cc = tools._cached_cc, CC
+    for row in reversed(TABLE):
+        substitution.undo(row)
+    try:
+        yield
+    finally:
+        tools._cached_cc = kept
+        for row in TABLE:
+            substitution.apply(row)
+
+
+def signature() -> tuple[object, ...]:
+    """Return the types of a kernel's two arrays and their length."""
+    from numba_cuda_mlir import types
+
+    return (types.float32[::1], types.float32[::1], types.int32)
+
+
+def cubin_of(kernel: object) -> bytes:
+    """Return the cubin of the only signature that *kernel* was compiled for."""
+    (compiled,) = kernel.overloads.values()
+    return compiled.metadata["cubin"]

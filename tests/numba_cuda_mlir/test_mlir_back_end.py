@@ -1,0 +1,125 @@
+"""The cache of what MLIR and NVVM make: what it saves, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import pytest
+from mlir_replaced import CHIP, cubin_of, replaced, signature, stock
+
+from numba_ptxlink import cache
+from numba_ptxlink._config import Config
+from numba_ptxlink._numba_cuda_mlir.patches import back_end
+
+pytestmark = pytest.mark.usefixtures("replaced")
+__all__ = ["replaced"]
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch, tmp_path):
+    """Give the default cache a directory of its own."""
+    settings = Config(cache_dirs=(str(tmp_path / "cache"),))
+    opened = cache.Cache(settings)
+    monkeypatch.setattr(cache.tiered, "default", lambda: opened)
+    monkeypatch.setattr(back_end, "config", lambda: settings)
+    return opened
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Return a list that fills with each run of MLIR's passes."""
+    from numba_cuda_mlir import mlir_optimization
+
+    runs = []
+    original = mlir_optimization.run_pre_codegen_patterns
+
+    def run_pre_codegen_patterns(module):
+        runs.append(module)
+        return original(module)
+
+    monkeypatch.setattr(mlir_optimization, "run_pre_codegen_patterns", run_pre_codegen_patterns)
+    return runs
+
+
+def compiled(**options):
+    """Return a new dispatcher of the same kernel, compiled."""
+    from numba_cuda_mlir import cuda
+
+    def kernel(x, y, n):
+        i = cuda.grid(1)
+        if i < n:
+            y[i] = x[i] / 3 + y[i]
+
+    dispatcher = cuda.jit(**{"chip": CHIP, **options})(kernel)
+    dispatcher.compile(signature())
+    return dispatcher
+
+
+def metadata_of(dispatcher):
+    """Return what is known of the only signature."""
+    (each,) = dispatcher.overloads.values()
+    return each.metadata
+
+
+@pytest.mark.parametrize("options", [{}, {"lto": True}, {"chip": "sm_100"}, {"lineinfo": True}])
+def test_what_is_found_is_what_was_made(options, passes):
+    """A kernel out of the cache has the code, names and texts of one that was compiled, and of stock."""
+    names = ("ptx", "ltoir", "func_name", "mlir_module_optimized", "mlir_module_str", "cubin")
+    first = metadata_of(compiled(**options))
+    assert len(passes) == 1
+    second = metadata_of(compiled(**options))
+    assert len(passes) == 1
+    assert [second.get(name) for name in names] == [first.get(name) for name in names]
+    assert first["cubin"].startswith(b"\x7fELF")
+    with stock():
+        plain = compiled(**options)
+    texts = ("ptx", "func_name", "mlir_module_optimized")
+    assert [metadata_of(plain).get(name) for name in texts] == [first.get(name) for name in texts]
+
+
+@pytest.mark.parametrize(
+    "options", [{"opt_level": 1}, {"fastmath": True}, {"chip": "sm_80"}, {"lto": True}, {"lineinfo": True}]
+)
+def test_another_option_is_another_entry(options, passes):
+    """A kernel with another option is compiled."""
+    compiled()
+    compiled(**options)
+    assert len(passes) == 2
+
+
+def test_the_link_is_found_too(kept):
+    """A kernel that is compiled again is not linked again."""
+    compiled()
+    before = kept.counters
+    assert cubin_of(compiled())
+    assert (kept.counters.misses, kept.counters.hits) == (before.misses, before.hits + 2)
+
+
+def test_a_found_kernel_can_be_inspected():
+    """LLVM IR, and PTX after link-time optimisation, are made of what was found."""
+    compiled()
+    kernel = compiled()
+    (args,) = kernel.signatures
+    assert "define" in kernel.inspect_llvm(args)
+    assert ".visible .entry" in kernel.inspect_lto_ptx(args)
+
+
+def test_what_is_printed_is_not_skipped(passes, capfd):
+    """A kernel whose passes are to be shown runs them."""
+    compiled()
+    compiled(dump_ptx=True)
+    assert len(passes) == 2
+    assert ".visible .entry" in capfd.readouterr().out
+
+
+def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
+    """What NVVM warned of is a warning of the kernel that was found, too."""
+    from numba_cuda_mlir import mlir_optimization
+    from numba_cuda_mlir.numba_cuda.cudadrv.error import NvvmWarning
+
+    unit = mlir_optimization.CompilationUnit
+    replacement = unit.get_log
+    monkeypatch.setattr(unit, "get_log", back_end._wrap_get_log(lambda _: "a remark"))
+    with pytest.warns(NvvmWarning, match="a remark"):
+        compiled(chip="sm_100")
+    monkeypatch.setattr(unit, "get_log", replacement)
+    with pytest.warns(NvvmWarning, match="a remark"):
+        compiled(chip="sm_100")

@@ -1,0 +1,182 @@
+"""`cache=True` of numba-cuda-mlir: what is in the key, what is kept, and what is read again."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from linkcases import cubin, function
+from mlir_replaced import CHIP, cubin_of, replaced, signature, stock
+
+pytestmark = pytest.mark.usefixtures("replaced")
+__all__ = ["replaced"]
+
+MODULE = """\
+from numba_cuda_mlir import cuda, types
+
+f = cuda.declare_device("f", "int32(int32)", link={link!r}, abi="c")
+
+
+def plain(x, y, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = x[i] + n
+
+
+def calls(x, y, n):
+    y[0] = f(n)
+
+
+def syncs(x, y, n):
+    cuda.cg.this_grid().sync()
+    y[0] = n
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Return a function that imports the module anew, as a later process would."""
+
+    def load(link=()):
+        path = tmp_path / "kernels.py"
+        text = MODULE.format(link=list(link))
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        spec = importlib.util.spec_from_file_location("kernels", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture
+def callee(tmp_path):
+    """Return a function that writes the PTX of `f` to a file, and returns its path."""
+
+    def callee(value):
+        path = tmp_path / "f.ptx"
+        path.write_text(function(value, target="sm_80"))
+        return str(path)
+
+    return callee
+
+
+def compiled(function, **options):
+    """Return a dispatcher with a disk cache, compiled or read."""
+    from numba_cuda_mlir import cuda
+
+    dispatcher = cuda.jit(**{"chip": CHIP, "cache": True, **options})(function)
+    dispatcher.compile(signature())
+    return dispatcher
+
+
+def hits(dispatcher):
+    """Return how many signatures were read from the disk."""
+    return sum(dispatcher.stats.cache_hits.values())
+
+
+def test_a_kernel_is_read_again(load):
+    """A second dispatcher reads what the first has saved, without a device."""
+    first = compiled(load().plain)
+    second = compiled(load().plain)
+    assert (hits(first), hits(second)) == (0, 1)
+    assert cubin_of(first) == cubin_of(second)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"opt": False},
+        {"opt_level": 1},
+        {"max_registers": 32},
+        {"lineinfo": True},
+        {"debug": True, "opt": False},
+        {"fastmath": True},
+        {"ptxas_options": "-dlcm=cg"},
+    ],
+)
+def test_every_option_is_in_the_key(load, options):
+    """A kernel with another option is another kernel; without this package it is read as the first."""
+    compiled(load().plain)
+    assert hits(compiled(load().plain, **options)) == 0
+    assert hits(compiled(load().plain, **options)) == 1
+
+
+def test_without_this_package_a_wrong_kernel_is_read(load):
+    """Without the replacements, another limit of registers is not in the key."""
+    with stock():
+        compiled(load().plain)
+        assert hits(compiled(load().plain, max_registers=32)) == 1
+
+
+def test_link_files_of_the_decorator(load, callee):
+    """A kernel with link files is kept, and compiled again once their content changes."""
+    link = [callee(1)]
+    first = compiled(load().calls, link=link)
+    assert hits(compiled(load().calls, link=link)) == 1
+    callee(2)
+    second = compiled(load().calls, link=link)
+    assert hits(second) == 0
+    assert cubin_of(first) != cubin_of(second)
+
+
+def test_link_files_of_declared_functions(load, callee):
+    """What a declared function links is in the key of the kernels that call it."""
+    link = [callee(1)]
+    first = compiled(load(link).calls)
+    assert hits(compiled(load(link).calls)) == 1
+    callee(2)
+    second = compiled(load(link).calls)
+    assert hits(second) == 0
+    assert cubin_of(first) != cubin_of(second)
+
+
+def test_code_in_memory(load):
+    """Code that a decorator links from memory counts by its content."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import Cubin
+
+    def link(value):
+        return [Cubin(cubin(function(value), CHIP), name="f.cubin")]
+
+    compiled(load().calls, link=link(1))
+    assert hits(compiled(load().calls, link=link(1))) == 1
+    assert hits(compiled(load().calls, link=link(2))) == 0
+
+
+def test_code_with_callbacks_is_not_kept(load):
+    """A kernel whose link files call Python functions back is compiled in each process."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import Cubin
+
+    def link():
+        code = cubin(function(1), CHIP)
+        return [Cubin(code, name="f.cubin", setup_callback=print)]
+
+    compiled(load().calls, link=link())
+    assert hits(compiled(load().calls, link=link())) == 0
+
+
+def test_a_cooperative_launch_is_kept(load):
+    """A kernel that synchronises its grid is launched cooperatively when it is read, too."""
+    for expected in (0, 1):
+        dispatcher = compiled(load().syncs)
+        assert hits(dispatcher) == expected
+        (each,) = dispatcher.overloads.values()
+        assert each.metadata["use_cooperative"] is True
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_file_is_no_kernel(load, tmp_path, suffix, damage):
+    """A damaged index and a damaged kernel are compiled again, and replaced."""
+    whole = cubin_of(compiled(load().plain))
+    (path,) = tmp_path.rglob(f"*.{suffix}")
+    content = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        at = content.index(whole) + len(whole) // 2 if suffix == "nbc" else len(content) // 2
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+    again = compiled(load().plain)
+    assert (hits(again), cubin_of(again)) == (0, whole)
+    assert hits(compiled(load().plain)) == 1

@@ -1,0 +1,137 @@
+"""Compilations without a driver, and without a link that nobody asked for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from mlir_replaced import CC, CHIP, cubin_of, replaced, signature, stock
+
+from numba_ptxlink._front_end import served
+from numba_ptxlink.errors import PtxlinkError
+
+pytestmark = pytest.mark.usefixtures("replaced")
+__all__ = ["replaced"]
+
+
+def scale(x, y, n):
+    """Double the first item."""
+    if n > 0:
+        y[0] = x[0] * 2
+
+
+@pytest.fixture
+def no_device(monkeypatch):
+    """Let numba-cuda-mlir find no driver, whether or not there is one."""
+    from numba_cuda_mlir import tools
+    from numba_cuda_mlir.numba_cuda.cudadrv import devices
+    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+    def get_context(devnum=None):
+        del devnum
+        raise CudaSupportError("no driver")
+
+    monkeypatch.setattr(devices, "get_context", get_context)
+    monkeypatch.setattr(tools, "_cached_cc", None)
+
+
+def links() -> int:
+    """Return the number of links so far."""
+    counts = served.served()
+    return counts.assembled + counts.linked
+
+
+@pytest.mark.usefixtures("no_device")
+@pytest.mark.parametrize("cc", [(7, 5), (9, 0), (10, 0)])
+@pytest.mark.parametrize("output", ["ptx", "ltoir"])
+def test_a_compilation_for_an_architecture_needs_no_device(cc, output):
+    """PTX and LTO-IR for a given architecture are made without a driver, and nothing is linked."""
+    from numba_cuda_mlir import tools
+    from numba_cuda_mlir.compiler import compile as compile_function
+
+    before = links()
+    code, _ = compile_function(scale, signature(), device=False, abi="numba", cc=cc, output=output)
+    if output == "ptx":
+        assert f".target sm_{cc[0]}{cc[1]}\n" in code
+    else:
+        assert int.from_bytes(code[26:28], "little") == 10 * (10 * cc[0] + cc[1])
+    assert links() == before
+    assert tools._cached_cc is None
+
+
+@pytest.mark.usefixtures("no_device")
+def test_the_same_without_this_package_fails():
+    """Without the replacements, the same needs a driver."""
+    from numba_cuda_mlir import tools
+    from numba_cuda_mlir.compiler import compile as compile_function
+    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+    with stock():
+        tools._cached_cc = None
+        with pytest.raises(CudaSupportError):
+            compile_function(scale, signature(), device=False, abi="numba", cc=CC)
+
+
+@pytest.mark.usefixtures("no_device")
+def test_without_device_and_architecture_the_error_names_the_cure():
+    """Where neither a device nor an argument tells the architecture, both packages' error says what to do."""
+    from numba_cuda_mlir import cuda
+    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+    with pytest.raises(CudaSupportError, match=r"pass one, such as cc=\(9, 0\)") as caught:
+        cuda.jit(scale).compile(signature())
+    assert isinstance(caught.value, PtxlinkError)
+
+
+@pytest.mark.usefixtures("no_device")
+def test_an_architecture_is_not_kept_for_others():
+    """Threads that compile for different architectures get their own, at the same time."""
+    from numba_cuda_mlir.compiler import compile as compile_function
+
+    targets = {}
+
+    def work(cc):
+        code, _ = compile_function(scale, signature(), device=False, abi="numba", cc=cc)
+        targets[cc] = code.partition(".target ")[2][:5]
+
+    threads = [threading.Thread(target=work, args=(cc,)) for cc in ((7, 5), (8, 0), (9, 0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert targets == {(7, 5): "sm_75", (8, 0): "sm_80", (9, 0): "sm_90"}
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_device_function_and_what_it_calls_need_no_device():
+    """Helpers of a function are compiled for its architecture."""
+    from numba_cuda_mlir import cuda, types
+    from numba_cuda_mlir.compiler import compile as compile_function
+
+    @cuda.jit(device=True)
+    def twice(x):
+        return x + x
+
+    def four_times(x):
+        return twice(twice(x))
+
+    code, result = compile_function(four_times, (types.float32,), cc=(8, 6))
+    assert ".target sm_86" in code
+    assert result == types.float32
+
+
+def test_a_kernel_that_may_be_launched_is_linked():
+    """A kernel's own dispatcher has its cubin, whatever else was made of it."""
+    from numba_cuda_mlir import cuda
+    from numba_cuda_mlir.compiler import compile as compile_function
+
+    kernel = cuda.jit(chip=CHIP)(scale)
+    compile_function(kernel, signature(), device=False, abi="numba", cc=CC)
+    assert cubin_of(kernel)
+
+
+def test_a_cubin_that_is_asked_for_is_linked():
+    """`compile_cubin` links."""
+    from numba_cuda_mlir.compiler import compile_cubin
+
+    assert compile_cubin(scale, signature(), chip=CHIP).startswith(b"\x7fELF")

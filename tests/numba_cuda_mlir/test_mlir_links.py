@@ -1,0 +1,252 @@
+"""The links of numba-cuda-mlir's linkers: what makes the cubin, from what, and what is said of errors."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from linkcases import HEAD, archive, cubin, function, ltoir, object_of
+from mlir_replaced import CC, CHIP, cubin_of, replaced, signature
+
+from numba_ptxlink._formats import elf
+from numba_ptxlink._front_end import served
+from numba_ptxlink._link import manifests
+from numba_ptxlink.errors import LinkError
+
+pytestmark = pytest.mark.usefixtures("replaced")
+__all__ = ["replaced"]
+
+KERNEL = (
+    HEAD.format(target="sm_90")
+    + ".extern .func (.param .b32 r) f(.param .b32 a);\n"
+    + ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %d<2>;\n.reg .b32 %r<2>;\nld.param.u64 %d1, [p];\n"
+    + "{\n.param .b32 a;\n.param .b32 r;\nst.param.b32 [a], 1;\n"
+    + "call (r), f, (a);\nld.param.b32 %r1, [r];\n}\n"
+    + "st.global.u32 [%d1], %r1;\nret;\n}\n"
+)
+SOURCE = 'extern "C" __device__ int f(int a) { return 7; }\n'
+
+
+def linker(**options):
+    """Return a linker of numba-cuda-mlir with the kernel."""
+    from numba_cuda_mlir.linker import Linker
+
+    made = Linker(cc=CC, **options)
+    made.add_ptx(KERNEL.encode())
+    return made
+
+
+def dispatcher(**options):
+    """Return a kernel compiled for an architecture, without a device."""
+    from numba_cuda_mlir import cuda
+
+    @cuda.jit(chip=CHIP, **options)
+    def axpy(x, y, n):
+        i = cuda.grid(1)
+        if i < n:
+            y[i] = x[i] * 2 + y[i]
+
+    axpy.compile(signature())
+    return axpy
+
+
+def test_a_kernel_is_assembled_in_process():
+    """The cubin of a kernel alone is nvPTXCompiler's, without a driver, and the link is counted."""
+    before = served.served()
+    kernel = dispatcher()
+    assert "entry" in {symbol.kind for symbol in elf.read(cubin_of(kernel)).symbols}
+    after = served.served()
+    assert (after.assembled, after.linked) == (before.assembled + 1, before.linked)
+    assert after.last.startswith("nvptxcompiler: ")
+
+
+def test_a_kernel_keeps_its_limits():
+    """The limits of a kernel's decorator are in its machine code."""
+    registers = {}
+    for limit in (64, 16):
+        kernel = dispatcher(max_registers=limit, launch_bounds=(128, 2))
+        (code,) = [
+            section for section in elf.read(cubin_of(kernel)).sections if section.name.startswith(".text")
+        ]
+        registers[limit] = code.info >> 24
+        assert ".maxntid 128" in kernel.inspect_asm(kernel.signatures[0])
+        assert ".minnctapersm 2" in kernel.inspect_asm(kernel.signatures[0])
+    assert registers[16] <= 16
+
+
+def test_what_can_be_inspected_is_there():
+    """PTX, LLVM IR, MLIR and the PTX after link-time optimisation are as without the plugin."""
+    kernel = dispatcher()
+    (args,) = kernel.signatures
+    assert ".visible .entry" in kernel.inspect_asm(args)
+    assert "define" in kernel.inspect_llvm(args)
+    assert "gpu.func" in kernel.inspect_mlir(args)
+    assert "llvm.func" in kernel.inspect_mlir_optimized(args)
+    assert ".visible .entry" in kernel.inspect_lto_ptx(args)
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin", "cu"])
+def test_every_kind_of_input(kind):
+    """Functions of any kind are linked with a kernel, and those in PTX and CUDA C++ are inlined."""
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools import nvfatbin
+
+    made = linker()
+    ptx = function(7, target="sm_80")
+    code = cubin(ptx, CHIP)
+    if kind == "ptx":
+        made.add_ptx(ptx.encode(), "f.ptx")
+    elif kind == "cubin":
+        made.add_cubin(code, "f.cubin")
+    elif kind == "ltoir":
+        made.add_ltoir(ltoir(SOURCE, CHIP), "f.ltoir")
+    elif kind == "fatbin":
+        made.add_fatbin(nvfatbin.pack([("cubin", Arch(*CC), "f", code)]), "f.fatbin")
+    else:
+        made.add_cu(SOURCE, "f.cu")
+    names = {symbol.name for symbol in elf.read(made.complete().code).symbols if symbol.defined}
+    assert "k" in names
+    assert ("f" in names) == (kind in ("cubin", "fatbin", "ltoir"))
+
+
+@pytest.mark.parametrize("kind", ["object", "library"])
+def test_host_code_is_linked(kind, tmp_path):
+    """Device code in a host object, and in a library of them, is linked with a kernel."""
+    made = linker()
+    code = object_of(SOURCE, tmp_path, "-arch=sm_90")
+    if kind == "object":
+        made.add_object(code, "f.o")
+    else:
+        made.add_library(archive(code), "libf.a")
+    assert "k" in {symbol.name for symbol in elf.read(made.complete().code).symbols}
+
+
+def test_ptx_after_link_time_optimisation():
+    """The PTX of LTO-IR is what nvJitLink makes of it."""
+    from numba_cuda_mlir.linker import Linker
+
+    made = Linker(cc=CC, lto=True)
+    made.add_ltoir(ltoir(f'{SOURCE}extern "C" __global__ void k(int* p) {{ *p = f(1); }}\n', CHIP))
+    text = made.get_linked_ptx().decode()
+    assert ".visible .entry k(" in text
+    assert "call" not in text
+    assert made.error_log == ""
+
+
+def test_errors_are_both_packages():
+    """An undefined symbol is an error of both packages, with inputs and flags, and survives pickling."""
+    from cuda.bindings.nvjitlink import nvJitLinkError
+    from numba_cuda_mlir.numba_cuda.cudadrv.driver import LinkerError
+
+    made = linker()
+    made.add_cubin(cubin(function(name="ff"), CHIP), "ff.cubin")
+    with pytest.raises(LinkError, match=r"f is asked for by .* and defined in no input") as caught:
+        made.complete()
+    error = caught.value
+    assert isinstance(error, LinkerError)
+    assert isinstance(error, nvJitLinkError)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled here
+    assert (str(again), again.inputs, again.flags) == (str(error), error.inputs, error.flags)
+    assert "-arch=sm_90" in error.flags
+
+
+def test_a_wrong_source_is_an_error_of_nvrtc():
+    """CUDA C++ with a mistake is an error of both packages that quotes it, without a driver."""
+    from cuda.core._utils.cuda_utils import NVRTCError
+
+    made = linker()
+    made.add_cu("int f = wrong;\n", "wrong.cu")
+    with pytest.raises(NVRTCError, match='identifier "wrong" is undefined') as caught:
+        made.complete()
+    assert isinstance(caught.value, LinkError)
+
+
+def test_nothing_to_link():
+    """A linker without inputs says so."""
+    from numba_cuda_mlir.linker import Linker
+
+    with pytest.raises(LinkError, match="There is nothing to link"):
+        Linker(cc=CC).complete()
+
+
+def test_names_survive_a_linker_that_is_created_again(tmp_path):
+    """Errors name a link file although numba-cuda-mlir's second linker has forgotten it."""
+    wrong = tmp_path / "wrong.cubin"
+    wrong.write_bytes(cubin(function(2), CHIP))
+    made = linker()
+    right = tmp_path / "right.cubin"
+    right.write_bytes(cubin(function(1), CHIP))
+    for path in (right, wrong):
+        made.add_file_guess_ext(str(path))
+    with pytest.raises(LinkError, match=r"f is defined 2 times.*right\.cubin, wrong\.cubin"):
+        made.recreate_with_lto().complete()
+
+
+def test_a_source_finds_what_is_beside_it(tmp_path):
+    """A CUDA C++ file includes a header beside itself."""
+    tmp_path.joinpath("seven.h").write_text("#define SEVEN 7\n")
+    source = tmp_path / "f.cu"
+    source.write_text('#include "seven.h"\nextern "C" __device__ int f(int) { return SEVEN; }\n')
+    made = linker()
+    made.add_file_guess_ext(str(source))
+    assert "k" in {symbol.name for symbol in elf.read(made.complete().code).symbols}
+
+
+def test_an_artifact_is_compared_with_its_manifest(tmp_path):
+    """A link file that its export's manifest does not list is refused."""
+    path = tmp_path / "udfs.sm_90.cubin"
+    path.write_bytes(cubin(function(), CHIP))
+    other = {"file": path.name, "sha256": "0" * 64}
+    fields = {"format": manifests.FORMAT, "name": "udfs", "header": other, "artifacts": [], "functions": []}
+    tmp_path.joinpath("udfs.json").write_text(json.dumps(fields))
+    with pytest.raises(LinkError, match=r"udfs\.sm_90\.cubin .*udfs\.json"):
+        linker().add_file_guess_ext(str(path))
+
+
+def test_options_reach_the_tools():
+    """What cuda.core spells for nvJitLink is an option here, a flag of nvPTXCompiler, or of nvJitLink."""
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link.inputs import Input
+    from numba_ptxlink._numba_cuda_mlir.links import link_options
+
+    arch = Arch(*CC)
+    ptx = Input("ptx", "k", KERNEL.encode())
+    flags = [
+        "-arch=sm_90",
+        "-O0",
+        "-maxrregcount=32",
+        "-lineinfo",
+        "-ftz=true",
+        "-verbose",
+        "-Xptxas=-dlcm=cg",
+    ]
+    alone = link_options(flags, [ptx], arch, lto=False)
+    assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
+    assert alone.extra_flags == ("--verbose", "-dlcm=cg")
+    optimised = link_options(["-lto", *flags], [ptx], arch, lto=True)
+    assert optimised.extra_flags == ("-ftz=true", "-verbose", "-Xptxas=-dlcm=cg")
+
+
+def test_two_kernels_files_with_the_error_code_are_linked():
+    """Two LTO-IR files that numba-cuda-mlir compiled with `raise` share its error code."""
+    from numba_cuda_mlir import types
+    from numba_cuda_mlir.compiler import compile as compile_function
+    from numba_cuda_mlir.linker import Linker
+
+    def positive(x):
+        if x < 0:
+            raise ValueError("negative")
+        return x
+
+    made = Linker(cc=CC, lto=True)
+    for name in ("one", "two"):
+        code, _ = compile_function(
+            positive, (types.int64,), cc=CC, output="ltoir", abi_info={"abi_name": name}
+        )
+        made.add_ltoir(code)
+    user = 'extern "C" __device__ long long one(long long), two(long long);\n'
+    user += 'extern "C" __global__ void k(long long* p) { *p = one(*p) + two(*p); }\n'
+    made.add_ltoir(ltoir(user, CHIP))
+    sizes = {section.name: section.size for section in elf.read(made.complete().code).sections}
+    assert sizes[".nv.global"] == 4
