@@ -1,20 +1,19 @@
-"""Writes `replaced.md` out of the table of replacements: `python docs/replaced.py`."""
+"""Writes `replaced.md` out of the tables of replacements: `python docs/replaced.py`."""
 
 import itertools
 import sys
 from pathlib import Path
 
-from numba_ptxlink._numba_cuda import release
-from numba_ptxlink._numba_cuda.patches.table import TABLE
+from numba_ptxlink._front_end import registry
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """\
 <!-- Written by docs/replaced.py. -->
-# What is replaced in numba-cuda
+# What is replaced in numba-cuda and numba-cuda-mlir
 
-While the plugin is active, these attributes of numba-cuda are its own. Each is wrapped: numba-cuda's function
-is called where that is of use, and `numba_ptxlink.disable()` puts back every one. This release knows
-numba-cuda {low} and later, before {high}; with any other the plugin stays inactive, with a warning.
+While the plugin is active, these attributes of the front ends are its own. Each is wrapped: the front end's
+function is called where that is of use, and `numba_ptxlink.disable()` puts back every one. With releases that
+are not named here the plugin stays inactive, with a warning.
 
 | switch | what it leaves |
 | --- | --- |
@@ -25,24 +24,25 @@ numba-cuda {low} and later, before {high}; with any other the plugin stays inact
 `numba_ptxlink.export` and `numba-ptxlink export` work without the plugin. For the length of a call they need
 the rows marked with an asterisk.
 """
+# The constants of `patches` that an export applies.
+EXPORTED = ("CODE", "DRIVERLESS", "EXTERNS", "LOWERING", "NVVM")
 
 
 def page() -> str:
     """Return the page's text."""
-    from numba_ptxlink._numba_cuda.patches.corrections import CODE
-    from numba_ptxlink._numba_cuda.patches.driverless import DRIVERLESS
-    from numba_ptxlink._numba_cuda.patches.nvvm_cache import NVVM
-
-    low, high = (".".join(map(str, bound)) for bound in (release.SUPPORTED.first, release.SUPPORTED.below))
-    parts = [HEAD.format(low=low, high=high)]
-    for module, rows in itertools.groupby(TABLE, key=lambda row: row.wrap.__module__):
-        title = (sys.modules[module].__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        file = "/".join(module.split(".")[-3:]) + ".py"
-        parts.append(f"## {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
-        for row in rows:
-            mark = " \\*" if row in (*DRIVERLESS, *NVVM, *CODE) else ""
-            parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.reason} |")
-        parts[-1] += "\n"
+    parts = [HEAD]
+    for front_end in registry.front_ends():
+        parts.append(f"# {front_end.name} {front_end.specifier()}\n")
+        for module, rows in itertools.groupby(front_end.table(), key=lambda row: row.wrap.__module__):
+            home = sys.modules[module]
+            title = (home.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+            file = "/".join(module.split(".")[-3:]) + ".py"
+            parts.append(f"## {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
+            exported = [row for name in EXPORTED for row in getattr(home, name, ())]
+            for row in rows:
+                mark = " \\*" if row in exported else ""
+                parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.reason} |")
+            parts[-1] += "\n"
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -1,8 +1,9 @@
-"""A pytest plugin that `run.py` loads into numba-cuda's test-suite: outcomes per test, links per process."""
+"""A pytest plugin that `run.py` loads into a front end's test-suite: outcomes per test, links per process."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -16,6 +17,16 @@ _FOLDER = Path(os.environ["PTXLINK_CONFORMANCE_DIR"])
 # The phase that decides comes first: a test that failed may still be torn down without an error.
 _RANK = ("failed", "error", "xpassed", "xfailed", "skipped", "passed")
 _outcomes: dict[str, str] = {}
+
+
+def pytest_configure() -> None:
+    """Give numba-cuda-mlir an architecture where there is no device; numba-cuda reads one itself."""
+    cc = os.environ.get("PTXLINK_CONFORMANCE_CC")
+    if cc:
+        with contextlib.suppress(ImportError):
+            from numba_cuda_mlir import tools
+
+            tools._cached_cc = tuple(map(int, cc.split(".")))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -33,7 +44,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def _identify(report: pytest.TestReport) -> str:
     # The tests lie outside of pytest's root, where an identifier may lack its file.
-    file = report.location[0].rpartition("numba/cuda/tests/")[2]
+    file = report.location[0].rpartition("numba/cuda/tests/")[2].removeprefix("tests/")
     return f"{file}::{report.nodeid.partition('::')[2]}"
 
 

@@ -1,12 +1,15 @@
 """
-Run numba-cuda's own test-suite twice, with its own linker and with this package's, and compare.
+Run a front end's own test-suite twice, with its own linker and with this package's, and compare.
 
-The tests ship inside the installed numba-cuda; the checkout lends its `testing/` folder, which holds their
-pytest configuration and the sources of their binary inputs. Both runs use the interpreter that runs this
-script and differ in NUMBA_PTXLINK alone; activation goes through the `.pth` file as for every user.
+numba-cuda's tests ship inside the installed package; the checkout lends its `testing/` folder, which holds their
+pytest configuration and the sources of their binary inputs. numba-cuda-mlir's are in the `tests/` folder of its
+checkout. Both runs use the interpreter that runs this script and differ in NUMBA_PTXLINK alone; activation goes
+through the `.pth` file as for every user.
 
     python tests/conformance/run.py ~/numba-cuda --build-binaries -n 14
     python tests/conformance/run.py ~/numba-cuda --nocuda
+    python tests/conformance/run.py ~/numba-cuda-mlir --front-end numba-cuda-mlir -n 14
+    python tests/conformance/run.py ~/numba-cuda-mlir --front-end numba-cuda-mlir --nocuda -n 2
 
 Exit status: 0 where no test that passes stock fails with the plugin, 1 where one does and does so by itself,
 2 where a run broke.
@@ -29,11 +32,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+MLIR = "numba-cuda-mlir"
 NOCUDA = ("numba.cuda.tests.nocuda", "numba.cuda.tests.cudapy.test_compiler")
 PTH = "numba_ptxlink.pth"
 # They assert that something is refused which this package makes work.
 LIFTED = {
     "cudapy/test_caching.py::CUDACachingTest::test_cannot_cache_linking_libraries": "caching link files",
+    "numba_cuda_tests/cudapy/test_caching.py::CUDACachingTest::test_cannot_cache_linking_libraries": (
+        "caching link files"
+    ),
 }
 GOOD = ("passed", "xfailed", "skipped")
 
@@ -50,7 +57,10 @@ def main() -> int:
     options = _parse()
     with tempfile.TemporaryDirectory(prefix="ptxlink-conformance-") as scratch:
         folder = Path(scratch)
-        testing = _copy_testing(options.checkout / "testing", folder)
+        if options.front_end == MLIR:
+            testing = _copy_tests(options.checkout / "tests", folder)
+        else:
+            testing = _copy_testing(options.checkout / "testing", folder)
         environ = _environ(options, folder)
         if options.build_binaries:
             environ["NUMBA_CUDA_TEST_BIN_DIR"] = str(_build(testing, environ, options.cc))
@@ -76,11 +86,14 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("checkout", type=Path, help="a checkout of numba-cuda, of the installed version")
+    parser.add_argument("checkout", type=Path, help="a checkout of the front end, of the installed version")
+    parser.add_argument("--front-end", choices=("numba-cuda", MLIR), default="numba-cuda")
     parser.add_argument("--nocuda", action="store_true", help="only what runs without a GPU")
     parser.add_argument("-n", "--workers", default="0", help="processes, where pytest-xdist is installed")
     parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest's -k")
-    parser.add_argument("--tests", action="append", help="modules in place of all of numba.cuda.tests")
+    parser.add_argument(
+        "--tests", action="append", help="modules, or files of numba-cuda-mlir, in place of all"
+    )
     parser.add_argument("--cc", default="7.5", help="--nocuda: the default compute capability")
     parser.add_argument(
         "--build-binaries",
@@ -116,6 +129,18 @@ def _copy_testing(source: Path, folder: Path) -> Path:
     return testing
 
 
+def _copy_tests(source: Path, folder: Path) -> Path:
+    """Copy the tests of numba-cuda-mlir, which read files beside themselves, and leave its sources."""
+    if not (source / "conftest.py").is_file():
+        raise SystemExit(f"{source} has no conftest.py; give the path of a numba-cuda-mlir checkout.")
+    testing = folder / "testing"
+    shutil.copytree(source, testing / "tests")
+    # Its own configuration asks for plugins of pytest that need not be there.
+    lines = ("[pytest]", "norecursedirs = benchmarks doc_examples", "markers = libdevice: flaky by design")
+    testing.joinpath("pytest.ini").write_text("\n".join(lines) + "\n")
+    return testing
+
+
 def _environ(options: argparse.Namespace, folder: Path) -> dict[str, str]:
     custom = folder / "site"
     custom.mkdir()
@@ -131,7 +156,7 @@ def _environ(options: argparse.Namespace, folder: Path) -> dict[str, str]:
         path.append(str(ROOT))
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
     if options.nocuda:
-        environ["NUMBA_CUDA_DEFAULT_PTX_CC"] = options.cc
+        environ["NUMBA_CUDA_DEFAULT_PTX_CC"] = environ["PTXLINK_CONFORMANCE_CC"] = options.cc
     return environ
 
 
@@ -168,11 +193,13 @@ def _run(
     reports.mkdir()
     arguments = ["-p", "ptxlink_record", "-q", "--no-header", "-p", "no:cacheprovider", "--tb=short"]
     if options.workers != "0" and importlib.util.find_spec("xdist") is not None:
-        arguments += ["-n", options.workers, "--dist", "loadscope"]
+        arguments += ["-n", options.workers, "--dist", "loadscope", "--max-worker-restart", "10000"]
     if options.keyword:
         arguments += ["-k", options.keyword]
     tests = options.tests or (NOCUDA if options.nocuda else ())
-    if tests:
+    if options.front_end == MLIR:
+        arguments += options.tests or ["tests"]
+    elif tests:
         # The configuration names all tests; what is named here replaces that.
         arguments += [
             "-o",
@@ -213,8 +240,14 @@ def _again(
     worse: list[str], testing: Path, environ: dict[str, str], options: argparse.Namespace
 ) -> list[str]:
     """Run the modules of the tests that fell once more; return the tests that do so every time."""
-    modules = sorted({f"numba.cuda.tests.{test.partition('.py::')[0].replace('/', '.')}" for test in worse})
-    alone = argparse.Namespace(**{**vars(options), "tests": modules, "workers": "0", "keyword": None})
+    files = {test.partition("::")[0] for test in worse}
+    if options.front_end == MLIR:
+        modules = sorted(f"tests/{file}" for file in files)
+    else:
+        modules = sorted(f"numba.cuda.tests.{file.removesuffix('.py').replace('/', '.')}" for file in files)
+    # Without a device a launch may crash the process, which xdist survives.
+    workers = "1" if options.front_end == MLIR and options.nocuda else "0"
+    alone = argparse.Namespace(**{**vars(options), "tests": modules, "workers": workers, "keyword": None})
     print(f"Once more, by themselves: {', '.join(modules)}")
     stock = _run("stock again", "0", testing, environ, alone)["outcomes"]
     plugin = _run("plugin again", "1", testing, environ, alone)["outcomes"]

@@ -73,7 +73,7 @@ def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
 TOOLS = "numba_cuda_mlir.tools"
 PACKAGE = "numba_cuda_mlir"
 
-DRIVERLESS = (
+SUBSTITUTIONS = (
     Substitution(
         TOOLS,
         "get_gpu_compute_capability",
@@ -94,10 +94,6 @@ DRIVERLESS = (
         _wrap_call_llvm70_capi,
         "NVVM compiles for a given architecture without a device.",
     ),
-)
-"""The rows by which compilations need no driver."""
-
-SUBSTITUTIONS = (
     Substitution(
         "numba_cuda_mlir.compiler",
         "_compile",

@@ -11,7 +11,6 @@ from . import back_end, disk_cache, driverless, linker_methods
 
 TABLE = (
     *linker_methods.SUBSTITUTIONS,
-    *driverless.DRIVERLESS,
     *driverless.SUBSTITUTIONS,
     *back_end.BACK_END,
     *disk_cache.SUBSTITUTIONS,
