@@ -10,6 +10,9 @@ start: a fresh process up to the end of its first launch on cold caches, and the
 with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
 with the driver's cache. "all" is the import and the first launch, "cpu" the processor time up to there, which
 other programs disturb less; what the first launch consists of follows it. A table of both ends the section.
+mlir: what numba-cuda-mlir does after its front end for distinct kernels, in a fresh process on a cold cache
+and in the one after it, beside numba-cuda-mlir without the plugin, which keeps nothing. No device is used.
+
 Without a device a stand-in takes its place, in a checkout: all is compiled, linked and cached, nothing is
 loaded or launched.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import json
 import os
 import statistics
@@ -125,14 +129,40 @@ print(pl.status().cache_misses)
 """
 
 
+MLIR = """
+import json, os, time
+import numba_ptxlink as pl
+from numba_cuda_mlir import cuda, mlir_optimization, types
+from numba_cuda_mlir import tools
+if os.environ["NUMBA_PTXLINK"] == "1":
+    pl.enable()
+tools._cached_cc = (9, 0)
+optimize, spent = mlir_optimization.optimize, []
+
+def timed(compiled):
+    wall, cpu = time.perf_counter(), time.process_time()
+    optimize(compiled)
+    spent.append((time.perf_counter() - wall, time.process_time() - cpu))
+
+mlir_optimization.optimize = timed
+for number in range({kernels}):
+    names = {{"cuda": cuda}}
+    body = f" i = cuda.grid(1)\\n if i < x.size:\\n  y[i] = x[i] * {{number}}.5 + y[i]"
+    exec("def kernel(x, y):\\n" + body, names)
+    cuda.jit(names["kernel"]).compile((types.float32[::1], types.float32[::1]))
+print(json.dumps({{"active": pl.status().active, "back ends": spent}}))
+"""
+
+
 def main() -> None:
     """Run the sections that were asked for."""
-    sections = {"hits": hits, "growth": growth, "herd": herd, "start": start}
+    sections = {"hits": hits, "growth": growth, "herd": herd, "start": start, "mlir": mlir}
     parser = _harness.make_parser(__doc__, sections, repeats=(3, 1))
     parser.add_argument("--processes", type=int, default=(32, 8), help="of a herd, %(default)s")
     parser.add_argument(
         "--entries", type=int, default=(100_000, 1_000), help="the largest cache of growth, %(default)s"
     )
+    parser.add_argument("--kernels", type=int, default=(10, 4), help="kernels of mlir, %(default)s")
     parser.add_argument("--alternations", type=int, default=(10, 1), help="turns of start, %(default)s")
     parser.add_argument(
         "--rows",
@@ -380,6 +410,33 @@ def read_outcome(process: subprocess.Popen[str], linker: str) -> dict[str, float
             "the plugin is not active where it should be, or the other way round; is its .pth file read?"
         )
     return outcome
+
+
+def mlir(bench: _harness.Bench) -> None:
+    """Measure the back end of numba-cuda-mlir on cold and warm caches."""
+    if importlib.util.find_spec("numba_cuda_mlir") is None:
+        bench.leave_out("numba-cuda-mlir", "it is not installed")
+        return
+    contenders = {linker: functools.partial(compile_twice, bench, linker) for linker in LINKERS}
+    for figure, times in bench.in_turns(contenders, bench.options.starts).items():
+        caches, _, part = figure.partition(" ")
+        bench.row({"caches": caches, "back end of a kernel": part, **_harness.compare(times)})
+
+
+def compile_twice(bench: _harness.Bench, linker: str) -> dict[str, list[float]]:
+    """Return the times of the back end, the first kernel's apart, on cold and on warm caches."""
+    times = {}
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {**os.environ, "NUMBA_PTXLINK": LINKERS[linker], "NUMBA_PTXLINK_CACHE": folder}
+        command = [sys.executable, "-W", "ignore", "-c", MLIR.format(kernels=bench.options.kernels)]
+        for caches in ("cold", "warm"):
+            done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+            outcome = json.loads(done.stdout.splitlines()[-1])
+            if outcome["active"] != (linker == "plugin"):
+                sys.exit("the plugin is not active where it should be, or the other way round")
+            walls, cpus = zip(*outcome["back ends"][1:], strict=True)
+            times |= {f"{caches} wall": list(walls), f"{caches} cpu": list(cpus)}
+    return times
 
 
 def large_kernel(operations: int = 5_000) -> str:

@@ -1,12 +1,14 @@
 """
-Compiling and linking Numba kernels: numba-cuda's own linker and this package's, side by side in one run.
+Compiling and linking Numba kernels: front ends with their own linkers and with this package's, in one run.
 
-Each measurement is a process of its own, and the two linkers take turns.
+Each measurement is a process of its own, and the linkers take turns. Where numba-cuda-mlir is installed, it
+has turns beside numba-cuda: without the plugin as "mlir", with it as "mlir plugin".
 
 kernels: a process compiles distinct kernels from Python to code that is ready to launch. The first one also
 loads the tools. Of the later ones there is also what comes after Numba's front end, which is the same Python
 with both linkers. The caches, which are the driver's and with the plugin this package's too, are off; on and
 empty; or full of the same kernels.
+text: a process compiles distinct kernels to PTX, which needs no link. The caches are off, or empty.
 libraries: the first link of a large library in a process, with every cache empty.
 threads: the same links in one thread and in two.
 pairs: two PTX, a kernel and what it calls, linked by nvJitLink, and made one PTX with the calls inlined and
@@ -18,6 +20,7 @@ Without a device, or with --no-device, a stand-in takes its place and nothing is
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -43,6 +46,7 @@ def import_tools() -> tuple[Any, Any]:
 
 
 LINKERS = ("stock", "plugin")
+MLIR = ("mlir", "mlir plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
 CACHES = ("off", "empty", "full")
 # What --quick measures of them.
@@ -87,7 +91,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         child(json.loads(sys.argv[2]))
         return
-    sections = {"kernels": kernels, "libraries": libraries, "threads": threads, "pairs": pairs}
+    sections = {"kernels": kernels, "text": text, "libraries": libraries, "threads": threads, "pairs": pairs}
     parser = _harness.make_parser(__doc__, sections, repeats=(5, 1))
     parser.add_argument("--kernels", type=int, default=(8, 4), help="kernels in each process, %(default)s")
     parser.add_argument(
@@ -113,10 +117,55 @@ def kernels(bench: _harness.Bench) -> None:
                     linker: functools.partial(
                         compile_kernels, bench, {**task, "linker": linker}, state, Path(scratch, linker)
                     )
-                    for linker in LINKERS
+                    for linker in linkers(bench)
                 }
                 for part, times in bench.in_turns(contenders, bench.options.repeats).items():
-                    bench.row({"kernels": case, "caches": state, "time of": part, **_harness.compare(times)})
+                    bench.row({"kernels": case, "caches": state, "time of": part, **compare(times)})
+
+
+def linkers(bench: _harness.Bench) -> tuple[str, ...]:
+    """Return the contenders: those of numba-cuda-mlir too, where it is installed."""
+    if importlib.util.find_spec("numba_cuda_mlir") is None:
+        leave_out_mlir(bench)
+        return LINKERS
+    return (*LINKERS, *MLIR)
+
+
+@functools.cache
+def leave_out_mlir(bench: _harness.Bench) -> None:
+    """Say once that numba-cuda-mlir is not there."""
+    bench.leave_out("numba-cuda-mlir", "it is not installed")
+
+
+def compare(times: dict[str, list[float]]) -> dict[str, object]:
+    """Return how the linkers of each front end compare."""
+    pairs = [{name: times[name] for name in pair if name in times} for pair in (LINKERS, MLIR)]
+    return {name: cell for pair in pairs if pair for name, cell in _harness.compare(pair).items()}
+
+
+def text(bench: _harness.Bench) -> None:
+    """Measure compilations to PTX."""
+    announce(bench)
+    task = {"do": "compile to PTX", "kernels": bench.options.kernels}
+    for state in ("off", "empty"):
+        with tempfile.TemporaryDirectory() as scratch:
+            contenders = {
+                linker: functools.partial(
+                    compile_texts, bench, {**task, "linker": linker}, state, Path(scratch, linker)
+                )
+                for linker in linkers(bench)
+            }
+            for part, times in bench.in_turns(contenders, bench.options.repeats).items():
+                bench.row({"output": "PTX", "caches": state, "time of": part, **compare(times)})
+
+
+def compile_texts(
+    bench: _harness.Bench, task: dict[str, object], state: str, caches: Path
+) -> dict[str, list[float]]:
+    """Return the times of a process that compiles kernels to PTX."""
+    shutil.rmtree(caches, ignore_errors=True)
+    figures = run(bench, task, None if state == "off" else caches)
+    return {"later kernels": figures["times"][1:], "later kernels, cpu": figures["cpu"][1:]}
 
 
 def compile_kernels(
@@ -199,7 +248,7 @@ def run(
     """Run one process of this script with its caches in *folder*, None for no caches; return its figures."""
     environ = {
         **os.environ,
-        "NUMBA_PTXLINK": "1" if task["linker"] == "plugin" else "0",
+        "NUMBA_PTXLINK": "1" if str(task["linker"]).endswith("plugin") else "0",
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink") if folder else "0",
         "CUDA_CACHE_DISABLE": "0" if folder and driver_cache else "1",
     }
@@ -221,23 +270,29 @@ def child(task: dict[str, Any]) -> None:
     """Measure one thing in a fresh process, and print it as JSON."""
     import numba_ptxlink as pl
 
-    if task["linker"] == "plugin":
-        pl.enable()
-    from numba import cuda
-
-    if task["no_device"]:
-        stand_in()
+    with_plugin, mlir = task["linker"].endswith("plugin"), task["linker"] in MLIR
+    if mlir:
+        from numba_cuda_mlir import cuda, tools
     else:
+        from numba import cuda
+    if with_plugin:
+        pl.enable()
+    if not task["no_device"]:
         cuda.current_context()
+    elif mlir:
+        tools._cached_cc = (9, 0)  # noqa: SLF001 - what it asks the device for
+    else:
+        stand_in()
     tasks = {
-        "compile": compilations,
+        "compile": mlir_compilations if mlir else compilations,
+        "compile to PTX": texts,
         "make libraries": make_libraries,
         "link library": link_library,
         "link in threads": links,
         "link pairs": link_pairs,
     }
     figures = tasks[task["do"]](task)
-    if pl.status().active is not (task["linker"] == "plugin"):
+    if pl.status().active is not with_plugin:
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
     print(json.dumps(figures))
 
@@ -326,14 +381,70 @@ def compilations(task: dict[str, Any]) -> dict[str, list[float]]:
     return {"times": times, "back_ends": back_ends}
 
 
-def library(output: str = "ltoir") -> bytes:
-    """Return the C++ function as LTO-IR or PTX for this device."""
-    from numba import cuda
+def mlir_compilations(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Do what `compilations` does, with numba-cuda-mlir."""
+    import math
 
+    from numba_cuda_mlir import cuda, mlir_optimization, tools, types
+    from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import LTOIR, CUSource
+
+    cc = tools.get_gpu_compute_capability(tuple)
+    link = None
+    if task["case"] == "one .cu":
+        link = CUSource(SOURCE, name="blend.cu")
+    elif task["case"] == "one LTO library":
+        link = LTOIR(library(cc=cc), name="blend.ltoir")
+    blend = cuda.declare_device("blend", "float32(float32, float32)", abi="c", link=link) if link else None
+    call = "blend(value, y[i])" if link else "value"
+    times, back_ends = [], []
+    optimize = mlir_optimization.optimize
+
+    def timed(compiled: Any) -> None:
+        started = time.perf_counter()
+        optimize(compiled)
+        back_ends.append(time.perf_counter() - started)
+
+    mlir_optimization.optimize = timed
+    for number in range(task["kernels"]):
+        names = {"cuda": cuda, "math": math, "blend": blend}
+        exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
+        dispatcher = cuda.jit(names["kernel"])
+        started = time.perf_counter()
+        dispatcher.compile((types.float32[::1], types.float32[::1]))
+        times.append(time.perf_counter() - started)
+    return {"times": times, "back_ends": back_ends}
+
+
+def texts(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the seconds from Python to PTX, for each kernel, by the wall and by the processor."""
+    import math
+
+    if task["linker"] in MLIR:
+        from numba_cuda_mlir import cuda, types
+    else:
+        from numba import cuda, types
+    figures: dict[str, list[float]] = {"times": [], "cpu": []}
+    for number in range(task["kernels"]):
+        names = {"cuda": cuda, "math": math}
+        exec(KERNEL.format(number=number, call="value"), names)  # noqa: S102 - kernels that differ in a number
+        begin, cpu = time.perf_counter(), time.process_time()
+        signature = types.void(types.float32[::1], types.float32[::1])
+        cuda.compile(names["kernel"], signature, cc=(9, 0), device=False, abi="numba")
+        figures["times"].append(time.perf_counter() - begin)
+        figures["cpu"].append(time.process_time() - cpu)
+    return figures
+
+
+def library(output: str = "ltoir", cc: tuple[int, ...] | None = None) -> bytes:
+    """Return the C++ function as LTO-IR or PTX for this device, or for *cc*."""
     from numba_ptxlink import Arch
 
     nvrtc, _ = import_tools()
-    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
+    if cc is None:
+        from numba import cuda
+
+        cc = tuple(cuda.get_current_device().compute_capability)
+    arch = Arch.of(cc)
     code: bytes = nvrtc.compile_source(SOURCE, "blend.cu", arch, output=output).code
     return code
 

@@ -1,10 +1,10 @@
 """
 Run a front end's own test-suite twice, with its own linker and with this package's, and compare.
 
-numba-cuda's tests ship inside the installed package; the checkout lends its `testing/` folder, which holds their
-pytest configuration and the sources of their binary inputs. numba-cuda-mlir's are in the `tests/` folder of its
-checkout. Both runs use the interpreter that runs this script and differ in NUMBA_PTXLINK alone; activation goes
-through the `.pth` file as for every user.
+numba-cuda's tests ship inside the installed package; the checkout lends its `testing/` folder, which holds
+their pytest configuration and the sources of their binary inputs. numba-cuda-mlir's are in its checkout's
+`tests/`. Both runs use the interpreter that runs this script and differ in NUMBA_PTXLINK alone; activation
+goes through the `.pth` file as for every user.
 
     python tests/conformance/run.py ~/numba-cuda --build-binaries -n 14
     python tests/conformance/run.py ~/numba-cuda --nocuda
