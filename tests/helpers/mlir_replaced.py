@@ -31,13 +31,17 @@ def stock() -> Iterator[None]:
     from numba_cuda_mlir import tools
 
     kept, tools._cached_cc = tools._cached_cc, CC
+    taken = []
     for row in reversed(TABLE):
-        substitution.undo(row)
+        # The plugin may want it, too.
+        while (row.module, row.path) in substitution._in_place:
+            substitution.undo(row)
+            taken.append(row)
     try:
         yield
     finally:
         tools._cached_cc = kept
-        for row in TABLE:
+        for row in reversed(taken):
             substitution.apply(row)
 
 
