@@ -60,6 +60,8 @@ def moved(name: str, known: dict[str, dict[str, str]], version: str, found: dict
 def digest(original: object) -> str:
     """Return a digest of the source of a function, class, property or class method."""
     function = getattr(original, "fget", getattr(original, "__func__", original))
+    if inspect.isclass(function) and not sys.modules[function.__module__].__file__.endswith(".py"):
+        return f"{function.__module__}.{function.__qualname__}"  # compiled
     source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
@@ -69,68 +70,121 @@ def _is_named(name: str) -> bool:
     return bool(name) and not name.startswith("<cudapy-")
 
 
-def complete(linker: Any) -> Any:
+class CoreLinker:
     """
-    Link what *linker* collected.
+    One link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
+
+    Args:
+        object_codes: What to link, each a `cuda.core.ObjectCode`.
+        options: A `cuda.core.LinkerOptions`.
+    """
+
+    def __init__(self, *object_codes: Any, options: Any) -> None:
+        self._codes = object_codes
+        self._flags = tuple(flag.decode() for flag in options.as_bytes("nvjitlink"))
+        self._log = ""
+
+    def link(self, target_type: str) -> Any:
+        """
+        Link the inputs to a "cubin" or, after link-time optimisation, to "ptx".
+
+        Returns:
+            A `cuda.core.ObjectCode`; without code if nobody has use for a cubin.
+
+        Raises:
+            MlirLinkError: The link failed. Carries inputs, flags and log.
+        """
+        from cuda.core import ObjectCode
+
+        if target_type == "cubin" and not current().links:
+            return SimpleNamespace(code=None)
+        if target_type == "cubin":
+            return ObjectCode.from_cubin(self._cubin(), name="<cudapy-cubin>")
+        return ObjectCode.from_ptx(self._ptx(), name="<cudapy-ptx>")
+
+    def get_info_log(self) -> str:
+        """Return the messages of the tools."""
+        return self._log
+
+    def get_error_log(self) -> str:
+        """Return nothing: errors are raised."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing: no native handle outlives the call that created it."""
+
+    def _cubin(self) -> bytes:
+        from numba_ptxlink._link import engine
+
+        inputs, arch, options, lto = self._prepared()
+        try:
+            linked = engine.link_inputs(inputs, arch, options, lto=lto)
+        except (LinkError, AssembleError) as error:
+            raise _of_mlir(error) from error
+        served.count(linked.backend, linked.reason)
+        self._log = linked.log
+        return linked.cubin
+
+    def _ptx(self) -> bytes:
+        from numba_ptxlink._link import engine
+
+        inputs, arch, options, lto = self._prepared()
+        try:
+            entry, _ = engine.link_to_ptx(inputs, arch, options, lto=lto)
+        except LinkError as error:
+            raise _of_mlir(error) from error
+        self._log = entry.log
+        return entry.code
+
+    def _prepared(self) -> tuple[list[Input], Arch, engine.LinkOptions, bool]:
+        from numba_ptxlink._arch import Arch
+
+        inputs = _inputs(self._codes)
+        if not inputs:
+            raise _of_mlir(LinkError("There is nothing to link; add an input first."))
+        (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
+        target, lto = Arch.of(arch.removeprefix("-arch=")), "-lto" in self._flags
+        return inputs, target, link_options(self._flags, inputs, target, lto=lto), lto
+
+
+def compile_source(
+    source: Any, name: str, cc: Any, *, lto: bool, lineinfo: bool = False, debug: bool = False
+) -> Any:
+    """
+    Compile CUDA C++ with NVRTC, to LTO-IR with link-time optimisation, else to PTX. Needs no driver.
 
     Returns:
-        The cubin, as the `cuda.core.ObjectCode` that numba-cuda-mlir loads.
-
-    Raises:
-        MlirLinkError: The link failed. Carries inputs, flags and log.
-    """
-    from cuda.core import ObjectCode
-
-    from numba_ptxlink._link import engine
-
-    inputs, arch, options, lto = _link(linker, ptx=False)
-    try:
-        linked = engine.link_inputs(inputs, arch, options, lto=lto)
-    except (LinkError, AssembleError) as error:
-        raise _of_mlir(error) from error
-    served.count(linked.backend, linked.reason)
-    _close(linker, linked, linked.log)
-    return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
-
-
-def linked_ptx(linker: Any) -> bytes:
-    """
-    Return the PTX of what *linker* collected after link-time optimisation.
-
-    Raises:
-        MlirLinkError: The link failed. Carries inputs, flags and log.
-    """
-    from numba_ptxlink._link import engine
-
-    inputs, arch, options, lto = _link(linker, ptx=True)
-    try:
-        entry, _ = engine.link_to_ptx(inputs, arch, options, lto=lto)
-    except LinkError as error:
-        raise _of_mlir(error) from error
-    _close(linker, entry, entry.log)
-    return entry.code
-
-
-def compile_sources(linker: Any) -> None:
-    """
-    Compile the CUDA C++ that *linker* collected: to LTO-IR with link-time optimisation, else to PTX.
+        The code, as a `cuda.core.ObjectCode`, and NVRTC's log.
 
     Raises:
         MlirSourceError: NVRTC refused it. Carries its log.
     """
     from cuda.core import ObjectCode
-    from numba_cuda_mlir.numba_cuda import config as settings
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
 
-    pending, linker._pending_cu = linker._pending_cu, []
-    for kind, payload, name, lto in pending:
-        code = _compiled(linker, payload.data if kind == "linkable" else payload, name, lto=bool(lto))
-        if not lto and settings.DUMP_ASSEMBLY:
-            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - what was asked for
-            print(code.decode())  # noqa: T201
-        remember(code, str(name))
-        make = ObjectCode.from_ltoir if lto else ObjectCode.from_ptx
-        linker._object_codes.append(make(code, name=str(name)))
-        linker._has_ltoir |= bool(lto)
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link import engine
+    from numba_ptxlink._link.inputs import Input
+    from numba_ptxlink._link.sources import compile_once
+
+    from .include_dirs import source_options
+
+    flags = engine.source_flags(engine.LinkOptions(debug=bool(debug), lineinfo=bool(lineinfo)))
+    content = source.encode() if isinstance(source, str) else bytes(source)
+    try:
+        compiled = compile_once(
+            Input(CU, str(name), content),
+            Arch.of(tuple(_verify_cc_tuple(tuple(cc)))),
+            LTOIR if lto else PTX,
+            source_options(flags, getattr(name, "folder", None)),
+        )
+    except LinkError as error:
+        raise _of_mlir(error, source=True) from error
+    if compiled.log:
+        warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+    remember(compiled.code, str(name))
+    make = ObjectCode.from_ltoir if lto else ObjectCode.from_ptx
+    return make(compiled.code, name=str(name)), compiled.log
 
 
 def content_of(path: Any) -> bytes:
@@ -155,46 +209,6 @@ def content_of(path: Any) -> bytes:
     except LinkError as error:
         raise _of_mlir(error) from error
     return content
-
-
-def _compiled(linker: Any, source: Any, name: str, *, lto: bool) -> bytes:
-    from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
-
-    from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link import engine
-    from numba_ptxlink._link.inputs import Input
-    from numba_ptxlink._link.sources import compile_once
-
-    from .include_dirs import source_options
-
-    options = engine.LinkOptions(debug=bool(linker._debug), lineinfo=bool(linker.lineinfo))
-    arch = Arch.of(tuple(_verify_cc_tuple(tuple(linker.cc))))
-    content = source.encode() if isinstance(source, str) else bytes(source)
-    try:
-        compiled = compile_once(
-            Input(CU, str(name), content),
-            arch,
-            LTOIR if lto else PTX,
-            source_options(engine.source_flags(options), getattr(name, "folder", None)),
-        )
-    except LinkError as error:
-        raise _of_mlir(error, source=True) from error
-    if compiled.log:
-        warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
-    return compiled.code
-
-
-def _link(linker: Any, *, ptx: bool) -> tuple[list[Input], Arch, engine.LinkOptions, bool]:
-    from numba_ptxlink._arch import Arch
-
-    linker._materialize_pending_cu()
-    inputs = _inputs(linker._object_codes)
-    if not inputs:
-        raise _of_mlir(LinkError("There is nothing to link; add an input first."))
-    flags = [flag.decode() for flag in linker._get_linker_options(ptx=ptx).as_bytes("nvjitlink")]
-    arch = Arch.of(linker.arch)
-    lto = "-lto" in flags
-    return inputs, arch, link_options(flags, inputs, arch, lto=lto), lto
 
 
 def _inputs(codes: Iterable[Any]) -> list[Input]:
@@ -242,12 +256,6 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
 
 _OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
 _LEVELS = ("-O0", "-O1", "-O2", "-O3")
-
-
-def _close(linker: Any, linked: Any, log: str) -> None:
-    linker.linker = linked
-    linker._info_log, linker._error_log = log, ""
-    linker._complete = True
 
 
 def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:

@@ -7,10 +7,10 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, disk_cache, driverless, linker_methods
+from . import back_end, core_linker, disk_cache, driverless
 
 TABLE = (
-    *linker_methods.SUBSTITUTIONS,
+    *core_linker.SUBSTITUTIONS,
     *driverless.SUBSTITUTIONS,
     *back_end.BACK_END,
     *disk_cache.SUBSTITUTIONS,

@@ -1,10 +1,13 @@
-"""Link with this package: the methods of numba-cuda-mlir's linkers, whose class is bound at import."""
+"""
+Link with this package: what numba-cuda-mlir's linkers ask of cuda.core and NVRTC.
+
+Its classes of linkers are bound where they are used, so they stay; they look these names up in each link.
+"""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
@@ -13,22 +16,16 @@ from numba_ptxlink._numba_cuda_mlir.release import DRIVER
 from numba_ptxlink._numba_cuda_mlir.requests import current
 
 
-def _wrap_complete(original: Any) -> Any:
+def _wrap_linker(_original: Any) -> Any:
+    return links.CoreLinker
+
+
+def _wrap_compile(original: Any) -> Any:
     @functools.wraps(original)
-    def complete(self: Any) -> Any:
-        if not current().links:
-            return SimpleNamespace(code=None)
-        return links.complete(self)
+    def compile(src: Any, name: Any, cc: Any, ltoir: Any = False, **others: Any) -> Any:  # noqa: A001
+        return links.compile_source(src, name, cc, lto=bool(ltoir), **others)
 
-    return complete
-
-
-def _wrap_get_linked_ptx(original: Any) -> Any:
-    @functools.wraps(original)
-    def get_linked_ptx(self: Any) -> bytes:
-        return links.linked_ptx(self)
-
-    return get_linked_ptx
+    return compile
 
 
 def _wrap_materialize_pending_cu(original: Any) -> Any:
@@ -36,7 +33,7 @@ def _wrap_materialize_pending_cu(original: Any) -> Any:
     def _materialize_pending_cu(self: Any) -> None:
         # Without a link nobody reads the result.
         if current().links:
-            links.compile_sources(self)
+            original(self)
 
     return _materialize_pending_cu
 
@@ -71,21 +68,21 @@ def _wrap_add_data(original: Any) -> Any:
 SUBSTITUTIONS = (
     Substitution(
         DRIVER,
-        "_Linker.complete",
-        _wrap_complete,
+        "Linker",
+        _wrap_linker,
         "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
     ),
     Substitution(
-        DRIVER,
-        "_Linker.get_linked_ptx",
-        _wrap_get_linked_ptx,
-        "The PTX after link-time optimisation needs no driver; errors name the cure.",
+        "numba_cuda_mlir.numba_cuda.cudadrv.nvrtc",
+        "compile",
+        _wrap_compile,
+        "CUDA C++ is compiled once in a process, without a driver; errors quote it.",
     ),
     Substitution(
         DRIVER,
         "_Linker._materialize_pending_cu",
         _wrap_materialize_pending_cu,
-        "CUDA C++ is compiled once in a process, without a driver; errors quote it.",
+        "CUDA C++ is not compiled for a link that nobody asked for.",
     ),
     Substitution(
         DRIVER,
