@@ -418,7 +418,7 @@ def mlir(bench: _harness.Bench) -> None:
         bench.leave_out("numba-cuda-mlir", "it is not installed")
         return
     contenders = {linker: functools.partial(compile_twice, bench, linker) for linker in LINKERS}
-    for figure, times in bench.in_turns(contenders, bench.options.starts).items():
+    for figure, times in bench.in_turns(contenders, bench.options.alternations).items():
         caches, _, part = figure.partition(" ")
         bench.row({"caches": caches, "back end of a kernel": part, **_harness.compare(times)})
 

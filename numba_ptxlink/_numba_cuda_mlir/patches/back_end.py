@@ -10,6 +10,7 @@ from typing import Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda_mlir.requests import current, entered, requested_cc
 
 # The options that choose the passes and NVVM's options; what the others change is in the MLIR.
@@ -39,7 +40,7 @@ def _optimize_once(original: Any, cres: Any) -> None:
         missed = True
         remarks: list[str] = []
         # The link has entries of its own, which it would not get in here.
-        with entered(remarks=remarks, links=False):
+        with in_tool(), entered(remarks=remarks, links=False):
             original(cres)
         return _entry(cres, remarks)
 
