@@ -1,18 +1,25 @@
-"""numba-cuda-mlir as a front end. Importing this module imports nothing of numba-cuda-mlir."""
+"""numba-cuda-mlir as a front end. Importing this module imports neither numba-cuda-mlir nor the wrappers."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import imports
+from numba_ptxlink.errors import ExportError
 
 from . import release
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import AbiOptions
+    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
     from numba_ptxlink._front_end.substitution import Substitution
+
+    from .compile import Lowered
 
 
 class NumbaCudaMlir:
@@ -51,10 +58,124 @@ class NumbaCudaMlir:
 
     @property
     def types(self) -> Any:
-        return importlib.import_module("numba_cuda_mlir.numba_cuda.types")
+        from numba_cuda_mlir.numba_cuda import types
+
+        return types
+
+    def vectors(self) -> Mapping[str, Any]:
+        from numba_cuda_mlir.cuda.vector_types import vector_types_by_alias, vector_types_by_name
+
+        return {**vector_types_by_name, **vector_types_by_alias}
+
+    def vector(self, ty: Any) -> tuple[Any, int] | None:
+        from numba_cuda_mlir.type_defs.vector_types import VectorType
+
+        return (ty.dtype, ty.length) if isinstance(ty, VectorType) and len(ty.shape) == 1 else None
+
+    def vector_of(self, value: type) -> Any | None:  # noqa: ARG002 - `cuda.float32x4` is the type itself
+        return None
+
+    def from_dtype(self, dtype: Any) -> Any:
+        from numba_cuda_mlir.numba_cuda.np.numpy_support import from_dtype
+
+        return from_dtype(dtype)
+
+    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
+        from numba_cuda_mlir.numba_cuda.core import sigutils
+
+        args, result = sigutils.normalize_signature(signature)
+        return tuple(args), result
 
     def require_compiler(self) -> None:
         release.require_compiler()
 
+    def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
+        from numba_cuda_mlir import cuda
 
-FRONT_END = NumbaCudaMlir()
+        # The signature is the mark's; annotations may be for readers.
+        jit = cuda.jit(device=device, launch_bounds=launch_bounds, annotations_as_signatures=False)
+        return jit(function)
+
+    def lower(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        result: Any,
+        *,
+        arch: Arch,
+        options: CompileOptions,
+        abi: AbiOptions,
+    ) -> Lowered:
+        from .compile import lower
+
+        return lower(function, args, result, arch, options, abi)
+
+    def wrap(
+        self,
+        lowered: Lowered,
+        signature: Signature,
+        abi: AbiOptions,  # noqa: ARG002 - `lower` has let errors do what they are to
+        *,
+        inline: bool,
+        launch_bounds: Any = None,
+    ) -> None:
+        from .codegen import wrapper
+        from .compile import INNER
+
+        lowered.symbol = signature.name
+        lowered.text = wrapper.add(
+            lowered.module,
+            INNER,
+            signature,
+            lowered.args,
+            lowered.result,
+            modern=lowered.modern,
+            inline=inline,
+            launch_bounds=launch_bounds,
+        )
+
+    def wrap_flat(
+        self,
+        lowered: Lowered,  # noqa: ARG002
+        name: str,
+        labels: Sequence[str],  # noqa: ARG002
+        abi: AbiOptions,  # noqa: ARG002
+        *,
+        inline: bool,  # noqa: ARG002
+    ) -> Signature:
+        raise ExportError(
+            f'Function {name}: aggregates="flat" is a convention of numba-cuda, which numba-cuda-mlir lacks; '
+            'leave it out, or choose front_end="numba-cuda".'
+        )
+
+    def modules(
+        self,
+        lowered: Sequence[Lowered],
+        kept: Collection[str],  # noqa: ARG002 - all others are internal
+        arch: Arch,  # noqa: ARG002 - `lower` has made its dialect
+    ) -> list[str]:
+        from .codegen.names import stable
+
+        return [stable(one.text, one.symbol) for one in lowered]
+
+    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+        from .compile import compile_ir
+
+        return compile_ir(modules, arch, options, lto=lto)
+
+    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
+        from .link_files import read
+
+        return read(item for one in lowered for item in one.links)
+
+    def memory_manager(self) -> None:
+        # It generates its functions named NRT_... where they are called.
+        return None
+
+    def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+        for one in lowered:
+            for name, signature in one.declared:
+                yield name, tuple(signature.args), signature.return_type
+
+
+FRONT_END: FrontEnd = NumbaCudaMlir()

@@ -1,15 +1,20 @@
-"""Ask libNVVM what it compiles to; numba-cuda calls it for everything else."""
+"""Compile LLVM IR with libNVVM, and ask it what it compiles to. numba-cuda has a call of its own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink import cache
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import ExportError
 
-from . import packages
+from . import build_id, packages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numba_ptxlink._arch import Arch, PtxVersion
 
 # The target and the version of the IR that the NVVM IR specification asks every module for.
@@ -31,13 +36,8 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    try:
-        from cuda.bindings import nvvm
-
-        program = nvvm.create_program()
-    except Exception as error:
-        name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
-        raise packages.missing("libNVVM", name, error) from error
+    nvvm = _binding()
+    program = nvvm.create_program()
     try:
         nvvm.add_module_to_program(program, _EMPTY_MODULE.encode(), len(_EMPTY_MODULE), "empty")
         nvvm.compile_program(program, 1, [f"-arch={arch.compute}"])
@@ -48,3 +48,73 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
     finally:
         nvvm.destroy_program(program)
     return read_header(ptx.decode()).version
+
+
+def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes) -> bytes:
+    """
+    Compile the LLVM IR of one program to PTX or LTO-IR, or read it from the cache. Needs no driver.
+
+    Args:
+        modules: The program.
+        options: libNVVM's options, such as "-arch=compute_90".
+        libdevice: The bitcode of the mathematical functions that the program may call.
+
+    Raises:
+        ExportError: libNVVM refused the program. Carries its log.
+        LinkError: libNVVM cannot be loaded.
+    """
+    parts: dict[str, Any] = {
+        "package": cache.package_version(),
+        "tool": ("NVVM", _identity(), hashlib.sha256(libdevice).hexdigest()),
+        "flags": list(options),
+        **{f"module {i}": module for i, module in enumerate(modules, start=1)},
+    }
+    key = cache.Key.of("nvvm", parts)
+    return cache.cached(key, lambda: cache.Entry({}, _compile(modules, list(options), libdevice))).code
+
+
+def _identity() -> str:
+    try:
+        return build_id.of_library("nvvm")
+    except Exception as error:
+        raise _missing(error) from error
+
+
+@in_tool()
+def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> bytes:
+    nvvm = _binding()
+    program = nvvm.create_program()
+    try:
+        for number, module in enumerate(modules):
+            text = module.encode()
+            nvvm.add_module_to_program(program, text, len(text), f"module{number}")
+        nvvm.lazy_add_module_to_program(program, libdevice, len(libdevice), "libdevice")
+        try:
+            nvvm.verify_program(program, len(options), options)
+            nvvm.compile_program(program, len(options), options)
+        except nvvm.nvvmError as error:
+            log = bytearray(nvvm.get_program_log_size(program))
+            nvvm.get_program_log(program, log)
+            said = log.rstrip(b"\0").decode(errors="replace").strip()
+            reason = said.partition("\n")[0] or str(error)
+            raise ExportError(reason, flags=tuple(options), log=said) from error
+        code = bytearray(nvvm.get_compiled_result_size(program))
+        nvvm.get_compiled_result(program, code)
+    finally:
+        nvvm.destroy_program(program)
+    return bytes(code)
+
+
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvvm
+
+        nvvm.version()
+    except Exception as error:
+        raise _missing(error) from error
+    return nvvm
+
+
+def _missing(error: Exception) -> Exception:
+    name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
+    return packages.missing("libNVVM", name, error)

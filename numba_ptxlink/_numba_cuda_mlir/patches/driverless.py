@@ -6,7 +6,10 @@ import functools
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._numba_cuda_mlir import context
 from numba_ptxlink._numba_cuda_mlir.requests import current, entered, requested_cc
+
+from . import calls
 
 
 def _wrap_get_gpu_compute_capability(original: Any) -> Any:
@@ -14,6 +17,10 @@ def _wrap_get_gpu_compute_capability(original: Any) -> Any:
     def get_gpu_compute_capability(as_type: type = str) -> Any:
         from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
+        program = context.current()
+        if program is not None:
+            # An export asks no device, not even where there is one.
+            return program.cc if as_type is tuple else f"sm_{program.cc[0]}{program.cc[1]}"
         try:
             return original(as_type)
         except (CudaSupportError, CudaDriverError) as error:
@@ -45,7 +52,7 @@ def _wrap_call_llvm70_capi(original: Any) -> Any:
     def _call_llvm70_capi(module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
         # It asks for the device's architecture even where another is given.
         with entered(cc=requested_cc(target_options)):
-            return original(module, target_options, *args, **kwargs)
+            return calls.in_older_dialect(original, module, target_options, *args, **kwargs)
 
     return _call_llvm70_capi
 

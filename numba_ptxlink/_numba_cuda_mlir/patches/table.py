@@ -7,12 +7,13 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, core_linker, disk_cache, driverless
+from . import back_end, calls, core_linker, disk_cache, driverless
 
 TABLE = (
     *core_linker.SUBSTITUTIONS,
     *driverless.SUBSTITUTIONS,
     *back_end.BACK_END,
     *disk_cache.SUBSTITUTIONS,
+    *calls.CALLS,
 )
 """The rows, by purpose."""

@@ -1,0 +1,1 @@
+"""C functions around those of numba-cuda-mlir, written as LLVM IR text."""

@@ -1,0 +1,166 @@
+"""Write the instructions of one function as LLVM IR text, with the types that nvcc gives to C types."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._cabi import types as c
+
+from .llvm import Float, Int, Named, Pointer, Sequence, Struct, Type, Void, members
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+I8, I64 = Int(8), Int(64)
+_PLAIN = re.compile(r"[\w.$-]+")
+_SCALARS = (Int, Float, Pointer)
+
+
+class Builder:
+    """
+    The instructions of a function.
+
+    Args:
+        modern: Whether pointers have no target.
+        taken: The types that the module defines already: their bodies by name.
+    """
+
+    def __init__(self, taken: Mapping[str, str], *, modern: bool) -> None:
+        self.lines: list[str] = []
+        self.types: dict[str, Struct] = {}
+        self._modern = modern
+        self._taken = taken
+        self._numbers = itertools.count()
+
+    def do(self, instruction: str) -> None:
+        """Append an *instruction* without a result."""
+        self.lines.append(f"  {instruction}")
+
+    def value(self, instruction: str) -> str:
+        """Append an *instruction*; return the name of its result."""
+        name = f"%w{next(self._numbers)}"
+        self.do(f"{name} = {instruction}")
+        return name
+
+    def pointer(self, target: Type) -> Pointer:
+        """Return the type of the addresses of a *target*."""
+        return Pointer(None if self._modern else target)
+
+    def extract(self, ty: Type, value: str, *path: int) -> str:
+        """Return a member of the aggregate *value*."""
+        return self.value(f"extractvalue {ty} {value}, {', '.join(map(str, path))}")
+
+    def insert(self, ty: Type, value: str, part: Type, member: str, *path: int) -> str:
+        """Return the aggregate *value* with another *member*, of type *part*."""
+        return self.value(f"insertvalue {ty} {value}, {part} {member}, {', '.join(map(str, path))}")
+
+    def c_type(self, ctype: c.CType) -> Type:
+        """
+        Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
+
+        Structs are identified types: link-time optimisation inlines a call only if the types of caller and
+        callee are equal, and a literal struct never equals an identified one.
+        """
+        if isinstance(ctype, c.Void):
+            return Void()
+        if isinstance(ctype, c.Scalar):
+            if ctype.kind == "float":
+                return Float("float" if ctype.size == 4 else "double")
+            return Int(ctype.size * 8)
+        if isinstance(ctype, c.Pointer):
+            return self.pointer(I8 if isinstance(ctype.target, c.Void) else self.c_type(ctype.target))
+        if isinstance(ctype, c.Array):
+            return Sequence(ctype.count, self.c_type(ctype.element))
+        body = self._body(ctype)
+        # Types of one name and different layouts stay different, by a number as in LLVM.
+        for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
+            name = f"struct.{ctype.name}{suffix}"
+            name = f"%{name}" if _PLAIN.fullmatch(name) else f'%"{name}"'
+            there = self._taken.get(name) or str(self.types.setdefault(name, body))
+            if there == str(body):
+                break
+        return Named(name, body)
+
+    def _body(self, ctype: c.CType) -> Struct:
+        if isinstance(ctype, c.Half):
+            return Struct((Int(16),))
+        if isinstance(ctype, c.Complex):
+            return Struct((self.c_type(ctype.element),) * 2)
+        if isinstance(ctype, c.Vector):
+            return Struct((self.c_type(ctype.element),) * ctype.count)
+        if isinstance(ctype, c.View):
+            extents = (Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
+            return Struct((self.pointer(self.c_type(ctype.element)), *extents))
+        if isinstance(ctype, c.Struct):
+            return Struct(tuple(part for part, _ in self._layout(ctype)), ctype.packed)
+        raise TypeError(f"{type(ctype).__name__} has no type in LLVM IR")
+
+    def places(self, ctype: c.CType) -> list[tuple[int, c.Member]]:
+        """Return the members of a struct, each with its index in the type."""
+        if not isinstance(ctype, c.Struct):
+            raise NotImplementedError(ctype)
+        return [(at, member) for at, (_, member) in enumerate(self._layout(ctype)) if member is not None]
+
+    def _layout(self, struct: c.Struct) -> list[tuple[Type, c.Member | None]]:
+        parts: list[tuple[Type, c.Member | None]] = []
+        end = 0
+        for member in struct.members:
+            align = 1 if struct.packed else natural_align(member.type)
+            if member.offset > -(-end // align) * align:
+                parts += _padding(member.offset - end, declared=struct.packed)
+            parts.append((self.c_type(member.type), member))
+            end = member.offset + member.type.size
+        return parts + _padding(struct.size - end, declared=struct.packed)
+
+    def convert(self, have: Type, value: str, want: Type) -> str:
+        """Return *value*, a number, a pointer or an aggregate of these, as the type *want*."""
+        if have == want:
+            return value
+        if isinstance(have, Pointer) and isinstance(want, Pointer):
+            return self.value(f"bitcast {have} {value} to {want}")
+        if isinstance(have, Int) and isinstance(want, Int):
+            if want.bits == 1:
+                return self.value(f"icmp ne {have} {value}, 0")
+            return self.value(f"{'trunc' if want.bits < have.bits else 'zext'} {have} {value} to {want}")
+        if isinstance(have, _SCALARS) and isinstance(want, _SCALARS):
+            return self.value(f"bitcast {have} {value} to {want}")
+        return self._members_converted(have, value, want)
+
+    def _members_converted(self, have: Type, value: str, want: Type) -> str:
+        # A struct of one member stands for its member.
+        if isinstance(want, _SCALARS):
+            (only,) = members(have)
+            return self.convert(only, self.extract(have, value, 0), want)
+        if isinstance(have, _SCALARS):
+            (only,) = members(want)
+            return self.insert(want, "undef", only, self.convert(have, value, only), 0)
+        out = "undef"
+        for at, (old, new) in enumerate(zip(members(have), members(want), strict=True)):
+            if isinstance(have, Sequence) and have.vector:
+                part = self.value(f"extractelement {have} {value}, i32 {at}")
+            else:
+                part = self.extract(have, value, at)
+            part = self.convert(old, part, new)
+            if isinstance(want, Sequence) and want.vector:
+                out = self.value(f"insertelement {want} {out}, {new} {part}, i32 {at}")
+            else:
+                out = self.insert(want, out, new, part, at)
+        return out
+
+
+def _padding(size: int, *, declared: bool) -> list[tuple[Type, c.Member | None]]:
+    # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
+    if declared:
+        return [(Sequence(size, I8), None)] if size else []
+    return [(I8, None)] * size
+
+
+def natural_align(ctype: c.CType) -> int:
+    """Return the natural alignment of the type of *ctype* in LLVM IR, in bytes."""
+    if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
+        return natural_align(ctype.element)
+    if isinstance(ctype, c.Struct):
+        return 1 if ctype.packed else max(natural_align(member.type) for member in ctype.members)
+    return ctype.align

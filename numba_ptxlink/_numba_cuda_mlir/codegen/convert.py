@@ -1,0 +1,158 @@
+"""
+Convert values between C and the ABI of numba-cuda-mlir.
+
+In the latter, tuples are spread over parameters, records are passed and returned by address, and arrays are
+memrefs: two addresses, an offset, and shape and strides in elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_cuda_mlir.numba_cuda import types
+
+from numba_ptxlink._cabi import types as c
+
+from .builder import I8, I64
+from .llvm import Pointer, Sequence, Struct, Type, members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .builder import Builder
+
+Typed = tuple[Type, str]
+"""A value with its type in LLVM IR."""
+
+
+def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Typed]:
+    """Return the arguments that *value*, of the C type *ctype* and the Numba type *ty*, becomes."""
+    kind = builder.c_type(ctype)
+    if isinstance(ty, types.BaseTuple):
+        return [
+            argument
+            for (at, member), inner in zip(builder.places(ctype), ty.types, strict=True)
+            for argument in from_c(builder, member.type, inner, builder.extract(kind, value, at))
+        ]
+    if isinstance(ty, types.Record):
+        slot = builder.value(f"alloca {kind}, align 16")
+        # A field is loaded with its natural alignment if the offset allows it, even of a packed record.
+        builder.do(f"store {kind} {value}, {builder.pointer(kind)} {slot}, align 16")
+        return [(builder.pointer(kind), slot)]
+    if isinstance(ctype, c.View):
+        return _memref(builder, ctype, ty, value)
+    if isinstance(ty, types.Optional):
+        (first, _), (second, _) = builder.places(ctype)
+        part = members(kind)[first]
+        return [
+            _pair(builder, part, builder.extract(kind, value, first), builder.extract(kind, value, second))
+        ]
+    return [(kind, value)]
+
+
+def _pair(builder: Builder, part: Type, value: str, valid: str) -> Typed:
+    pair = Struct((part, I8))
+    data = builder.insert(pair, "undef", part, value, 0)
+    return pair, builder.insert(pair, data, I8, valid, 1)
+
+
+def _unit(ctype: c.View, ty: Any) -> int:
+    """Return the size of what a memref of the array type *ty* counts in: bytes for an array of records."""
+    return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
+
+
+def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]:
+    kind, unit = builder.c_type(ctype), _unit(ctype, ty)
+    address = members(kind)[0]
+    data = builder.extract(kind, value, 0)
+    shape = [builder.extract(kind, value, 1, axis) for axis in range(ctype.ndim)]
+    if ty.layout in "CF":
+        # The strides follow from the type, which saves loads and lets NVVM optimise with them.
+        inward = shape[::-1] if ty.layout == "C" else shape
+        strides, stride = [], str(ctype.element.size // unit)
+        for extent in inward:
+            strides.append(stride)
+            stride = builder.value(f"mul i64 {stride}, {extent}")
+        strides = strides[::-1] if ty.layout == "C" else strides
+    else:
+        strides = [builder.extract(kind, value, 2, axis) for axis in range(ctype.ndim)]
+        if unit > 1:
+            strides = [builder.value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
+    return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
+
+
+def memrefs(builder: Builder, ty: Any, arguments: Iterator[Typed]) -> Iterator[Typed]:
+    """Yield the *arguments* that a value of the Numba type *ty* becomes, with one in place of an array's."""
+    if isinstance(ty, types.BaseTuple):
+        for inner in ty.types:
+            yield from memrefs(builder, inner, arguments)
+    elif isinstance(ty, types.Array):
+        extents = Sequence(ty.ndim, I64)
+        parts = [next(arguments) for _ in range(3 + 2 * ty.ndim)]
+        address = parts[0][0]
+        kind = Struct((address, address, I64, *((extents, extents) if ty.ndim else ())))
+        paths = [(0,), (1,), (2,), *((at, axis) for at in (3, 4) for axis in range(ty.ndim))]
+        value = "undef"
+        for (part, member), path in zip(parts, paths, strict=True):
+            value = builder.insert(kind, value, part, member, *path)
+        yield kind, value
+    else:
+        yield next(arguments)
+
+
+def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Typed]) -> str:
+    """Return the C value that *leaves*, the results of a function of the Numba type *ty*, stand for."""
+    kind = builder.c_type(ctype)
+    if isinstance(ty, types.BaseTuple):
+        out = "undef"
+        for (at, member), inner in zip(builder.places(ctype), ty.types, strict=True):
+            part = to_c(builder, member.type, inner, leaves)
+            out = builder.insert(kind, out, builder.c_type(member.type), part, at)
+        return out
+    have, value = next(leaves)
+    if isinstance(ty, types.Record):
+        address = builder.convert(have, value, builder.pointer(kind))
+        return builder.value(f"load {kind}, {builder.pointer(kind)} {address}, align 1")
+    if isinstance(ctype, c.View):
+        return _view(builder, ctype, ty, have, value)
+    if isinstance(ty, types.Optional):
+        return _optional(builder, ctype, have, value)
+    return builder.convert(have, value, kind)
+
+
+def count(ty: Any) -> int:
+    """Return how many results a function of the Numba type *ty* has."""
+    return sum(map(count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
+
+
+def holds_record(ty: Any) -> bool:
+    """Return whether values of the Numba type *ty* contain addresses of records."""
+    if isinstance(ty, types.BaseTuple):
+        return any(map(holds_record, ty.types))
+    return isinstance(ty, types.Record)
+
+
+def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
+    kind, unit, source = builder.c_type(ctype), _unit(ctype, ty), members(have)[1]
+    address = members(kind)[0]
+    element = (
+        source.target if isinstance(source, Pointer) and source.target else builder.c_type(ctype.element)
+    )
+    element = I8 if unit == 1 else element
+    data, offset = builder.extract(have, value, 1), builder.extract(have, value, 2)
+    data = builder.value(f"getelementptr {element}, {source} {data}, i64 {offset}")
+    out = builder.insert(kind, "undef", address, builder.convert(source, data, address), 0)
+    for axis in range(ctype.ndim):
+        stride = builder.value(f"mul i64 {builder.extract(have, value, 4, axis)}, {unit}")
+        out = builder.insert(kind, out, I64, builder.extract(have, value, 3, axis), 1, axis)
+        out = builder.insert(kind, out, I64, stride, 2, axis)
+    return out
+
+
+def _optional(builder: Builder, ctype: c.CType, have: Type, value: str) -> str:
+    kind, (data, valid) = builder.c_type(ctype), members(have)
+    (first, _), (second, _) = builder.places(ctype)
+    part = members(kind)[first]
+    held = builder.convert(data, builder.extract(have, value, 0), part)
+    flag = builder.convert(valid, builder.extract(have, value, 1), I8)
+    return builder.insert(kind, builder.insert(kind, "undef", part, held, first), I8, flag, second)

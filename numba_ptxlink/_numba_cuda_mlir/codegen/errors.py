@@ -1,0 +1,156 @@
+"""
+What an error does: return zero from the exported function, or trap.
+
+Where numba-cuda-mlir meets an error, it writes to a variable and goes on; a function of an export writes to
+one that is named after the place in the Python source. Here such a write becomes the end of the function, and
+of all that called it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .functions import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .functions import Function, Module
+
+SITE = "numba_ptxlink_error_"
+"""What the names of the variables begin with; the number of the place follows."""
+
+ERROR = "%numba_ptxlink_error"
+"""The parameter by which a function tells its callers that it met an error: the address of a byte."""
+
+_LEAVE = "numba_ptxlink_leave"
+_WRITE = re.compile(rf"\bcmpxchg\b.*@{SITE}(\d+)\b")
+_VARIABLE = re.compile(rf"^@{SITE}\d+ = ")
+_TARGET = re.compile(r"label (%[\w.$-]+)")
+_PHI = re.compile(r"^\s*%\S+ = phi ")
+_INCOMING = re.compile(r"\[ [^\[\]]+, (%[\w.$-]+) \]")
+_CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
+_TRAP = '  call void asm sideeffect "trap;", ""()'
+
+
+def end(module: Module, root: str, *, trap: bool, byte: str) -> tuple[list[int], bool]:
+    """
+    Let each error end the function *root* of *module*, and drop what that function does not reach.
+
+    Args:
+        module: The module, which is changed.
+        root: The function.
+        trap: Whether an error stops the kernel, rather than returns.
+        byte: The type of the address of a byte in the module's dialect.
+
+    Returns:
+        The numbers of the places that are left, callers first; and whether *root* has the parameter `ERROR`.
+    """
+    module.functions = {name: module.functions[name] for name in module.reached(root)}
+    module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
+    places: dict[int, None] = {}
+    failing: set[str] = set()
+    for name, function in module.functions.items():
+        own = sorted(_end_blocks(function, byte, trap=trap))
+        places.update(dict.fromkeys(own))
+        if own and not trap:
+            failing.add(name)
+    while (
+        callers := {name for name, each in module.functions.items() if failing & each.symbols.keys()}
+        - failing
+    ):
+        failing |= callers
+    for name in failing:
+        function = module.functions[name]
+        function.more = (f"{byte} {ERROR}",)
+        _leave_after_calls(function, failing, byte)
+    return list(places), root in failing
+
+
+def _end_blocks(function: Function, byte: str, *, trap: bool) -> Iterator[int]:
+    """End the blocks of *function* in which an error is met; yield the numbers of the places."""
+    ended = False
+    for block in _live(function):
+        for at, line in enumerate(block.lines):
+            if match := _WRITE.search(line):
+                does = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
+                block.lines[at:] = [does, _return(function)]
+                ended = True
+                yield int(match[1])
+                break
+    if ended:
+        function.blocks = _live(function)
+        _forget_edges(function)
+
+
+def _live(function: Function) -> list[Block]:
+    """Return the blocks that can be reached from the first one, in their order."""
+    blocks = {block.label: block for block in function.blocks}
+    reached, pending = {function.blocks[0].label}, [function.blocks[0].label]
+    while pending:
+        for label in _successors(blocks[pending.pop()]) - reached:
+            reached.add(label)
+            pending.append(label)
+    return [block for block in function.blocks if block.label in reached]
+
+
+def _successors(block: Block) -> set[str]:
+    # A switch has a line for each case.
+    last = next((at for at, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line)), None)
+    lines = [] if last is None else block.lines[last:]
+    return {label[1:] for line in lines for label in _TARGET.findall(line)}
+
+
+def _forget_edges(function: Function) -> None:
+    """Take the edges that are gone out of the phis of *function*."""
+    predecessors: dict[str, set[str]] = {}
+    for block in function.blocks:
+        for label in _successors(block):
+            predecessors.setdefault(label, set()).add(block.label)
+    for block in function.blocks:
+        there = predecessors.get(block.label, set())
+        for at, line in enumerate(block.lines):
+            if _PHI.match(line):
+                kept = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in there]
+                block.lines[at] = line[: line.index("[")] + ", ".join(kept)
+
+
+def _leave_after_calls(function: Function, failing: set[str], byte: str) -> None:
+    """Pass `ERROR` on in the calls of *failing* functions, and return from *function* where one failed."""
+    blocks: list[Block] = []
+    last: dict[str, str] = {}
+    for block in function.blocks:
+        blocks.append(Block(block.label))
+        for line in block.lines:
+            match = _CALL.search(line)
+            if match is None or match[1] not in failing:
+                blocks[-1].lines.append(line)
+                continue
+            number = len(blocks)
+            end_of_call = line.rindex(")", 0, line.index(", !dbg") if ", !dbg" in line else None)
+            comma = "" if line[end_of_call - 1] == "(" else ", "
+            blocks[-1].lines += [
+                f"{line[:end_of_call]}{comma}{byte} {ERROR}{line[end_of_call:]}",
+                f"  {ERROR}.{number} = load i8, {byte} {ERROR}",
+                f"  {ERROR}.{number}.met = icmp ne i8 {ERROR}.{number}, 0",
+                f"  br i1 {ERROR}.{number}.met, label %{_LEAVE}, label {ERROR}.{number}.not",
+            ]
+            blocks.append(Block(f"{ERROR[1:]}.{number}.not"))
+        last[block.label] = blocks[-1].label
+    if len(blocks) > len(function.blocks):
+        blocks.append(Block(_LEAVE, [_return(function)]))
+    for block in blocks:
+        for at, line in enumerate(block.lines):
+            if _PHI.match(line):
+                block.lines[at] = _INCOMING.sub(lambda match: _from(match, last), line)
+    function.blocks = blocks
+
+
+def _from(match: re.Match[str], last: dict[str, str]) -> str:
+    return match[0].replace(f"{match[1]} ]", f"%{last[match[1][1:]]} ]")
+
+
+def _return(function: Function) -> str:
+    returned = function.result_type
+    return "  ret void" if str(returned) == "void" else f"  ret {returned} zeroinitializer"

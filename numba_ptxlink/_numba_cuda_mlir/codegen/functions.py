@@ -1,0 +1,165 @@
+"""
+The functions of a module of LLVM IR, as numba-cuda-mlir writes it in both dialects.
+
+A function is its first line and its blocks; what stands between functions is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import llvm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
+_ATTRIBUTE = re.compile(r"^(?:(?:noundef|signext|zeroext)\s+)*")
+_LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
+_LOCAL = re.compile(r"%(\d+)\b")
+_SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
+_TYPE = re.compile(r'^(%"[^"]+"|%[\w.$-]+) = type (.*)$')
+_NODE = re.compile(r"^!(\d+) = ")
+_LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
+
+
+@dataclass
+class Block:
+    """A basic block: its *label*, with the instructions behind it, one a line."""
+
+    label: str
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Function:
+    """
+    One definition.
+
+    Args:
+        name: The symbol.
+        result: Attributes and type of its result, as text.
+        params: The types and attributes of its parameters, as text, without names.
+        attributes: What follows the parameters, such as attributes and debug information.
+        blocks: Its blocks. Values and labels that have numbers are named v0, v1, and so on.
+        more: More parameters, with their names.
+    """
+
+    name: str
+    result: str
+    params: list[str]
+    attributes: str
+    blocks: list[Block]
+    more: tuple[str, ...] = ()
+
+    @property
+    def result_type(self) -> llvm.Type:
+        """The type of its result."""
+        return llvm.read(_ATTRIBUTE.sub("", self.result))
+
+    @property
+    def param_types(self) -> list[llvm.Type]:
+        """The types of its parameters."""
+        return list(map(llvm.read, self.params))
+
+    @property
+    def symbols(self) -> dict[str, None]:
+        """The symbols that its instructions name, in their order."""
+        lines = (line for block in self.blocks for line in block.lines)
+        return dict.fromkeys(name for line in lines for name in _SYMBOL.findall(line))
+
+    def text(self, linkage: str = "", attributes: str = "") -> str:
+        """Return the definition, with a *linkage* and more *attributes*."""
+        numbered = [f"{param} %v{number}" for number, param in enumerate(self.params)]
+        params = ", ".join([*numbered, *self.more])
+        head = " ".join(
+            filter(
+                None,
+                ["define", linkage, f"{self.result} @{self.name}({params})", attributes, self.attributes],
+            )
+        )
+        body = "\n\n".join("\n".join([f"{block.label}:", *block.lines]) for block in self.blocks)
+        return f"{head} {{\n{body}\n}}\n"
+
+
+@dataclass
+class Module:
+    """
+    A module of LLVM IR.
+
+    Args:
+        functions: Its definitions, by name.
+        rest: All its other lines, in their order.
+        more: Definitions that are added to it.
+    """
+
+    functions: dict[str, Function]
+    rest: list[str]
+    more: list[str] = field(default_factory=list)
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The bodies of its identified types, by name."""
+        return {match[1]: match[2] for line in self.rest if (match := _TYPE.match(line))}
+
+    @property
+    def last_node(self) -> int:
+        """The number of its last metadata node, -1 without one."""
+        return max((int(match[1]) for line in self.rest if (match := _NODE.match(line))), default=-1)
+
+    def add_types(self, types: Mapping[str, llvm.Struct]) -> None:
+        """Define more identified types, before what uses them."""
+        at = next(number for number, line in enumerate(self.rest) if line.startswith("target triple = "))
+        self.rest[at + 1 : at + 1] = [f"{name} = type {body}" for name, body in types.items()]
+
+    def reached(self, root: str) -> list[str]:
+        """Return *root* and the functions that it reaches, callers first."""
+        names, pending = {root: None}, [root]
+        while pending:
+            for name in self.functions[pending.pop(0)].symbols:
+                if name in self.functions and name not in names:
+                    names[name] = None
+                    pending.append(name)
+        return list(names)
+
+
+def read(text: str) -> Module:
+    """Return the module of *text*."""
+    module = Module({}, [])
+    lines = iter(text.splitlines())
+    for line in lines:
+        match = _HEAD.match(line)
+        if match is None:
+            module.rest.append(line)
+            continue
+        body: list[str] = []
+        while (inner := next(lines)) != "}":
+            body.append(inner)
+        module.functions[match["name"]] = _function(match, line, body)
+    return module
+
+
+def _function(match: re.Match[str], line: str, body: list[str]) -> Function:
+    params, after = llvm.split(line[match.end() :])
+    # Names are left out in one dialect, and are numbers in the other.
+    params = [re.sub(r"\s*%\w+$", "", param) for param in params]
+    # The first block has no label, and the number that follows those of the parameters.
+    blocks = [Block(f"v{len(params)}")]
+    for instruction in body:
+        label = _LABEL.match(instruction)
+        if label is not None:
+            name = label["label"]
+            blocks.append(Block(f"v{name}" if name.isdigit() else name))
+        elif instruction.strip():
+            blocks[-1].lines.append(_named(instruction))
+    result = " ".join(word for word in match["before"].split() if word not in _LINKAGES)
+    return Function(match["name"], result, params, after.rstrip().rstrip("{").strip(), blocks)
+
+
+def _named(instruction: str) -> str:
+    """Return *instruction* with names for the values that have numbers; strings stay as they are."""
+    pieces = instruction.split('"')
+    pieces[::2] = [_LOCAL.sub(r"%v\1", piece) for piece in pieces[::2]]
+    return '"'.join(pieces)

@@ -1,0 +1,188 @@
+"""
+Read and write types of LLVM IR, in both dialects that NVVM reads.
+
+Pointers have a target before sm_100 and none from there on, where the IR spells them `ptr`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOKEN = re.compile(r'%"[^"]*"|"[^"]*"|%[\w.$-]+|[\w.]+|\S')
+_FLOATS = ("half", "bfloat", "float", "double")
+_CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of LLVM IR; `str` spells it."""
+
+
+@dataclass(frozen=True)
+class Void(Type):
+    """No value."""
+
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True)
+class Int(Type):
+    """An integer of *bits* bits."""
+
+    bits: int
+
+    def __str__(self) -> str:
+        return f"i{self.bits}"
+
+
+@dataclass(frozen=True)
+class Float(Type):
+    """A floating-point number: "half", "bfloat", "float" or "double"."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Pointer(Type):
+    """An address, with a *target* only in the dialect that has typed pointers."""
+
+    target: Type | None = None
+    space: int = 0
+
+    def __str__(self) -> str:
+        space = f" addrspace({self.space})" if self.space else ""
+        return f"ptr{space}" if self.target is None else f"{self.target}{space}*"
+
+
+@dataclass(frozen=True)
+class Struct(Type):
+    """Members one after the other."""
+
+    members: tuple[Type, ...]
+    packed: bool = False
+
+    def __str__(self) -> str:
+        body = f"{{ {', '.join(map(str, self.members))} }}" if self.members else "{}"
+        return f"<{body}>" if self.packed else body
+
+
+@dataclass(frozen=True)
+class Sequence(Type):
+    """*count* elements: an array, or a vector."""
+
+    count: int
+    element: Type
+    vector: bool = False
+
+    def __str__(self) -> str:
+        body = f"{self.count} x {self.element}"
+        return f"<{body}>" if self.vector else f"[{body}]"
+
+
+@dataclass(frozen=True)
+class Named(Type):
+    """An identified struct: *name* is how the IR spells it, with its `%`."""
+
+    name: str
+    body: Struct
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def members(ty: Type) -> tuple[Type, ...]:
+    """Return the types of the members of an aggregate; nothing of a scalar."""
+    if isinstance(ty, Named):
+        return ty.body.members
+    if isinstance(ty, Struct):
+        return ty.members
+    return (ty.element,) * ty.count if isinstance(ty, Sequence) else ()
+
+
+def read(text: str) -> Type:
+    """
+    Return the type at the start of *text*; attributes and a name may follow.
+
+    Raises:
+        ValueError: There is none, or an identified one.
+    """
+    return _read(_TOKEN.findall(text))[0]
+
+
+def _read(tokens: list[str]) -> tuple[Type, list[str]]:
+    head, rest = tokens[0], tokens[1:]
+    ty: Type
+    if head == "{":
+        ty, rest = _members(rest)
+    elif head == "<" and rest[0] == "{":
+        body, rest = _members(rest[1:])
+        ty, rest = Struct(body.members, packed=True), rest[1:]
+    elif head in "[<":
+        element, after = _read(rest[2:])
+        ty, rest = Sequence(int(rest[0]), element, head == "<"), after[1:]
+    else:
+        ty = _word(head)
+    while rest and rest[0] in ("*", "addrspace"):
+        space = 0
+        if rest[0] == "addrspace":
+            space, rest = int(rest[2]), rest[4:]
+        if ty == Pointer():
+            ty = Pointer(space=space)
+        else:
+            ty, rest = Pointer(ty, space), rest[1:]
+    return ty, rest
+
+
+def _word(word: str) -> Type:
+    if word == "ptr":
+        return Pointer()
+    if word == "void":
+        return Void()
+    if word in _FLOATS:
+        return Float(word)
+    if re.fullmatch(r"i\d+", word):
+        return Int(int(word[1:]))
+    raise ValueError(f"no type of LLVM IR: {word}")
+
+
+def _members(tokens: list[str]) -> tuple[Struct, list[str]]:
+    found: list[Type] = []
+    while tokens[0] != "}":
+        member, tokens = _read(tokens)
+        found.append(member)
+        tokens = tokens[1:] if tokens[0] == "," else tokens
+    return Struct(tuple(found)), tokens[1:]
+
+
+def split(text: str) -> tuple[list[str], str]:
+    """Split *text*, what follows an opening bracket, at its commas; return the parts and what is behind."""
+    parts, start, closings = [], 0, [")"]
+    for at, char in _outside_quotes(text):
+        if char in _CLOSING:
+            closings.append(_CLOSING[char])
+        elif char == closings[-1]:
+            closings.pop()
+            if not closings:
+                parts.append(text[start:at].strip())
+                return [part for part in parts if part], text[at + 1 :]
+        elif char == "," and len(closings) == 1:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    raise ValueError(f"no closing bracket: {text}")
+
+
+def _outside_quotes(text: str) -> Iterator[tuple[int, str]]:
+    quoted = False
+    for at, char in enumerate(text):
+        quoted ^= char == '"'
+        if not quoted:
+            yield at, char

@@ -1,0 +1,127 @@
+"""
+Generate wrappers with the C ABI: functions with nvcc's prototype that call one that numba-cuda-mlir compiled.
+
+A wrapper is text, as what it calls is: the LLVM IR of numba-cuda-mlir has no other form in Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._cabi import types as c
+
+from . import debug, prototypes
+from .builder import I8, Builder
+from .convert import count, from_c, holds_record, to_c
+from .llvm import Void, members
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .functions import Function, Module
+    from .llvm import Type
+
+# In instructions of LLVM IR; whether to inline a larger function is NVVM's decision.
+_SMALL = 1000
+_BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
+
+
+def add(
+    module: Module,
+    inner: str,
+    signature: c.Signature,
+    args: Sequence[Any],
+    result: Any,
+    *,
+    modern: bool,
+    inline: bool,
+    launch_bounds: int | tuple[int, ...] | None = None,
+) -> str:
+    """
+    Return the text of *module* with the C function of *signature*, which calls its function *inner*.
+
+    Args:
+        module: What numba-cuda-mlir compiled the Python function to.
+        inner: The symbol of that function.
+        signature: The C signature of the new function.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result.
+        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
+        inline: Whether NVVM may inline the Python function into the new one.
+        launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
+    """
+    builder = Builder(module.types, modern=modern)
+    prototype = prototypes.of(builder, signature)
+    arguments: list[tuple[Type, str]] = []
+    for (_, ctype), ty, (value, address) in zip(signature.params, args, prototype.values, strict=True):
+        kind, loaded = builder.c_type(ctype), value
+        if address is not None:
+            loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
+        arguments += from_c(builder, ctype, ty, loaded)
+    function = module.functions[inner]
+    location = debug.location("\n".join(module.rest), function.attributes, signature.name)
+    _call(builder, function, arguments, signature, result, location.call)
+    if inline or holds_record(result):
+        # A record is returned by address, which may point into the function's frame.
+        function.attributes = f"alwaysinline {function.attributes}".rstrip()
+    notes = [*prototype.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
+    small = sum(len(block.lines) for block in function.blocks) < _SMALL
+    types_passed = (signature.result, *(ctype for _, ctype in signature.params))
+    # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
+    # A struct with members that are not aligned must not be passed at all, which inlining prevents.
+    inlined = (inline and small) or any(map(c.unaligned_member, types_passed))
+    attributes = " alwaysinline" if inlined and not signature.kernel else ""
+    module.add_types(builder.types)
+    module.rest += location.nodes
+    module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, notes)
+    body = "\n".join([f"define {prototype.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
+    functions = [each.text("internal") for each in module.functions.values()]
+    return "\n".join([*module.rest, *functions, *module.more, body])
+
+
+def _call(  # noqa: PLR0917 - one call
+    builder: Builder,
+    function: Function,
+    arguments: list[tuple[Type, str]],
+    signature: c.Signature,
+    result: Any,
+    location: str,
+) -> None:
+    """Emit the call of *function*, and the return of what it returns."""
+    kind, inner = builder.c_type(signature.result), function.result_type
+    passed = [
+        f"{want} {builder.convert(have, value, want)}"
+        for (have, value), want in zip(arguments, function.param_types, strict=True)
+    ]
+    byte, slot = builder.pointer(I8), ""
+    if function.more:
+        slot = builder.value("alloca i8, align 1")
+        builder.do(f"store i8 0, {byte} {slot}, align 1")
+        passed.append(f"{byte} {slot}")
+    call = f"call {inner} @{function.name}({', '.join(passed)}){location}"
+    value = ""
+    if isinstance(inner, Void):
+        builder.do(call)
+    else:
+        value = builder.value(call)
+    if slot:
+        met = builder.value(f"load i8, {byte} {slot}, align 1")
+        builder.do(f"br i1 {builder.value(f'icmp ne i8 {met}, 0')}, label %error, label %done")
+        builder.lines.append("error:")
+        builder.do("ret void" if isinstance(kind, Void) else f"ret {kind} zeroinitializer")
+        builder.lines.append("done:")
+    if isinstance(kind, Void):
+        builder.do("ret void")
+        return
+    leaves = [(inner, value)]
+    if count(result) > 1:
+        leaves = [(part, builder.extract(inner, value, at)) for at, part in enumerate(members(inner))]
+    builder.do(f"ret {kind} {to_c(builder, signature.result, result, iter(leaves))}")
+
+
+def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
+    bounds = (launch_bounds,) if isinstance(launch_bounds, int) else launch_bounds or ()
+    return [
+        '!"kernel", i32 1',
+        *(f'!"{name}", i32 {bound}' for name, bound in zip(_BOUNDS, bounds, strict=False)),
+    ]

@@ -1,0 +1,147 @@
+"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir, and that to code. Needs no driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._tools import nvvm
+
+from .codegen import dialect, errors, externs, functions
+from .context import Program, compiling
+from .patches.calls import CALLS
+from .patches.driverless import DRIVERLESS
+from .patches.lowering import LOWERING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import AbiOptions
+    from numba_ptxlink._front_end.protocol import CompileOptions
+
+INNER = "numba_ptxlink_inner"
+"""The symbol of a function with the ABI of numba-cuda-mlir."""
+
+_FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
+
+
+@dataclass
+class Lowered:
+    """
+    A Python function that numba-cuda-mlir compiled to LLVM IR.
+
+    Args:
+        module: Its LLVM IR, which defines `INNER`.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result.
+        raises: The lines where it or its callees meet errors.
+        links: The link files that it asks for.
+        declared: The names and signatures of the functions of `cuda.declare_device` that it calls.
+        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
+        symbol: The symbol of its C function, once it has one.
+        text: The LLVM IR with the C function.
+    """
+
+    module: functions.Module
+    args: tuple[Any, ...]
+    result: Any
+    raises: tuple[str, ...]
+    links: tuple[Any, ...]
+    declared: tuple[tuple[str, Any], ...]
+    modern: bool
+    symbol: str = ""
+    text: str = ""
+
+
+def lower(  # noqa: PLR0917 - as in the protocol
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    result: Any,
+    arch: Arch,
+    options: CompileOptions,
+    abi: AbiOptions,
+) -> Lowered:
+    """Compile *function* to LLVM IR in which its errors do what *abi* says."""
+    from numba_cuda_mlir import mlir_compiler
+    from numba_cuda_mlir.decorators import verify_target_options
+    from numba_cuda_mlir.descriptor import mlir_target
+    from numba_cuda_mlir.lowering_utilities import context
+    from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
+
+    target = verify_target_options(
+        {
+            "device": True,
+            "chip": arch.sm,
+            "abi_info": {"abi_name": INNER},
+            "fastmath": options.fastmath,
+            "lineinfo": options.lineinfo,
+            "opt_level": options.level,
+        }
+    )
+    modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked)
+    with global_compiler_lock, applied((*DRIVERLESS, *CALLS, *LOWERING)), compiling(program):
+        mlir_target.ensure_initialized()
+        compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
+        with context.get_context():
+            text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
+    module = functions.read(text)
+    byte = "ptr" if modern else "i8*"
+    places, _ = errors.end(module, INNER, trap=abi.on_error == "trap", byte=byte)
+    externs.define(module, modern=modern)
+    return Lowered(
+        module,
+        tuple(compiled.signature.args),
+        compiled.signature.return_type,
+        _raises(function, [program.sites[place] for place in places]),
+        tuple(program.links),
+        tuple((extern.name, extern.sig) for extern in program.declared),
+        modern,
+    )
+
+
+def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
+    from numba_cuda_mlir import mlir_optimization
+    from numba_cuda_mlir._mlir.passmanager import PassManager
+
+    PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
+    mlir_optimization.run_pre_codegen_patterns(module)
+    if modern:
+        lines = target["lineinfo"]
+        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
+    else:
+        text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
+    return dialect.mended(text.decode())
+
+
+def _raises(function: Callable[..., Any], sites: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Return *sites* as text: first those of *function*, by line, then those of what it calls."""
+    code = function.__code__
+    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+
+    def own(site: tuple[str, int]) -> bool:
+        return site[0] == code.co_filename and code.co_firstlineno <= site[1] <= last
+
+    ordered = [*sorted(filter(own, sites)), *(site for site in sites if not own(site))]
+    return tuple(dict.fromkeys(f"{_spelled(file)}:{line}" for file, line in ordered))
+
+
+def _spelled(file: str) -> str:
+    """Return the name of *file*, with its folders if it is numba-cuda-mlir's own."""
+    import numba_cuda_mlir
+
+    path, package = Path(file), Path(numba_cuda_mlir.__file__).parent
+    if path.is_relative_to(package):
+        return f"numba_cuda_mlir/{path.relative_to(package).as_posix()}"
+    return path.name
+
+
+def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+    """Compile LLVM IR with libNVVM, or read the result from the cache."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
+
+    flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
+    return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())

@@ -1,0 +1,118 @@
+"""
+Lower the functions of an export: numba-cuda-mlir's own lowering, with another way of errors and links.
+
+It is imported once numba-cuda-mlir is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import cf, llvm
+from numba_cuda_mlir._mlir.extras import types as mlir_types
+from numba_cuda_mlir.errors import InternalCompilerError
+from numba_cuda_mlir.linker import resolve_link_plan
+from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
+
+from numba_ptxlink.errors import ExportError
+
+from . import checks
+from .codegen.errors import SITE
+from .context import compiled_now
+
+# What is inherited is known once `for_export` has joined the two.
+_Stock: Any = object
+
+
+class _NoLinker:
+    """What stands for the linker of a function that is not linked."""
+
+    def __init__(self) -> None:
+        self._ltoirs: dict[int, bytes] = {}
+
+
+class _Export(_Stock):  # type: ignore[misc]
+    """Lower one function of the current program."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._program = compiled_now()
+        self._place = ("", 0)
+        super().__init__(*args, **kwargs)
+
+    def lower_inst(self, inst: Any) -> None:
+        self._place = (inst.loc.filename, inst.loc.line)
+        if isinstance(inst, (numba_ir.DynamicRaise, numba_ir.TryRaise, numba_ir.StaticTryRaise)):
+            # Its arguments are computed, and no caller on a GPU sees them.
+            self.lower_static_raise(inst)
+            return
+        if self._program.checked:
+            checks.check(self, inst)
+        super().lower_inst(inst)
+
+    def lower_static_raise(self, inst: Any) -> None:
+        del inst
+        self.error()
+        # Nothing follows an error. LLVM's word for it has no counterpart in NVVM's older dialect.
+        never = self.mlir_funcOp.body.blocks.append()
+        cf.br([], never)
+        with ir.InsertionPoint(never):
+            cf.br([], never)
+
+    def error(self) -> None:
+        """Emit an error of the current line."""
+        self.set_error_code(1)
+
+    def _ensure_error_global(self) -> None:
+        """Define no variable for the kernel's caller, who does not look for one."""
+
+    def _get_or_create_error_global(self) -> Any:
+        name = f"{SITE}{self._program.site(*self._place)}"
+        block = self.mlir_gpu_module.bodyRegion.blocks[0]
+        if not any(isinstance(op, llvm.GlobalOp) and op.sym_name.value == name for op in block):
+            with ir.InsertionPoint.at_block_begin(block):
+                llvm.GlobalOp(
+                    mlir_types.i32(),
+                    name,
+                    ir.Attribute.parse("#llvm.linkage<external>"),
+                    addr_space=0,
+                )
+        return llvm.mlir_addressof(llvm.PointerType.get(), name)
+
+    def build_recursive_call(self, target: Any, fn_type: Any, args: Any, kws: Any = None) -> Any:
+        callee = fn_type.dispatcher_type.dispatcher
+        if callee.py_func is not self.func_ir.func_id.func:
+            raise ExportError(
+                f"{callee.py_func.__qualname__} and {self.func_ir.func_id.func.__qualname__} call each "
+                "other in a circle, which numba-cuda-mlir cannot compile; make one function of them"
+            )
+        given = [self.get_numba_type(arg.name) for arg in (*args, *(value for _, value in kws or ()))]
+        if given != list(self.fndesc.argtypes):
+            # numba-cuda-mlir would call this function, whose parameters have other types.
+            return self.build_user_defined_function_call(target, callee, args, kws)
+        return super().build_recursive_call(target, fn_type, args, kws)
+
+    def _link_external_function(self, extern: Any) -> None:
+        self._program.declared[extern] = None
+        super()._link_external_function(extern)
+
+    def link_external_item(self, item: Any) -> None:
+        self._program.links[item] = None
+        super().link_external_item(item)
+
+    def _create_resolved_linker(self) -> Any:
+        plan = resolve_link_plan(self.targetoptions, self._linked_external_link_items, ())
+        self.metadata["link_plan"] = plan
+        self.metadata["linked_external_link_items"] = tuple(self._linked_external_link_items)
+        return _NoLinker()
+
+    def verify_mlir_module(self) -> None:
+        try:
+            self.mlir_module.operation.verify()
+        except Exception as error:
+            raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
+
+
+def for_export(stock: type) -> type:
+    """Return the class that lowers functions of an export, derived from the class *stock*."""
+    return type("ExportLower", (_Export, stock), {})

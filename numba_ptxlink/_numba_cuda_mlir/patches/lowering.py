@@ -1,0 +1,67 @@
+"""Compile functions of an export: without a driver, for their architecture, with their own errors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._numba_cuda_mlir.context import current
+
+
+def _wrap_lower(original: Any) -> Any:
+    @functools.cache
+    def for_export() -> Any:
+        from numba_ptxlink._numba_cuda_mlir import lower
+
+        return lower.for_export(original)
+
+    @functools.wraps(original, updated=())
+    def MLIRLower(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - the class's name
+        return (original if current() is None else for_export())(*args, **kwargs)
+
+    return MLIRLower
+
+
+def _wrap_compile_as_device_callee(original: Any) -> Any:
+    @functools.wraps(original)
+    def _compile_as_device_callee(self: Any, *args: Any, **kwargs: Any) -> Any:
+        program = current()
+        if program is not None:
+            program.borrow(self)
+        return original(self, *args, **kwargs)
+
+    return _compile_as_device_callee
+
+
+def _wrap_handle_lowering_error(original: Any) -> Any:
+    @functools.wraps(original)
+    def handle_lowering_error(*args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return original(*args, **kwargs)
+        raise  # noqa: PLE0704 - it is called where an error is handled
+
+    return handle_lowering_error
+
+
+LOWERING = (
+    Substitution(
+        "numba_cuda_mlir.mlir_lowering",
+        "MLIRLower",
+        _wrap_lower,
+        "An error in a function of an export ends it, and its code is not linked for the device at hand.",
+    ),
+    Substitution(
+        "numba_cuda_mlir.descriptor",
+        "MLIRDispatcher._compile_as_device_callee",
+        _wrap_compile_as_device_callee,
+        "What a function of an export calls is compiled with it; stock reuses the first result for all.",
+    ),
+    Substitution(
+        "numba_cuda_mlir.mlir_compiler",
+        "handle_lowering_error",
+        _wrap_handle_lowering_error,
+        "An export tells why a function was refused, in place of a file that holds the reason.",
+    ),
+)
+"""The rows that an export applies."""
