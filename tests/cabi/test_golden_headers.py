@@ -7,8 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import front_ends
 import pytest
-from abi_features import FEATURES
+from abi_features import LACKING, NAMES, features
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvrtc
@@ -17,16 +18,31 @@ from numba_ptxlink.linker import INCLUDE_DIR
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(scope="module", params=FEATURES)
+def marks(front_end, feature):
+    """Return the marks of a test of *feature*."""
+    lacks = front_end == "numba-cuda-mlir" and feature in LACKING
+    return pytest.mark.skip(LACKING[feature]) if lacks else ()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((front_end, feature), id=f"{front_end}-{feature}", marks=marks(front_end, feature))
+        for front_end in front_ends.NAMES
+        for feature in NAMES
+    ],
+)
 def exported(request, tmp_path_factory):
-    """Return the export of one feature."""
-    folder = tmp_path_factory.mktemp(request.param)
+    """Return the export of one feature by one front end."""
+    front_end, feature = request.param
+    udfs = features(front_end)[feature]
+    folder = tmp_path_factory.mktemp(feature)
     # A packed record by value is exported as LTO-IR only.
-    return pl.export(FEATURES[request.param], folder, archs=["sm_90"], emit=["ltoir"], name=request.param)
+    return pl.export(udfs, folder, archs=["sm_90"], emit=["ltoir"], name=feature, front_end=front_end)
 
 
 def test_a_header_is_the_golden_one(exported, request):
-    """The text of a header changes only together with the file in tests/golden."""
+    """The text of a header changes only with the file in tests/golden, which all front ends share."""
     golden = GOLDEN / exported.header.name
     made = exported.header.read_text()
     if request.config.getoption("--update-golden"):
@@ -81,9 +97,8 @@ def test_views_are_complete_where_functions_return_them(tmp_path):
 def test_two_headers_may_define_the_same_struct(tmp_path):
     """Two exports of one named tuple can be included together."""
     for name in ("first", "second"):
-        udfs = [
-            pl.udf(each.signature, name=f"{name}_{each.name}")(each.function) for each in FEATURES["records"]
-        ]
+        records = features("numba-cuda")["records"]
+        udfs = [pl.udf(each.signature, name=f"{name}_{each.name}")(each.function) for each in records]
         pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ltoir"], name=name)
     source = """
         #include "first.h"

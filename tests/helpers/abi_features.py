@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import enum
+import functools
+import types as python_types
 from collections import namedtuple
 
+import front_ends
 import numpy as np
-from numba import cuda
-from numba.cuda import types
-from numba.cuda.np.numpy_support import from_dtype
-from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
-POINT = types.NamedTuple([types.float32, types.int8], Point)
 particle = np.dtype([("pos", "f4", 3), ("id", "i8")], align=True)
-PARTICLE = from_dtype(particle)
 wire = np.dtype([("kind", "u1"), ("value", "f8"), ("half", "f2")])
-WIRE = from_dtype(wire)
-FLOAT4, DOUBLE4 = vector_types["float32x4"], vector_types["float64x4"]
-supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")
-reported = cuda.declare_device("reported", "int32(int64)")
 
 
 class Level(enum.IntEnum):
@@ -55,7 +48,7 @@ def stores(pointer, _address, value):
 
 def calls(value):
     """Call what C++ has to define."""
-    return supplied(value) + reported(7)
+    return supplied(value) + reported(7)  # noqa: F821 - each front end has its own
 
 
 def distance(points, weights, origin):
@@ -63,52 +56,88 @@ def distance(points, weights, origin):
     return points[0].pos[0] + weights[0, 0] + origin.x
 
 
+def first(value, _other):
+    """Return the first of two."""
+    return value
+
+
 def scale(out, factor):
     """Multiply each element."""
-    out[cuda.grid(1)] *= factor
+    out[cuda.grid(1)] *= factor  # noqa: F821 - each front end has its own
 
 
-array = types.Array
-FEATURES = {
-    "scalars": made(
-        types.boolean,
-        *(getattr(types, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
-        *(types.float32, types.float64),
-        names="of_bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64",
-    ),
-    "halves": made(types.float16, types.bfloat16, names="half_of bfloat_of"),
-    "complexes": made(types.complex64, types.complex128, names="single twice"),
-    "vectors": made(FLOAT4, DOUBLE4, vector_types["uint8x3"], names="quad wide bytes"),
-    "pointers": [
-        pl.udf(types.void(types.CPointer(types.float64), types.voidptr, types.float64), name="stores")(stores)
-    ],
-    "tuples": made(
-        types.UniTuple(types.float32, 2),
-        types.Tuple((types.int8, types.Tuple((types.float64,)))),
-        names="pair nest",
-    ),
-    "namedtuples": made(POINT, names="moved"),
-    "records": made(PARTICLE, WIRE, names="moved sent"),
-    "optionals": made(types.Optional(types.int32), types.Optional(POINT), names="maybe perhaps"),
-    "integers": made(
-        types.IntEnumMember(Level, types.int64),
-        types.NPDatetime("s"),
-        types.NPTimedelta("ms"),
-        names="level when span",
-    ),
-    "arrays": [
-        pl.udf(
-            (array(PARTICLE, 1, "C"), array(types.float64, 2, "A", readonly=True), POINT), name="distance"
-        )(distance)
-    ],
-    "kernels": [pl.kernel("void(float32[::1], float32)", name="scale", launch_bounds=128)(scale)],
-    "errors": [
-        pl.udf("int32(int32)")(checked),
-        pl.udf("int64(int64)", name="trapped", on_error="trap")(checked),
-    ],
-    "externs": [pl.udf("float32(float32)")(calls)],
-    "flat": [pl.udf(POINT(POINT, types.float16), name="flat", aggregates="flat")(lambda point, _half: point)],
-    "overloads": [
-        pl.udf("float64(float64)", name="same_f64")(pl.udf("float32(float32)", name="same_f32")(same)),
-    ],
+def of(function, **names):
+    """Return *function* with more global names."""
+    copy = python_types.FunctionType(function.__code__, {**globals(), **names}, function.__name__)
+    copy.__doc__ = function.__doc__
+    return copy
+
+
+@functools.cache
+def features(front_end):
+    """Return the UDFs of each feature, with the types of the front end *front_end*."""
+    found, cuda = front_ends.get(front_end), front_ends.cuda(front_end)
+    types, vectors, array = found.types, found.vectors(), found.types.Array
+    point = types.NamedTuple([types.float32, types.int8], Point)
+    record = found.from_dtype(particle)
+    supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")
+    reported = cuda.declare_device("reported", "int32(int64)")
+    return {
+        "scalars": made(
+            types.boolean,
+            *(getattr(types, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
+            *(types.float32, types.float64),
+            names="of_bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64",
+        ),
+        "halves": made(types.float16, types.bfloat16, names="half_of bfloat_of"),
+        "complexes": made(types.complex64, types.complex128, names="single twice"),
+        "vectors": made(
+            vectors["float32x4"], vectors["float64x4"], vectors["uint8x3"], names="quad wide bytes"
+        ),
+        "pointers": [
+            pl.udf(types.void(types.CPointer(types.float64), types.voidptr, types.float64), name="stores")(
+                stores
+            )
+        ],
+        "tuples": made(
+            types.UniTuple(types.float32, 2),
+            types.Tuple((types.int8, types.Tuple((types.float64,)))),
+            names="pair nest",
+        ),
+        "namedtuples": made(point, names="moved"),
+        "records": made(record, found.from_dtype(wire), names="moved sent"),
+        "optionals": made(types.Optional(types.int32), types.Optional(point), names="maybe perhaps"),
+        "integers": made(
+            types.IntEnumMember(Level, types.int64),
+            types.NPDatetime("s"),
+            types.NPTimedelta("ms"),
+            names="level when span",
+        ),
+        "arrays": [
+            pl.udf(
+                (array(record, 1, "C"), array(types.float64, 2, "A", readonly=True), point), name="distance"
+            )(distance)
+        ],
+        "kernels": [
+            pl.kernel("void(float32[::1], float32)", name="scale", launch_bounds=128)(of(scale, cuda=cuda))
+        ],
+        "errors": [
+            pl.udf("int32(int32)")(checked),
+            pl.udf("int64(int64)", name="trapped", on_error="trap")(checked),
+        ],
+        "externs": [pl.udf("float32(float32)")(of(calls, supplied=supplied, reported=reported))],
+        "flat": [pl.udf(point(point, types.float16), name="flat", aggregates="flat")(first)],
+        "overloads": [
+            pl.udf("float64(float64)", name="same_f64")(pl.udf("float32(float32)", name="same_f32")(same)),
+        ],
+    }
+
+
+NAMES = tuple(features("numba-cuda"))
+"""The features."""
+
+LACKING = {
+    "optionals": "numba-cuda-mlir has no Optional of a tuple",
+    "flat": "only numba-cuda spreads aggregates over parameters",
 }
+"""What numba-cuda-mlir cannot compile of them, and why."""

@@ -1,0 +1,25 @@
+"""The front ends that tests run with, and what those that run with one of them lack."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from numba_ptxlink._config import FRONT_ENDS
+from numba_ptxlink._front_end import registry
+
+NAMES = FRONT_ENDS
+
+
+def get(name):
+    """Return the front end *name* with its compiler imported; skip the test where it is not installed."""
+    front_end = registry.get(name)
+    if not registry.installed(front_end):
+        pytest.skip(f"{name} is not installed")
+    return registry.require(front_end)
+
+
+def cuda(name):
+    """Return the module `cuda` of the front end *name*."""
+    return importlib.import_module(f"{get(name).package.removesuffix('.cuda')}.cuda")
