@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import abi_rows as rows
+import front_ends
 import pytest
 
 from numba_ptxlink._tools import nvjitlink, nvrtc
@@ -31,7 +32,11 @@ PAIRS = [rows.Echo((("tuple", (first, second)),)) for first in FEWER for second 
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory):
     """Return all signatures, compiled as far as LLVM IR, and the folder of the header that declares them."""
-    compiled = rows.lower([*ALONE, *PAIRS, *rows.draw(60, seed=20)])
+    return written(rows.lower([*ALONE, *PAIRS, *rows.draw(60, seed=20)]), tmp_path_factory)
+
+
+def written(compiled, tmp_path_factory):
+    """Return *compiled*, and the folder of the header that declares its functions."""
     folder = tmp_path_factory.mktemp("proof")
     (folder / "echo.h").write_text(rows.header(compiled.signatures))
     return compiled, folder
@@ -44,7 +49,31 @@ def proof(tmp_path_factory):
 )
 def test_the_exported_prototypes_are_those_of_nvrtc(proof, arch, capsys):
     """Each row, alone, in a list and with each other row in a struct, has NVRTC's prototype."""
-    compiled, folder = proof
+    prove(*proof, arch, capsys)
+
+
+# Its LLVM IR is that of one arch, so that each has to be compiled anew: by default the rows alone are.
+@pytest.mark.parametrize(
+    ("arch", "echoes"),
+    [
+        *((arch, ALONE[: len(ROWS)]) for arch in ("sm_80", "sm_100")),
+        *(
+            pytest.param(
+                arch, [*ALONE, *PAIRS[:: 1 if arch in ("sm_90", "sm_100") else 9]], marks=pytest.mark.slow
+            )
+            for arch in rows.ARCHS
+        ),
+    ],
+)
+def test_the_prototypes_of_numba_cuda_mlir_are_those_of_nvrtc(arch, echoes, tmp_path_factory, capsys):
+    """The same for numba-cuda-mlir, in both of the dialects that it writes."""
+    front_ends.get("numba-cuda-mlir")
+    echoes = [echo for echo in echoes if echo.compiles("numba-cuda-mlir")]
+    prove(*written(rows.lower(echoes, arch, "numba-cuda-mlir"), tmp_path_factory), arch, capsys)
+
+
+def prove(compiled, folder, arch, capsys):
+    """Compare the prototypes of *compiled* with those that NVRTC makes of its header."""
     made = rows.prototypes(rows.build(compiled, arch, "ptx").artifacts["ptx"])
     wanted = rows.prototypes(rows.nvrtc(rows.callers(compiled.signatures), arch, folder))
     names = [each.name for each in compiled.signatures]
@@ -53,7 +82,8 @@ def test_the_exported_prototypes_are_those_of_nvrtc(proof, arch, capsys):
         print(f"\n{arch}: {len(names)} prototypes compared, none differs")
 
 
-def test_kernels_have_the_prototypes_of_nvrtc(tmp_path):
+@pytest.mark.parametrize("front_end", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.slow)])
+def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
     """The parameters of an exported kernel are those that NVRTC gives a __global__ function."""
     import numba_ptxlink as pl
 
@@ -61,8 +91,9 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path):
         return None
 
     kernels = []
-    for number, spec in enumerate(ROWS):
-        kernels.append(pl.kernel((rows.numba_type(spec),), name=f"k{number}")(nothing))
+    specs = [spec for spec in ROWS if rows.Echo((spec,)).compiles(front_end)]
+    for number, spec in enumerate(specs):
+        kernels.append(pl.kernel((rows.numba_type(spec, front_end),), name=f"k{number}")(nothing))
     exported = pl.export(kernels, tmp_path, archs=["sm_80", "sm_100"], emit=["ptx"], name="kernels")
     definitions = "".join(
         f'extern "C" __global__ void wanted_{each.name}({each.params[0][1].declare("value")}) {{}}\n'
@@ -71,16 +102,31 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path):
     for arch in ("sm_80", "sm_100"):
         wanted = rows.prototypes(rows.nvrtc(f'#include "kernels.h"\n{definitions}', arch, tmp_path))
         made = rows.prototypes(exported.artifacts["ptx", arch].read_bytes())
-        for number in range(len(ROWS)):
+        for number, spec in enumerate(specs):
             expected = str(wanted[f"wanted_k{number}"]).replace("wanted_", "")
-            assert expected == str(made[f"k{number}"]), ROWS[number]
+            assert expected == str(made[f"k{number}"]), spec
 
 
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
     """Linked as LTO-IR, a C++ kernel that calls the function of any row has no call left."""
     compiled, folder = proof
-    single = [each for each in compiled.signatures if each.name in {f"f{n}" for n in range(len(ROWS))}]
+    assert [] == [ROWS[number] for number in called(compiled, folder, arch, len(ROWS))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_a_call_of_a_function_of_numba_cuda_mlir_is_inlined(arch, tmp_path_factory):
+    """The same for numba-cuda-mlir."""
+    front_ends.get("numba-cuda-mlir")
+    specs = [spec for spec in ROWS if rows.Echo((spec,)).compiles("numba-cuda-mlir")]
+    compiled = rows.lower([rows.Echo((spec,)) for spec in specs], arch, "numba-cuda-mlir")
+    assert [] == [specs[number] for number in called(*written(compiled, tmp_path_factory), arch, len(specs))]
+
+
+def called(compiled, folder, arch, count):
+    """Return which of the first *count* functions a C++ kernel still calls after link-time optimisation."""
+    single = [each for each in compiled.signatures if each.name in {f"f{n}" for n in range(count)}]
     ltoir = rows.build(compiled, arch, "ltoir").artifacts["ltoir"]
     kernels = "".join(
         f'extern "C" __global__ void k_{each.name}({each.result.name}* to, {each.result.name}* from) '
@@ -91,8 +137,8 @@ def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
     flags = [f"-arch={arch}", "-lto", "-ptx"]
     linked = nvjitlink.link([("ltoir", "caller", caller), ("ltoir", "echo", ltoir)], flags, output="ptx")
     bodies = re.findall(r"\.entry k_(f\d+)\((.*?)\n\}", linked.code.decode(), re.DOTALL)
-    assert len(single) == len(bodies)
-    assert [] == [ROWS[int(name[1:])] for name, body in bodies if "call" in body]
+    assert len(single) == len(bodies) == count
+    return [int(name[1:]) for name, body in bodies if "call" in body]
 
 
 def include_flags() -> list[str]:

@@ -2,7 +2,7 @@
 The rows of the ABI's type table, signatures made of them, and what NVRTC makes of their header.
 
 A type is a spec, which pickles and shrinks: a name, or a tuple of a kind and its parts. `numba_type` makes a
-Numba type of it.
+Numba type of it, for one of the front ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import zlib
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
+import front_ends
 from hypothesis import strategies as st
 
 from numba_ptxlink import abi
@@ -85,10 +86,15 @@ class Echo:
         """The spec of what it returns."""
         return self.params[0] if len(self.params) == 1 else ("tuple", self.params)
 
-    def udf(self, name: str) -> marks.Udf:
+    def udf(self, name: str, front_end: str = "numba-cuda") -> marks.Udf:
         """Return it as a UDF."""
-        params = [numba_type(spec) for spec in self.params]
-        return marks.Udf(ECHOES[len(params)], numba_type(self.result)(*params), abi.AbiOptions(name))
+        params = [numba_type(spec, front_end) for spec in self.params]
+        signature = numba_type(self.result, front_end)(*params)
+        return marks.Udf(ECHOES[len(params)], signature, abi.AbiOptions(name))
+
+    def compiles(self, front_end: str) -> bool:
+        """Return whether *front_end* can compile it: numba-cuda-mlir has no Optional of an aggregate."""
+        return front_end == "numba-cuda" or not any(map(_has_optional_aggregate, self.params))
 
 
 def _echo(count: int) -> Callable[..., Any]:
@@ -101,13 +107,21 @@ def _echo(count: int) -> Callable[..., Any]:
 ECHOES = {count: _echo(count) for count in range(1, 9)}
 
 
-@functools.cache
-def numba_type(spec: Any) -> Any:
-    """Return the Numba type of *spec*, the same for the same."""
-    from numba.cuda import types
-    from numba.cuda.np.numpy_support import from_dtype
-    from numba.cuda.vector_types import vector_types
+def _has_optional_aggregate(spec: Any) -> bool:
+    if isinstance(spec, str):
+        return False
+    kind, *parts = spec
+    if kind == "optional":
+        return not isinstance(parts[0], str) or parts[0].startswith("complex")
+    inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
+    return kind in ("tuple", "named") and any(map(_has_optional_aggregate, inner))
 
+
+@functools.cache
+def numba_type(spec: Any, front_end: str = "numba-cuda") -> Any:
+    """Return the type that *front_end* has for *spec*, the same for the same."""
+    compiler = front_ends.get(front_end)
+    types = compiler.types
     if isinstance(spec, str):
         special = {
             "intenum": lambda: types.IntEnumMember(Level, types.int64),
@@ -117,21 +131,21 @@ def numba_type(spec: Any) -> Any:
         return special[spec]() if spec in special else getattr(types, spec)
     kind, *parts = spec
     if kind == "pointer":
-        return types.CPointer(numba_type(parts[0]))
+        return types.CPointer(numba_type(parts[0], front_end))
     if kind == "tuple":
-        return types.BaseTuple.from_types([numba_type(part) for part in parts[0]])
+        return types.BaseTuple.from_types([numba_type(part, front_end) for part in parts[0]])
     if kind == "named":
         fields = [name for name, _ in parts[0]]
         cls = namedtuple(f"Named_{zlib.crc32(repr(spec).encode()):08x}", fields)  # noqa: PYI024 - made at run time
-        return types.NamedTuple([numba_type(part) for _, part in parts[0]], cls)
+        return types.NamedTuple([numba_type(part, front_end) for _, part in parts[0]], cls)
     if kind == "record":
-        return from_dtype(dtype(spec))
+        return compiler.from_dtype(dtype(spec))
     if kind == "vector":
-        return vector_types[parts[0]]
+        return compiler.vectors()[parts[0]]
     if kind == "array":
         element, ndim, layout = parts
-        return types.Array(numba_type(element), ndim, layout)
-    return types.Optional(numba_type(parts[0]))
+        return types.Array(numba_type(element, front_end), ndim, layout)
+    return types.Optional(numba_type(parts[0], front_end))
 
 
 def dtype(spec: Any) -> Any:
@@ -234,13 +248,10 @@ def draw(count: int, seed: int) -> list[Echo]:
     return list(found)[:count]
 
 
-def lower(echoes: Sequence[Echo], arch: str = "sm_75") -> udf_build.Compiled:
-    """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which is the same for every arch."""
-    return udf_build.lower(
-        typed([echo.udf(f"f{number}") for number, echo in enumerate(echoes)], registry.get("numba-cuda")),
-        Arch.of(arch),
-        OPTIONS,
-    )
+def lower(echoes: Sequence[Echo], arch: str = "sm_75", front_end: str = "numba-cuda") -> udf_build.Compiled:
+    """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which numba-cuda has for every arch."""
+    udfs = [echo.udf(f"f{number}", front_end) for number, echo in enumerate(echoes)]
+    return udf_build.lower(typed(udfs, registry.get(front_end)), Arch.of(arch), OPTIONS)
 
 
 def build(compiled: udf_build.Compiled, arch: str, *kinds: str) -> udf_build.Built:
