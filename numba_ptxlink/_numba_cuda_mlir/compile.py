@@ -13,7 +13,7 @@ from numba_ptxlink._tools import nvvm
 from .codegen import dialect, errors, externs, functions
 from .context import Program, compiling
 from .patches.calls import CALLS
-from .patches.driverless import DRIVERLESS
+from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.lowering import LOWERING
 
 if TYPE_CHECKING:

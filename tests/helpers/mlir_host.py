@@ -1,0 +1,100 @@
+"""Functions that numba-cuda-mlir compiled, executed on this machine's CPU; and functions with its helpers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import types
+from typing import TYPE_CHECKING, Any
+
+import front_ends
+import llvmlite.binding as llvm
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._export import build
+from numba_ptxlink._export.signatures import typed
+from numba_ptxlink._front_end.protocol import CompileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numba_ptxlink import Udf
+
+# The target's own lines, and what makes a GPU's calling convention or assembly of the text.
+_TARGET = re.compile(r'^target (?:triple|datalayout) = ".*"$', re.MULTILINE)
+_TRAP = '  call void asm sideeffect "trap;", ""()'
+# Only the dialect from sm_100 on is today's LLVM IR.
+ARCH = Arch.of("sm_100")
+_FORMATS = {"i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "float": "<f", "double": "<d"}
+
+
+def copied(function: Any, **names: Any) -> Any:
+    """Return the Python function of *function* with other global names."""
+    function = getattr(function, "py_func", getattr(function, "function", function))
+    return types.FunctionType(
+        function.__code__, {**function.__globals__, **names}, function.__name__, None, function.__closure__
+    )
+
+
+def lowered(*udfs: Udf, arch: Arch = ARCH, **options: bool) -> build.Compiled:
+    """Return *udfs* as numba-cuda-mlir compiles them."""
+    return build.lower(typed(udfs, front_ends.get("numba-cuda-mlir")), arch, CompileOptions(**options))
+
+
+def host(udf: Udf) -> Callable[..., Any]:
+    """
+    Return what calls the function of *udf* on this machine.
+
+    It takes numbers, and bytes where the C function takes a struct; it returns a number, or the bytes.
+    """
+    compiled = lowered(udf)
+    (text,) = compiled.front_end.modules(compiled.lowered, [udf.name], ARCH)
+    match = re.search(
+        rf"^define (?:signext |zeroext )?(\S+) @{udf.name}\((.*)\)[^()]*{{$", text, re.MULTILINE
+    )
+    assert match, text
+    result = match[1]
+    kinds = [each.rpartition(" %")[0] for each in _split(match[2])]
+    bare = [re.sub(r" (?:signext|zeroext)$", "", kind) for kind in kinds]
+    loads = "".join(f"  %v{n} = load {kind}, ptr %a{n}, align 1\n" for n, kind in enumerate(bare))
+    passed = ", ".join(f"{kind} %v{n}" for n, kind in enumerate(bare))
+    places = ", ".join(f"ptr %a{n}" for n, _ in enumerate(bare))
+    text += (
+        f"define void @call(ptr %r{', ' if bare else ''}{places}) {{\n{loads}"
+        f"  %r0 = call {result} @{udf.name}({passed})\n  store {result} %r0, ptr %r, align 1\n"
+        "  ret void\n}\n"
+    )
+    engine = _load(text)
+
+    def call(*values: Any) -> Any:
+        given = [
+            value if isinstance(value, bytes) else struct.pack(_FORMATS[kind], value)
+            for value, kind in zip(values, bare, strict=True)
+        ]
+        size = compiled.signatures[0].result.size
+        buffers = [
+            ctypes.create_string_buffer(size),
+            *(ctypes.create_string_buffer(v, len(v)) for v in given),
+        ]
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(buffers))
+        kind(engine.get_function_address("call"))(*map(ctypes.addressof, buffers))
+        raw = buffers[0].raw
+        return struct.unpack(_FORMATS[result], raw)[0] if result in _FORMATS else raw
+
+    return call
+
+
+def _split(params: str) -> list[str]:
+    # Types of arrays have commas in their quoted names.
+    return [part.strip() for part in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', params) if part.strip()]
+
+
+def _load(text: str) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(_TARGET.sub("", text).replace(_TRAP, ""))
+    module.verify()
+    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
+    engine.finalize_object()
+    return engine
