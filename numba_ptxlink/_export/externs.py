@@ -144,4 +144,7 @@ def declared(args: Sequence[Any], result: Any, prototype: Prototype) -> c.Signat
     address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
     status = c.Scalar("int32_t", 4, 4, "int")
     own = c.Signature(prototype.name, status, (("result", address), *plain.params))
-    return next((candidate for candidate in (plain, own) if candidate.prototype == prototype), None)
+    for candidate in (plain, own):
+        if prototype in [candidate.prototype_for(modern=modern) for modern in (True, False)]:
+            return candidate
+    return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
+from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, externs, functions
 from .context import Program, compiling
@@ -85,7 +86,13 @@ def lower(  # noqa: PLR0917 - as in the protocol
     modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked)
     with global_compiler_lock, applied((*DRIVERLESS, *CALLS, *LOWERING)), compiling(program):
         mlir_target.ensure_initialized()
-        compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
+        try:
+            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
+        except RecursionError as error:
+            raise ExportError(
+                "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; "
+                "make one function of them"
+            ) from error
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
     module = functions.read(text)

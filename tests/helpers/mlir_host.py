@@ -51,7 +51,7 @@ def host(udf: Udf) -> Callable[..., Any]:
     compiled = lowered(udf)
     (text,) = compiled.front_end.modules(compiled.lowered, [udf.name], ARCH)
     match = re.search(
-        rf"^define (?:signext |zeroext )?(\S+) @{udf.name}\((.*)\)[^()]*{{$", text, re.MULTILINE
+        rf"^define (?:signext |zeroext )?(\S+) @\"{udf.name}\"\((.*)\)[^()]*{{$", text, re.MULTILINE
     )
     assert match, text
     result = match[1]
@@ -62,7 +62,7 @@ def host(udf: Udf) -> Callable[..., Any]:
     places = ", ".join(f"ptr %a{n}" for n, _ in enumerate(bare))
     text += (
         f"define void @call(ptr %r{', ' if bare else ''}{places}) {{\n{loads}"
-        f"  %r0 = call {result} @{udf.name}({passed})\n  store {result} %r0, ptr %r, align 1\n"
+        f'  %r0 = call {result} @"{udf.name}"({passed})\n  store {result} %r0, ptr %r, align 1\n'
         "  ret void\n}\n"
     )
     engine = _load(text)

@@ -18,6 +18,7 @@ _FUNCTION = re.compile(r'^define internal [^@\n]*@("[^"]+"|[\w.$-]+)\(', re.MULT
 _VARIABLE = re.compile(r'^@("[^"]+"|[\w.$-]+) = (?:internal|private) (?P<value>.*)$', re.MULTILINE)
 _DYNAMIC = re.compile(r"^@(\S+) = external addrspace\(3\) global \[0 x ", re.MULTILINE)
 _CONSTANT = re.compile(r"(?:unnamed_addr )?addrspace\(4\) (?:global|constant) ")
+_SYMBOL = re.compile(r"@([\w.$-]+)")
 _DIGITS = 16
 
 
@@ -43,7 +44,14 @@ def stable(text: str, symbol: str) -> str:
     text = _VARIABLE.sub(define, text)
     for name in _FUNCTION.findall(text):
         names[name] = f"numba_ptxlink_{symbol}_{len(names)}"
-    return _renamed(text, names)
+    return _quoted(_renamed(text, names))
+
+
+def _quoted(text: str) -> str:
+    """Return *text* with all symbols in quotes, by which those that read it find them."""
+    pieces = text.split('"')
+    pieces[::2] = [_SYMBOL.sub(r'@"\1"', piece) for piece in pieces[::2]]
+    return '"'.join(pieces)
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:

@@ -1,0 +1,179 @@
+"""Exports by numba-cuda-mlir: kinds of artifacts, options, helpers, link files, and equal bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import abi_rows as rows
+import front_ends
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._tools import nvjitlink
+
+NAME = "numba-cuda-mlir"
+cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
+MODULE = Path(__file__).parents[1] / "helpers" / "mlir_udfs.py"
+WORKER = """
+import sys
+import numba_ptxlink as pl
+pl.export(sys.argv[1], sys.argv[2], archs=["sm_80", "sm_100"], lineinfo=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return the export of the module in two processes of other hash seeds, the cache off."""
+    folders = []
+    for seed in ("1", "2"):
+        folders.append(tmp_path_factory.mktemp(f"seed{seed}"))
+        environ = {**os.environ, "PYTHONHASHSEED": seed, "NUMBA_PTXLINK_CACHE": "0"}
+        command = [sys.executable, "-c", WORKER, str(MODULE), str(folders[-1])]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return folders
+
+
+def test_two_processes_write_the_same_bytes(exported):
+    """Every artifact, the header and the manifest depend on the functions and the tools alone."""
+    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in exported)
+    assert {path.rpartition(".")[2] for path in first} == {"h", "json", "ptx", "ltoir", "cubin", "fatbin"}
+    assert [] == [name for name in first if first[name] != second.get(name)]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_the_code_is_what_the_functions_say(exported, arch):
+    """Launch bounds, one constant for all functions, both kinds of shared memory, and lines of the source."""
+    ptx = (exported[0] / f"mlir_udfs.{arch}.ptx").read_text()
+    module = parse(ptx)
+    assert {".maxntid 128", ".minnctapersm 2"} <= {line.partition(",")[0] for line in ptx.splitlines()}
+    assert 1 == sum(each.space == "const" for each in module.variables)
+    assert ".extern .shared .align 16 .b8 numba_ptxlink_dynamic_shared[];" in ptx
+    assert re.search(r"\.shared .*\[512\];", ptx)
+    assert 'mlir_udfs.py"' in ptx
+    assert len(re.findall(r"^\s*\.loc\s", ptx, re.MULTILINE)) > 10
+    visible = {each.name for each in module.functions if each.defined and each.linkage == "visible"}
+    assert {"power", "weighted", "called", "reversed_blocks"} == visible
+    assert not re.search(r"\d{12}", " ".join(each.name for each in module.functions))
+
+
+def test_the_artifacts_can_be_linked(exported, tmp_path):
+    """C++ that supplies what is missing links with PTX, and with LTO-IR into one kernel without a call."""
+    header = (exported[0] / "mlir_udfs.h").read_text()
+    assert "cuFloatComplex supplied(__half arg0, cuFloatComplex arg1);" in header
+    (tmp_path / "mlir_udfs.h").write_text(header)
+    source = """
+        #include "mlir_udfs.h"
+        extern "C" __device__ cuFloatComplex supplied(__half h, cuFloatComplex z) { return z; }
+        extern "C" __global__ void all(float* out) {
+            *out = weighted(3, *out) + called(__float2half(*out), make_cuFloatComplex(*out, 1)).x;
+        }
+    """
+    for kind, flags in (("ptx", []), ("ltoir", ["-lto"])):
+        caller = rows.nvrtc(source, "sm_80", tmp_path, kind)
+        code = (exported[0] / f"mlir_udfs.sm_80.{kind}").read_bytes()
+        inputs = [(kind, "caller", caller), (kind, "udfs", code)]
+        assert nvjitlink.link(inputs, ["-arch=sm_80", *flags], output="cubin").code
+    linked = nvjitlink.link(inputs, ["-arch=sm_80", "-lto", "-ptx"], output="ptx").code.decode()
+    body = linked[linked.index(".entry all") :].partition("\n}")[0]
+    assert ["factorial"] != re.findall(r"call.*?\b(supplied|weighted|called)\b", body, re.DOTALL) == []
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_options_change_the_code(arch, tmp_path):
+    """Approximate division with fastmath, which numba-cuda-mlir itself ignores below sm_100; none without."""
+    udf = pl.udf("float32(float32, float32)", name="ratio", front_end=NAME)(lambda x, y: x / y)
+    texts = {}
+    for fastmath in (False, True):
+        made = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], fastmath=fastmath)
+        texts[fastmath] = made.artifacts["ptx", arch].read_text()
+    assert "div.rn.f32" in texts[False]
+    assert re.search(r"div\.(approx|full)\.ftz\.f32", texts[True])
+    plain = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], opt=False)
+    assert "div.rn.f32" in plain.artifacts["ptx", arch].read_text()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_link_files_are_merged_in(arch, tmp_path):
+    """CUDA C++ that `declare_device(link=)` names is part of every artifact, under a private name."""
+    file = tmp_path / "half.cu"
+    lines = ["#include <cuda_fp16.h>", 'extern "C" __device__ __half twice(__half x) { return x + x; }', ""]
+    file.write_text("\n".join(lines))
+    twice = cuda.declare_device("twice", "float16(float16)", link=str(file), abi="c")
+
+    def four_times(x):
+        return twice(twice(x))
+
+    udf = pl.udf("float16(float16)")(four_times)
+    made = pl.export([udf], tmp_path, archs=[arch], emit=["ptx", "ltoir", "cubin"], front_end=NAME)
+    module = parse(made.artifacts["ptx", arch].read_text())
+    assert ["four_times"] == [each.name for each in module.functions if each.linkage == "visible"]
+    assert [] == [each.name for each in module.functions if not each.defined]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_declared_functions_have_the_prototypes_of_nvrtc(arch, tmp_path):
+    """`cuda.declare_device(abi="c")` declares what C++ does, for a parameter and a result of each row."""
+    udfs, wanted = [], {}
+    specs = [spec for spec in rows.ROWS.values() if rows.Echo((spec,)).compiles(NAME)]
+    for number, spec in enumerate(specs):
+        ty = rows.numba_type(spec, NAME)
+        extern = cuda.declare_device(f"e{number}", ty(ty, types.int8, ty), abi="c")
+        udfs.append(pl.udf(types.void(types.CPointer(types.int8), ty), name=f"f{number}")(calling(extern)))
+    made = pl.export(udfs, tmp_path, archs=[arch], emit=["ltoir"], name="calls", front_end=NAME)
+    declared = [line for line in made.header.read_text().splitlines() if re.search(r"\be\d+\(", line)]
+    assert len(specs) == len(declared)
+    callers = re.sub(r"NUMBA_PTXLINK_DEVICE (.*) (e\d+)\((.*)\);", _caller, "\n".join(declared))
+    wanted = rows.prototypes(rows.nvrtc(f'#include "calls.h"\n{callers}', arch, tmp_path))
+    from numba_ptxlink._export import build
+    from numba_ptxlink._export.signatures import typed
+    from numba_ptxlink._front_end.protocol import CompileOptions
+
+    compiled = build.lower(typed(udfs, front_ends.get(NAME)), pl.Arch.of(arch), CompileOptions())
+    front_end = compiled.front_end
+    modules = front_end.modules(compiled.lowered, [], compiled.arch)
+    ptx = front_end.compile_ir(modules, compiled.arch, CompileOptions(), lto=False)
+    found = rows.prototypes(ptx.rstrip(b"\0"))
+    names = [f"e{number}" for number in range(len(specs))]
+    assert {name: str(wanted[name]) for name in names} == {name: str(found[name]) for name in names}
+
+
+def calling(extern):
+    """Return a function that calls *extern*, and writes that it did."""
+
+    def calls(out, value):
+        extern(extern(value, 1, value), 2, value)
+        out[0] = 1
+
+    return calls
+
+
+def _caller(match: re.Match[str]) -> str:
+    result, name, params = match.groups()
+    names = ", ".join(re.findall(r"\barg\d+\b", params))
+    return f'extern "C" __device__ {result} calls_{name}({params}) {{ return {name}({names}); }}'
+
+
+def test_what_it_lacks_is_told(tmp_path):
+    """An error says what numba-cuda-mlir cannot compile, and prints nothing else."""
+
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    even = cuda.jit(device=True)(even)
+    odd = cuda.jit(device=True)(odd)
+    with pytest.raises(pl.ExportError, match="call each other in a circle, which numba-cuda-mlir cannot"):
+        pl.export([pl.udf("boolean(int32)", name="f")(lambda n: even(n + 1))], tmp_path, archs=["sm_90"])
+    flat = pl.udf("float32(float32)", name="flat", aggregates="flat")(lambda x: x)
+    with pytest.raises(pl.ExportError, match='choose front_end="numba-cuda"'):
+        pl.export([flat], tmp_path, archs=["sm_90"], front_end=NAME)
+    with pytest.raises(pl.ExportError, match="divmod"):
+        pl.export([pl.udf("int32(int32)", name="f")(lambda x: divmod(x, 3)[0])], tmp_path, front_end=NAME)
