@@ -7,6 +7,7 @@ arrays and some vectors. Here it calls an internal function in place of each, wh
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .functions import Module
 
 _CALL = "numba_ptxlink_call_"
-_DECLARED = re.compile(rf"^declare (?P<result>.*?)@{_CALL}(?P<number>\d+)\(")
+_DECLARED = re.compile(rf"^declare (?P<result>.*?)@{_CALL}(?P<digest>[0-9a-f]+)\(")
 
 
 class _Extern(NamedTuple):
@@ -29,7 +30,8 @@ class _Extern(NamedTuple):
     result: Any
 
 
-_externs: list[_Extern] = []
+_DIGITS = 32
+_externs: dict[str, _Extern] = {}
 
 
 def symbol(name: str, args: tuple[Any, ...], result: Any) -> str:
@@ -39,11 +41,12 @@ def symbol(name: str, args: tuple[Any, ...], result: Any) -> str:
     Raises:
         AbiError: A type has no counterpart in C.
     """
-    abi.c_signature(name, result, _params(args))
-    extern = _Extern(name, args, result)
-    if extern not in _externs:
-        _externs.append(extern)
-    return f"{_CALL}{_externs.index(extern)}"
+    signature = abi.c_signature(name, result, _params(args))
+    # By its content: what is compiled of MLIR that has the symbol is kept for other processes.
+    content = f"{signature!r} {result} {args}"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]
+    _externs[digest] = _Extern(name, args, result)
+    return f"{_CALL}{digest}"
 
 
 def define(module: Module, *, modern: bool) -> None:
@@ -52,8 +55,8 @@ def define(module: Module, *, modern: bool) -> None:
     module.rest = [line for line in module.rest if not _DECLARED.match(line)]
     for match in declared:
         params, _ = llvm.split(match.string[match.end() :])
-        extern, kinds = _externs[int(match["number"])], [llvm.read(param) for param in params]
-        _define(module, f"{_CALL}{match['number']}", extern, llvm.read(match["result"]), kinds, modern=modern)
+        extern, kinds = _externs[match["digest"]], [llvm.read(param) for param in params]
+        _define(module, f"{_CALL}{match['digest']}", extern, llvm.read(match["result"]), kinds, modern=modern)
 
 
 def used() -> bool:

@@ -7,7 +7,7 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, calls, core_linker, disk_cache, driverless
+from . import back_end, calls, compile_c, core_linker, disk_cache, driverless
 
 TABLE = (
     *core_linker.SUBSTITUTIONS,
@@ -15,5 +15,6 @@ TABLE = (
     *back_end.BACK_END,
     *disk_cache.SUBSTITUTIONS,
     *calls.CALLS,
+    *compile_c.COMPILE,
 )
 """The rows, by purpose."""

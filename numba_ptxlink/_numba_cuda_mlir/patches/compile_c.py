@@ -1,0 +1,139 @@
+"""`cuda.compile` and `compile_ptx` with the C ABI of this package: by value, by nvcc's prototypes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import re
+from typing import Any
+
+from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._numba_cuda_mlir.requests import requested_cc
+
+log = logging.getLogger(__name__)
+
+_OUTPUTS = (PTX, LTOIR, CUBIN, FATBIN)
+
+
+def _wrap_compile(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - numba-cuda-mlir's name for it
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        return _compile_c(given) if _is_ours(given) else original(*args, **kwargs)
+
+    return compile
+
+
+def _is_ours(given: dict[str, Any]) -> bool:
+    """Return whether the C ABI of this package is asked for; all else is numba-cuda-mlir's."""
+    if given["abi"] != "c" or given["output"] not in _OUTPUTS or given["sig"] is None:
+        return False
+    if given["forceinline"] and given["output"] != LTOIR:
+        return False
+    abi_info = given["abi_info"]
+    # Only callers of this package's C ABI set abi_info for a kernel: without it, that is refused.
+    if not given["device"] and abi_info is None:
+        return False
+    if given["debug"]:
+        log.info("debug=True: numba-cuda-mlir passes and returns values in its own way")
+        return False
+    return not (isinstance(abi_info, dict) and abi_info.get("aggregates") == "flat")
+
+
+def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
+    from numba_cuda_mlir.numba_cuda.core import config
+
+    from numba_ptxlink import abi
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._export import build
+    from numba_ptxlink._export.signatures import record_names
+    from numba_ptxlink._front_end.protocol import CompileOptions
+    from numba_ptxlink._numba_cuda_mlir.front_end import FRONT_END
+
+    info, output = abi.AbiOptions.of_compile(given["abi_info"]), given["output"]
+    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
+    opt = config.OPT != 0 if given["opt"] is None else bool(given["opt"])
+    options = CompileOptions(opt, bool(given["fastmath"]), bool(given["lineinfo"]))
+    arch = Arch.of(given["cc"] or _device_cc())
+    args, result = FRONT_END.normalize(given["sig"])
+    kernel = not given["device"]
+    lowered = FRONT_END.lower(function, args, result, arch=arch, options=options, abi=info)
+    signature = abi.c_signature(
+        info.abi_name or _default_name(function),
+        lowered.result,
+        zip(_labels(function, len(args)), lowered.args, strict=True),
+        kernel=kernel,
+        names=record_names(function, FRONT_END),
+    )
+    if output != LTOIR:
+        abi.check_ptx(signature)
+    bounds = given["launch_bounds"]
+    FRONT_END.wrap(lowered, signature, info, inline=opt or given["forceinline"], launch_bounds=bounds)
+    compiled = build.Compiled(FRONT_END, arch, (function,), (signature,), (lowered,))
+    kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
+    artifacts = build.build(compiled, kinds, options, dispensable={LTOIR} - {output}).artifacts
+    if output in (CUBIN, FATBIN):
+        return _binary(artifacts, arch, options, output, relocatable=not kernel), lowered.result
+    code: bytes = artifacts[output]
+    return (code.decode() if output == PTX else code), lowered.result
+
+
+def _device_cc() -> tuple[int, int]:
+    from numba_cuda_mlir import tools
+
+    cc: tuple[int, int] = requested_cc({}) or tools.get_gpu_compute_capability(tuple)
+    return cc
+
+
+def _default_name(function: Any) -> str:
+    # As numba-cuda escapes what is no identifier, such as <lambda>.
+    name: str = re.sub(r"\W", lambda match: f"_{ord(match[0]):02x}", function.__name__, flags=re.ASCII)
+    return name
+
+
+def _labels(function: Any, count: int) -> list[str]:
+    from numba_ptxlink._cabi import names as cnames
+
+    labels: list[str] = []
+    for label in list(inspect.signature(function).parameters)[:count]:
+        labels.append(cnames.legal(label, labels))
+    return labels
+
+
+def _binary(artifacts: dict[str, bytes], arch: Any, options: Any, output: str, *, relocatable: bool) -> bytes:
+    from numba_ptxlink._export import externs
+    from numba_ptxlink._link import single_ptx
+    from numba_ptxlink._tools import nvfatbin
+    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+
+    ptx = artifacts[PTX]
+    asked = AssembleOptions(
+        # A kernel without undefined symbols can be loaded without linking.
+        relocatable=relocatable or bool(externs.undefined(ptx.decode())),
+        opt_level=options.level,
+        lineinfo=options.lineinfo,
+    )
+    cubin, _ = single_ptx.compile_ptx(ptx, arch, asked)
+    if output == CUBIN:
+        return cubin
+    entries = [(PTX, arch, PTX, ptx), (CUBIN, arch, CUBIN, cubin)]
+    entries += [(LTOIR, arch, LTOIR, artifacts[LTOIR])] if LTOIR in artifacts else []
+    return nvfatbin.pack(entries)
+
+
+COMPILE = (
+    Substitution(
+        "numba_cuda_mlir.compiler",
+        "compile",
+        _wrap_compile,
+        '`abi="c"` makes functions, and kernels, with the prototype that C++ declares; as cubins, too.',
+        bound="numba_cuda_mlir",
+    ),
+)
+"""The row of `cuda.compile`."""

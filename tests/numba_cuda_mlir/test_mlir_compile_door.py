@@ -1,0 +1,139 @@
+"""`numba_cuda_mlir.cuda.compile` with the C ABI: names, kinds of output, options, and what stays stock."""
+
+from __future__ import annotations
+
+import abi_rows as rows
+import errors_module as errors
+import front_ends
+import pytest
+from mlir_replaced import replaced, stock  # noqa: F401 - a fixture
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.containers import fatbin_entries
+from numba_ptxlink._formats.ptx import parse
+
+NAME = "numba-cuda-mlir"
+cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
+INT = types.int32(types.int32)
+CC = (9, 0)
+pytestmark = pytest.mark.usefixtures("replaced")
+
+
+def increment(value):
+    """Add one."""
+    return value + 1
+
+
+def store(out, value):
+    """Write a value."""
+    out[0] = value
+
+
+def store_second(out, pair):
+    """Write the second of two values."""
+    out[0] = pair[1]
+
+
+def defined(ptx):
+    """Return the functions in *ptx* by name."""
+    return {each.name: each for each in parse(ptx).functions if each.defined and each.linkage == "visible"}
+
+
+@pytest.mark.parametrize("name", ["__raygen__f", "__nv_f", "mod$f", "max", "main", "for", "_ZN3mod1fEi"])
+def test_a_name_is_kept(name):
+    """An identifier of PTX is the symbol, in PTX and LTO-IR; without one it is the function's own name."""
+    ptx, result = cuda.compile(increment, INT, cc=CC, abi_info={"abi_name": name})
+    assert ([name], types.int32) == (list(defined(ptx)), result)
+    assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
+    assert ["increment"] == list(defined(cuda.compile(increment, INT, cc=CC)[0]))
+    assert ["increment"] == list(defined(cuda.compile_ptx(increment, INT, cc=CC, device=True, abi="c")[0]))
+
+
+@pytest.mark.parametrize("cc", [(8, 0), (10, 0)])
+def test_values_are_passed_as_cxx_passes_them(cc, tmp_path):
+    """Narrow integers, halves, complex numbers and tuples have NVRTC's prototypes, where stock has not."""
+    arch = f"sm_{cc[0]}{cc[1]}"
+    specs = ["int8", "float16", "complex64", ("tuple", ("int8", "float64")), ("vector", "float32x3")]
+    for spec in specs:
+        ty = rows.numba_type(spec, NAME)
+        ptx, _ = cuda.compile(lambda value: value, ty(ty), cc=cc, abi_info={"abi_name": "f0"})
+        signature = pl.abi.c_signature("f0", ty, [("p0", ty)])
+        (tmp_path / "echo.h").write_text(rows.header([signature]))
+        wanted = rows.prototypes(rows.nvrtc(rows.callers([signature]), arch, tmp_path))["f0"]
+        assert str(wanted) == str(defined(ptx)["f0"].prototype), spec
+
+
+def test_a_narrow_result_is_widened():
+    """The caller may rely on the upper bits, which numba-cuda-mlir leaves as they are."""
+    signature = types.int8(types.int8, types.int8)
+    ptx, _ = cuda.compile(lambda a, b: a + b, signature, cc=CC, abi_info={"abi_name": "add"})
+    assert "cvt.s32.s8" in ptx or "cvt.s32.s16" in ptx
+
+
+def test_kernels_have_a_c_abi():
+    """With `abi_info`, a kernel has the name and takes values as C++ does; stock refuses it without."""
+    pair = types.Tuple((types.int8, types.float64))
+    ptx, _ = cuda.compile(
+        store_second,
+        types.void(types.float64[::1], pair),
+        cc=CC,
+        device=False,
+        abi_info={"abi_name": "kernel"},
+        launch_bounds=64,
+    )
+    assert ".entry kernel" in ptx
+    assert ".maxntid 64" in ptx
+    with pytest.raises(NotImplementedError, match="not supported for kernels"):
+        cuda.compile(store, types.void(types.float64[::1], types.float64), cc=CC, device=False)
+
+
+@pytest.mark.parametrize("device", [True, False])
+def test_binaries_can_be_asked_for(device):
+    """`output="cubin"` and `"fatbin"`, which numba-cuda-mlir refuses."""
+    options = {"cc": CC, "device": device, "abi_info": {"abi_name": "f"}}
+    signature = types.void(types.float64[::1], types.float64)
+    cubin, _ = cuda.compile(store, signature, output="cubin", **options)
+    fatbin, _ = cuda.compile(store, signature, output="fatbin", **options)
+    assert b"\x7fELF" == cubin[:4]
+    kinds = {entry.kind for entry in fatbin_entries(fatbin)}
+    assert ({"ptx", "cubin", "ltoir"} if device else {"ptx", "cubin"}) == kinds
+
+
+def test_errors_and_checks_can_be_asked_for():
+    """`abi_info` takes what an error does, and whether divisions and indices are checked."""
+    signature = types.int32(types.int32[::1], types.int32)
+    for checked in (False, True):
+        info = {"abi_name": "f", "on_error": "trap", "checked": checked}
+        ptx, _ = cuda.compile(errors.item, signature, cc=CC, abi_info=info)
+        assert checked is ("trap;" in ptx)
+    with pytest.raises(pl.AbiError, match=r"abi_info\['checked'\] is 1"):
+        cuda.compile(errors.item, signature, cc=CC, abi_info={"checked": 1})
+
+
+def test_all_else_is_stock():
+    """Its own ABI, and its own convention for aggregates, give what they give without the plugin."""
+    pair = types.Tuple((types.int8, types.float64))
+    for options in ({"abi": "numba"}, {"abi_info": {"abi_name": "f", "aggregates": "flat"}}):
+        ours = cuda.compile(lambda value: value[1], types.float64(pair), cc=CC, **options)
+        with stock():
+            own = cuda.compile(lambda value: value[1], types.float64(pair), cc=CC, **options)
+        assert own == ours
+
+
+@pytest.mark.parametrize("cc", [(8, 0), (10, 0)])
+@pytest.mark.parametrize("output", ["ptx", "ltoir"])
+def test_its_own_code_calls_declared_functions_as_cxx_does(cc, output):
+    """Code with numba-cuda-mlir's own ABI declares C++'s prototype of what it calls, too."""
+    extern = cuda.declare_device("extern_half", "complex64(float16, complex64)", abi="c")
+
+    def calls(out, h, z):
+        out[0] = extern(h, z)
+
+    signature = types.void(types.complex64[::1], types.float16, types.complex64)
+    code, _ = cuda.compile(calls, signature, cc=cc, abi="numba", device=False, output=output)
+    if output == "ltoir":
+        assert code
+        return
+    (found,) = (each.prototype for each in parse(code).functions if each.name == "extern_half")
+    wanted = ".func (.align 8 .b8[8]) extern_half(.align 2 .b8[2], .align 8 .b8[8])"
+    assert wanted == str(found)
