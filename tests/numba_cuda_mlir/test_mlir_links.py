@@ -228,25 +228,26 @@ def test_options_reach_the_tools():
     assert optimised.extra_flags == ("-ftz=true", "-verbose", "-Xptxas=-dlcm=cg")
 
 
-def test_two_kernels_files_with_the_error_code_are_linked():
+def test_two_kernels_with_the_error_code_are_linked():
     """Two LTO-IR files that numba-cuda-mlir compiled with `raise` share its error code."""
     from numba_cuda_mlir import types
     from numba_cuda_mlir.compiler import compile as compile_function
     from numba_cuda_mlir.linker import Linker
 
-    def positive(x):
-        if x < 0:
+    def one(x):
+        if x[0] < 0:
             raise ValueError("negative")
-        return x
+
+    def two(x):
+        if x[0] > 0:
+            raise ValueError("positive")
 
     made = Linker(cc=CC, lto=True)
-    for name in ("one", "two"):
+    for kernel in (one, two):
         code, _ = compile_function(
-            positive, (types.int64,), cc=CC, output="ltoir", abi_info={"abi_name": name}
+            kernel, (types.float32[::1],), device=False, abi="numba", cc=CC, output="ltoir"
         )
         made.add_ltoir(code)
-    user = 'extern "C" __device__ long long one(long long), two(long long);\n'
-    user += 'extern "C" __global__ void k(long long* p) { *p = one(*p) + two(*p); }\n'
-    made.add_ltoir(ltoir(user, CHIP))
-    sizes = {section.name: section.size for section in elf.read(made.complete().code).sections}
-    assert sizes[".nv.global"] == 4
+    image = elf.read(made.complete().code)
+    assert 2 == sum(symbol.kind == "entry" for symbol in image.symbols)
+    assert {section.name: section.size for section in image.sections}[".nv.global"] == 4
