@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir, and that to code. Needs no driver."""
+"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._front_end.substitution import applied
-from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, externs, functions
 from .context import Program, compiling
-from .patches.calls import CALLS
+from .patches.calls import EXTERNS
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.lowering import LOWERING
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 INNER = "numba_ptxlink_inner"
 """The symbol of a function with the ABI of numba-cuda-mlir."""
-
-_FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 
 @dataclass
@@ -84,7 +81,7 @@ def lower(  # noqa: PLR0917 - as in the protocol
         }
     )
     modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked)
-    with global_compiler_lock, applied((*DRIVERLESS, *CALLS, *LOWERING)), compiling(program):
+    with global_compiler_lock, applied((*DRIVERLESS, *EXTERNS, *LOWERING)), compiling(program):
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
@@ -144,11 +141,3 @@ def _spelled(file: str) -> str:
     if path.is_relative_to(package):
         return f"numba_cuda_mlir/{path.relative_to(package).as_posix()}"
     return path.name
-
-
-def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-    """Compile LLVM IR with libNVVM, or read the result from the cache."""
-    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
-
-    flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
-    return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())

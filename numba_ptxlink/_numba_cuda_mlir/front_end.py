@@ -159,7 +159,7 @@ class NumbaCudaMlir:
         return [stable(one.text, one.symbol) for one in lowered]
 
     def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        from .compile import compile_ir
+        from .nvvm import compile_ir
 
         return compile_ir(modules, arch, options, lto=lto)
 

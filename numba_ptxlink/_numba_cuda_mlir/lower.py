@@ -6,6 +6,7 @@ It is imported once numba-cuda-mlir is.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from numba_cuda_mlir._mlir import ir
@@ -19,7 +20,7 @@ from numba_ptxlink.errors import ExportError
 
 from . import checks
 from .codegen.errors import SITE
-from .context import compiled_now
+from .context import Program, compiled_now
 
 # What is inherited is known once `for_export` has joined the two.
 _Stock: Any = object
@@ -35,10 +36,11 @@ class _NoLinker:
 class _Export(_Stock):  # type: ignore[misc]
     """Lower one function of the current program."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._program = compiled_now()
-        self._place = ("", 0)
-        super().__init__(*args, **kwargs)
+    _place = ("", 0)
+
+    @property
+    def _program(self) -> Program:
+        return compiled_now()
 
     def lower_inst(self, inst: Any) -> None:
         self._place = (inst.loc.filename, inst.loc.line)
@@ -113,6 +115,7 @@ class _Export(_Stock):  # type: ignore[misc]
             raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
 
 
-def for_export(stock: type) -> type:
+@functools.cache
+def for_export(stock: Any) -> type:
     """Return the class that lowers functions of an export, derived from the class *stock*."""
     return type("ExportLower", (_Export, stock), {})

@@ -65,7 +65,7 @@ def in_older_dialect(original: Any, module: Any, target_options: Any, *args: Any
         return code
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions
-    from numba_ptxlink._numba_cuda_mlir import compile as compiler
+    from numba_ptxlink._numba_cuda_mlir import nvvm
     from numba_ptxlink._numba_cuda_mlir.codegen import dialect
 
     text = dialect.mended(original(module, target_options, gen_llvmir=True).decode())
@@ -73,10 +73,10 @@ def in_older_dialect(original: Any, module: Any, target_options: Any, *args: Any
     level, fastmath = target_options.get("opt_level", 3), target_options.get("fastmath", False)
     options = CompileOptions(bool(level), bool(fastmath))
     arch = Arch.of(target_options["chip"])
-    return compiler.compile_ir([text], arch, options, lto=bool(given.get("gen_lto")))
+    return nvvm.compile_ir([text], arch, options, lto=bool(given.get("gen_lto")))
 
 
-CALLS = (
+EXTERNS = (
     Substitution(
         "numba_cuda_mlir.mlir_lowering",
         "MLIRLower._lower_call_external_c_abi",

@@ -53,29 +53,30 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._export import build
     from numba_ptxlink._export.signatures import record_names
+    from numba_ptxlink._front_end import registry
     from numba_ptxlink._front_end.protocol import CompileOptions
-    from numba_ptxlink._numba_cuda_mlir.front_end import FRONT_END
 
+    front_end = registry.get("numba-cuda-mlir")
     info, output = abi.AbiOptions.of_compile(given["abi_info"]), given["output"]
     function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
     opt = config.OPT != 0 if given["opt"] is None else bool(given["opt"])
     options = CompileOptions(opt, bool(given["fastmath"]), bool(given["lineinfo"]))
     arch = Arch.of(given["cc"] or _device_cc())
-    args, result = FRONT_END.normalize(given["sig"])
+    args, result = front_end.normalize(given["sig"])
     kernel = not given["device"]
-    lowered = FRONT_END.lower(function, args, result, arch=arch, options=options, abi=info)
+    lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
     signature = abi.c_signature(
         info.abi_name or _default_name(function),
         lowered.result,
         zip(_labels(function, len(args)), lowered.args, strict=True),
         kernel=kernel,
-        names=record_names(function, FRONT_END),
+        names=record_names(function, front_end),
     )
     if output != LTOIR:
         abi.check_ptx(signature)
     bounds = given["launch_bounds"]
-    FRONT_END.wrap(lowered, signature, info, inline=opt or given["forceinline"], launch_bounds=bounds)
-    compiled = build.Compiled(FRONT_END, arch, (function,), (signature,), (lowered,))
+    front_end.wrap(lowered, signature, info, inline=opt or given["forceinline"], launch_bounds=bounds)
+    compiled = build.Compiled(front_end, arch, (function,), (signature,), (lowered,))
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
     artifacts = build.build(compiled, kinds, options, dispensable={LTOIR} - {output}).artifacts
     if output in (CUBIN, FATBIN):

@@ -9,18 +9,17 @@ from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import current
 
 
-def _wrap_lower(original: Any) -> Any:
-    @functools.cache
-    def for_export() -> Any:
-        from numba_ptxlink._numba_cuda_mlir import lower
+def _wrap_init(original: Any) -> Any:
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if current() is not None:
+            from numba_ptxlink._numba_cuda_mlir import lower
 
-        return lower.for_export(original)
+            stock: Any = type(self)
+            self.__class__ = lower.for_export(stock)
+        original(self, *args, **kwargs)
 
-    @functools.wraps(original, updated=())
-    def MLIRLower(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - the class's name
-        return (original if current() is None else for_export())(*args, **kwargs)
-
-    return MLIRLower
+    return init
 
 
 def _wrap_compile_as_device_callee(original: Any) -> Any:
@@ -47,8 +46,8 @@ def _wrap_handle_lowering_error(original: Any) -> Any:
 LOWERING = (
     Substitution(
         "numba_cuda_mlir.mlir_lowering",
-        "MLIRLower",
-        _wrap_lower,
+        "MLIRLower.__init__",
+        _wrap_init,
         "An error in a function of an export ends it, and its code is not linked for the device at hand.",
     ),
     Substitution(

@@ -7,14 +7,15 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, calls, compile_c, core_linker, disk_cache, driverless
+from . import back_end, calls, compile_c, core_linker, disk_cache, driverless, lowering
 
 TABLE = (
     *core_linker.SUBSTITUTIONS,
     *driverless.SUBSTITUTIONS,
     *back_end.BACK_END,
     *disk_cache.SUBSTITUTIONS,
-    *calls.CALLS,
+    *lowering.LOWERING,
+    *calls.EXTERNS,
     *compile_c.COMPILE,
 )
 """The rows, by purpose."""
