@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 INNER = "numba_ptxlink_inner"
 """The symbol of a function with the ABI of numba-cuda-mlir."""
 
+# What numba-cuda-mlir says where it lacks something, and what that is.
+_NO_OPTIONAL = (
+    "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
+)
+_LACKS = {
+    "get_literal()": _NO_OPTIONAL,
+    "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
+    "<built-in function divmod>": "numba-cuda-mlir has no `divmod`; write x // y and x % y",
+    "const(ellipsis": "numba-cuda-mlir has no `...` in an index; write `:` for each axis",
+}
+
 
 @dataclass
 class Lowered:
@@ -85,11 +96,11 @@ def lower(  # noqa: PLR0917 - as in the protocol
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
-        except RecursionError as error:
-            raise ExportError(
-                "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; "
-                "make one function of them"
-            ) from error
+        except Exception as error:
+            lack = _lack(function, error)
+            if lack is None:
+                raise
+            raise ExportError(lack) from error
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
     module = functions.read(text)
@@ -105,6 +116,19 @@ def lower(  # noqa: PLR0917 - as in the protocol
         tuple((extern.name, extern.sig) for extern in program.declared),
         modern,
     )
+
+
+def _lack(function: Callable[..., Any], error: Exception) -> str | None:
+    """Return what numba-cuda-mlir lacks, with the cure, where that is why it raised *error*; else None."""
+    if isinstance(error, RecursionError):
+        return (
+            "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make "
+            "one function of them"
+        )
+    # From Python 3.11 on, a function with `try` or `with` has such a table.
+    if getattr(function.__code__, "co_exceptiontable", b""):
+        return "numba-cuda-mlir has no `try`; test the condition before it arises"
+    return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
 
 
 def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:

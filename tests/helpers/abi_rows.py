@@ -112,7 +112,7 @@ def _has_optional_aggregate(spec: Any) -> bool:
         return False
     kind, *parts = spec
     if kind == "optional":
-        return not isinstance(parts[0], str) or parts[0].startswith("complex")
+        return parts[0][0] != "record" if not isinstance(parts[0], str) else parts[0].startswith("complex")
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
     return kind in ("tuple", "named") and any(map(_has_optional_aggregate, inner))
 

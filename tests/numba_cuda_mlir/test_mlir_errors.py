@@ -160,6 +160,15 @@ def test_a_struct_is_zero_after_an_error():
     assert struct.pack("<ixxxxdi", 3, 2.5, 8) == call(given, 8)[:20]
 
 
+def test_none_has_no_value():
+    """Optional of a record, which is passed by address, comes back with its flag; None as zero."""
+    record = types.Optional(RECORD)
+    call = host(pl.udf((record,), name="same", front_end="numba-cuda-mlir")(lambda value: value))
+    value = struct.pack("<4if", 1, 2, 3, 4, 0.5)
+    assert value + b"\x01" == call(value + b"\x01\0\0\0")[:21]
+    assert bytes(21) == call(value + bytes(4))[:21]
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 @pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item, errors.asserted])
 def test_an_error_traps_where_it_is_to(function, arch, tmp_path):

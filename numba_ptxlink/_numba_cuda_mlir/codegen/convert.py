@@ -14,7 +14,7 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_ptxlink._cabi import types as c
 
 from .builder import I8, I64
-from .llvm import Pointer, Sequence, Struct, Type, members
+from .llvm import Int, Pointer, Sequence, Struct, Type, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +42,9 @@ def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Typed]
     if isinstance(ctype, c.View):
         return _memref(builder, ctype, ty, value)
     if isinstance(ty, types.Optional):
-        (first, _), (second, _) = builder.places(ctype)
-        part = members(kind)[first]
-        return [
-            _pair(builder, part, builder.extract(kind, value, first), builder.extract(kind, value, second))
-        ]
+        (first, member), (second, _) = builder.places(ctype)
+        ((part, data),) = from_c(builder, member.type, ty.type, builder.extract(kind, value, first))
+        return [_pair(builder, part, data, builder.extract(kind, value, second))]
     return [(kind, value)]
 
 
@@ -116,7 +114,7 @@ def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Typed]) -> 
     if isinstance(ctype, c.View):
         return _view(builder, ctype, ty, have, value)
     if isinstance(ty, types.Optional):
-        return _optional(builder, ctype, have, value)
+        return _optional(builder, ctype, ty, have, value)
     return builder.convert(have, value, kind)
 
 
@@ -129,7 +127,7 @@ def holds_record(ty: Any) -> bool:
     """Return whether values of the Numba type *ty* contain addresses of records."""
     if isinstance(ty, types.BaseTuple):
         return any(map(holds_record, ty.types))
-    return isinstance(ty, types.Record)
+    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and holds_record(ty.type))
 
 
 def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
@@ -149,10 +147,21 @@ def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> s
     return out
 
 
-def _optional(builder: Builder, ctype: c.CType, have: Type, value: str) -> str:
+def _optional(builder: Builder, ctype: c.CType, ty: Any, have: Type, value: str) -> str:
     kind, (data, valid) = builder.c_type(ctype), members(have)
-    (first, _), (second, _) = builder.places(ctype)
+    (first, member), (second, _) = builder.places(ctype)
     part = members(kind)[first]
-    held = builder.convert(data, builder.extract(have, value, 0), part)
-    flag = builder.convert(valid, builder.extract(have, value, 1), I8)
+    held, there = builder.extract(have, value, 0), builder.extract(have, value, 1)
+    if isinstance(ty.type, types.Record):
+        # The address of None is null, and must not be loaded.
+        address = builder.pointer(part)
+        none = builder.value(f"alloca {part}, align {member.type.align}")
+        builder.do(f"store {part} zeroinitializer, {address} {none}, align {member.type.align}")
+        condition = builder.convert(valid, there, Int(1))
+        held = builder.convert(data, held, address)
+        held = builder.value(f"select i1 {condition}, {address} {held}, {address} {none}")
+        held = builder.value(f"load {part}, {address} {held}, align 1")
+    else:
+        held = builder.convert(data, held, part)
+    flag = builder.convert(valid, there, I8)
     return builder.insert(kind, builder.insert(kind, "undef", part, held, first), I8, flag, second)

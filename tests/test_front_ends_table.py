@@ -1,0 +1,168 @@
+"""What each front end compiles, against the table in the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import front_ends
+import numpy as np
+import pytest
+from abi_features import NAMES as FEATURES
+from abi_features import features
+
+import numba_ptxlink as pl
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[1] / "docs" / "front_ends.md"
+BEGIN, END = "<!-- outcomes -->\n", "<!-- /outcomes -->"
+ARCHS = ("sm_90", "sm_100")
+TABLE = np.arange(5, dtype=np.float32)
+_LONGEST = 150
+
+
+def read_table(text):
+    """Return the outcomes in the documentation, by row and front end."""
+    lines = text.partition(BEGIN)[2].partition(END)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]} if rows else {}
+
+
+def write_table(outcomes):
+    """Return the table of *outcomes*."""
+    lines = [["", *front_ends.NAMES], ["---"] * (len(front_ends.NAMES) + 1)]
+    lines += [[row, *(cells.get(name, "") for name in front_ends.NAMES)] for row, cells in outcomes.items()]
+    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
+
+
+def raising(x):
+    """Raise with an argument that is computed."""
+    if x < 0:
+        raise ValueError("negative", x)
+    return x
+
+
+def trying(x):
+    """Catch an error."""
+    try:
+        return 1 // x
+    except Exception:  # noqa: BLE001 - the only kind that Numba knows
+        return 0
+
+
+def summed(x):
+    """Loop, and read a global array."""
+    total = 0.0
+    for i in range(x):
+        total += TABLE[i]
+    return total
+
+
+def printed(x):
+    """Print."""
+    print(x)  # noqa: T201 - compiled
+    return x
+
+
+def programs(name):
+    """Return what is tried with the front end *name*: what it is, and the marked functions."""
+    cuda, types = front_ends.cuda(name), front_ends.get(name).types
+
+    @cuda.jit(device=True)
+    def factorial(n):
+        return 1 if n < 2 else n * factorial(n - 1)
+
+    @cuda.jit(device=True)
+    def even(n):
+        return n == 0 or odd(n - 1)
+
+    @cuda.jit(device=True)
+    def odd(n):
+        return n != 0 and even(n - 1)
+
+    @cuda.jit(device=True)
+    def tail(a):
+        return a[1:]
+
+    half = cuda.declare_device("of_half", "float16(float16)", abi="c")
+    pair = types.Tuple((types.int8, types.float64))
+    tuple_extern = cuda.declare_device("of_tuple", pair(pair), abi="c")
+    array = "float32(float32[:, ::1], int32)"
+
+    def atomic(a, x):
+        cuda.atomic.add(a, 0, x)
+
+    def dynamic(a):
+        given = cuda.shared.array(0, dtype=types.float32)
+        given[0] = a[0]
+        a[1] = given[0]
+
+    one, two, halves = "int32(int32)", "int32(int32, int32)", "float16(float16, float16)"
+    yield "recursion", pl.udf("int64(int64)", name="f")(lambda n: factorial(n))  # noqa: PLW0108
+    yield (
+        "a circle of functions",
+        pl.udf("boolean(int64)", name="f")(lambda n: even(n + 1)),
+    )
+    yield "a helper that returns an array", pl.udf("float32(float32[::1])", name="f")(lambda a: tail(a)[0])
+    yield "global arrays, loops", pl.udf("float64(int32)", name="f")(summed)
+    yield "dynamic shared memory", pl.kernel("void(float32[::1])", name="f")(dynamic)
+    yield "atomics", pl.udf("void(float32[::1], float32)", name="f")(atomic)
+    yield "`raise` with computed arguments", pl.udf(one, name="f")(raising)
+    yield "`try`", pl.udf(one, name="f")(trying)
+    yield "`print`", pl.udf(one, name="f")(printed)
+    yield "checked division", pl.udf(two, name="f", checked=True)(lambda a, b: a // b)
+    yield (
+        "checked division of halves",
+        pl.udf(halves, name="f", checked=True)(lambda a, b: a / b),
+    )
+    yield "checked indices", pl.udf(array, name="f", checked=True)(lambda a, i: a[i, 1])
+    yield "`divmod`", pl.udf(two, name="f")(lambda a, b: divmod(a, b)[0])
+    yield "`x ** -1`", pl.udf("float32(float32)", name="f")(lambda x: x**-1)
+    yield "`a[..., i]`", pl.udf(array, name="f")(lambda a, i: a[..., i][0])
+    yield (
+        "half and bfloat16 arithmetic",
+        pl.udf(halves, name="f")(lambda a, b: a * b + a),
+    )
+    yield "`Optional` of a number", pl.udf((types.Optional(types.int32),), name="f")(lambda x: x)
+    yield "`declare_device` with halves", pl.udf("float16(float16)", name="f")(lambda x: half(x))  # noqa: PLW0108
+    yield "`declare_device` with tuples", pl.udf(pair(pair), name="f")(lambda x: tuple_extern(x))  # noqa: PLW0108
+
+
+def outcome(folder, udfs, name):
+    """Return what becomes of an export."""
+    try:
+        for arch in ARCHS:
+            made = pl.export(udfs, folder, archs=[arch], emit=["ltoir"], name="table", front_end=name)
+    except pl.PtxlinkError as error:
+        reason = re.sub(r"^Numba could not compile .*? for sm_\d+: ", "", str(error)).strip()
+        line = re.sub(r"\s*\(?<.*", "", reason.splitlines()[0]).rstrip(" :.(")
+        return line.replace("|", "/")[:_LONGEST]
+    called = set(re.findall(r'"name": "(of_\w+)"', made.manifest.read_text()))
+    declared = set(re.findall(r"\b(of_\w+)\(", made.header.read_text()))
+    return "works" if called <= declared else "compiles, and C++ has no such prototype"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", front_ends.NAMES)
+def test_the_table_tells_what_each_front_end_does(name, request, tmp_path):
+    """Each row works or is refused as the documentation says."""
+    front_ends.get(name)
+    outcomes = {
+        f"the golden header of {each}": outcome(tmp_path, features(name)[each], name) for each in FEATURES
+    }
+    outcomes |= {row: outcome(tmp_path, [udf], name) for row, udf in programs(name)}
+    text = PAGE.read_text()
+    table = read_table(text)
+    if request.config.getoption("--update-golden"):
+        for row, cell in outcomes.items():
+            table.setdefault(row, {})[name] = cell
+        table = {row: cells for row, cells in table.items() if row in outcomes}
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        PAGE.write_text(f"{before}{BEGIN}{write_table(table)}{END}{after}")
+    assert outcomes == {row: cells.get(name) for row, cells in table.items()}
+
+
+def test_the_page_is_in_the_documentation():
+    """The page is linked from the index."""
+    assert "\nfront_ends\n" in (PAGE.parent / "index.md").read_text()
