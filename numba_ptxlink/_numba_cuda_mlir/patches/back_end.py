@@ -15,6 +15,7 @@ from numba_ptxlink._numba_cuda_mlir.requests import current, entered, requested_
 
 # The options that choose the passes and NVVM's options; what the others change is in the MLIR.
 _OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
+_NAMED_STRUCT = 'struct<"'
 # Options that print what happens: nothing is to be skipped then.
 _SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_before_all", "print_after_all")
 
@@ -122,7 +123,7 @@ def _key(cres: Any) -> cache.Key:
 
     from numba_ptxlink._tools import build_id
 
-    options = cres.metadata["targetoptions"]
+    options, module = cres.metadata["targetoptions"], get_mlir_module_str(cres.metadata)
     return cache.Key.of(
         "mlir",
         {
@@ -132,8 +133,8 @@ def _key(cres: Any) -> cache.Key:
             "tool": ("NVVM", build_id.of_library("nvvm"), build_id.of_library("nvrtc"), _libdevice()),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
-            "pointees": _pointees(cres),
-            "module": get_mlir_module_str(cres.metadata),
+            "pointees": _pointees(cres) if _NAMED_STRUCT in module else "",
+            "module": module,
         },
     )
 
