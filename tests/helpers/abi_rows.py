@@ -117,9 +117,13 @@ def _has_optional_aggregate(spec: Any) -> bool:
     return kind in ("tuple", "named") and any(map(_has_optional_aggregate, inner))
 
 
-@functools.cache
 def numba_type(spec: Any, front_end: str = "numba-cuda") -> Any:
     """Return the type that *front_end* has for *spec*, the same for the same."""
+    return _numba_type(spec, front_end)
+
+
+@functools.cache
+def _numba_type(spec: Any, front_end: str) -> Any:
     compiler = front_ends.get(front_end)
     types = compiler.types
     if isinstance(spec, str):
