@@ -48,12 +48,12 @@ class Way:
     Args:
         arch: The device's architecture.
         kinds: Those of `KINDS` that are tried.
-        front_end: What compiles the functions, "" for the default.
+        front_end: What compiles the functions.
     """
 
     arch: str
     kinds: tuple[str, ...] = KINDS
-    front_end: str = ""
+    front_end: str = "numba-cuda"
 
 
 @dataclass
@@ -63,7 +63,8 @@ class Counts:
 
     Args:
         executed: How many were executed in each way.
-        left_out: How many nvcc itself passes wrongly: members of packed records that are misaligned.
+        left_out: How many nvcc itself passes wrongly, members of packed records that are misaligned, or the
+            front end cannot compile.
         trapping: How many trap between two pieces of C++ too.
         inlined: How many calls were inlined.
         failures: Seed, kind, signature and what happened.
@@ -83,21 +84,13 @@ class Counts:
         return (
             f"{self.executed} signatures executed with {THREADS} values each, {len(self.failures)} "
             f"mismatches, {self.inlined} calls inlined; {self.left_out} left out that nvcc passes wrongly, "
-            f"{self.trapping} that trap between C++ and C++; seeds to {self.last}, {self.seconds:.0f} s"
+            f"or that cannot be compiled, {self.trapping} that trap between C++ and C++; seeds to {self.last}, {self.seconds:.0f} s"
         )
 
 
 def artifact(echoes: list[rows.Echo], way: Way, kind: str = "") -> tuple[bytes, str, list[Layout]]:
     """Return the functions compiled as *kind*, if any, their header, and the layouts of their arguments."""
-    if way.front_end:
-        functions = [echo.udf(f"f{number}") for number, echo in enumerate(echoes)]
-        options: dict[str, Any] = {"archs": [way.arch], "emit": [kind or "ptx"], "front_end": way.front_end}
-        with TemporaryDirectory() as folder:
-            exported = pl.export(functions, folder, name="echo", **options)
-            (path,) = exported.artifacts.values()
-            code, header = path.read_bytes(), exported.header.read_text()
-        return code, header, lay_out(echoes, exported.signatures)
-    compiled = rows.lower(echoes, way.arch)
+    compiled = rows.lower(echoes, way.arch, way.front_end)
     code = rows.build(compiled, way.arch, kind).artifacts[kind] if kind else b""
     return code, rows.header(compiled.signatures), lay_out(echoes, compiled.signatures)
 
@@ -158,7 +151,8 @@ class Batch:
 
 def prepare(seed: int, count: int, way: Way) -> Batch:
     """Compile and link the signatures that *seed* draws."""
-    echoes = called_well(rows.draw(count, seed), way)
+    drawn = [echo for echo in rows.draw(count, seed) if echo.compiles(way.front_end)]
+    echoes = called_well(drawn, way)
     linked = {kind: link(echoes, way, kind) for kind in way.kinds}
     cubins = {kind: cubin for kind, (cubin, _, _) in linked.items()}
     layouts = next(layouts for _, layouts, _ in linked.values())
@@ -308,7 +302,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the seed of the first batch")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--inlined", action="store_true", help="only as PTX that is inlined")
-    parser.add_argument("--front-end", default="", help="what compiles the functions, if not the default")
+    parser.add_argument("--front-end", default="numba-cuda", help="what compiles the functions")
     options = parser.parse_args()
     way = Way(target(), ("inlined",) if options.inlined else KINDS, options.front_end)
     counts = run(options.signatures, options.first, way, options.workers)
