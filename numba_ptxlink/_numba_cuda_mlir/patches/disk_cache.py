@@ -6,7 +6,6 @@ numba-cuda-mlir's per-function index of compiled kernels is kept; its keys gain 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import inspect
@@ -208,7 +207,7 @@ def _key(cache: Any) -> Key:
     files = [link_digests.of_item(item, _search_path) for item in _link_items(cache)]
     if None in files:
         raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    settings = dataclasses.asdict(config())
+    settings = config()._asdict()
     tools = ["nvvm", "nvJitLink", "nvrtc"]
     return Key.of(
         "jit-mlir",
