@@ -229,7 +229,15 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
         dest="archs",
         action="append",
         metavar="ARCH",
-        help='a GPU to generate code for, such as "sm_90"; repeat for more (default: sm_75)',
+        help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
+        "(default: sm_75)",
+    )
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--cuda", metavar="RELEASE", help='the oldest CUDA toolkit and driver to export for, such as "12.4"'
+    )
+    consumer.add_argument(
+        "--ptx-isa", metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
     )
     parser.add_argument(
         "--depfile",
@@ -259,6 +267,8 @@ def _export(arguments: argparse.Namespace) -> None:
             opt=not arguments.no_opt,
             fastmath=arguments.fastmath,
             lineinfo=arguments.lineinfo,
+            cuda=arguments.cuda,
+            ptx_isa=arguments.ptx_isa,
             depfile=arguments.depfile,
             front_end=front_end,
         )

@@ -25,9 +25,11 @@ from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
 from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
-from ._link import executables, manifests, objects, outputs
+from ._link import executables, manifests, objects, oldest, outputs
+from ._link.consumer import Consumer
 from ._link.depfile import render as render_depfile
-from ._tools import nvfatbin, packages, python_imports, python_sources
+from ._tools import archs as architectures
+from ._tools import nvfatbin, packages, python_imports, python_sources, toolchain
 from ._tools.ptxas_options import AssembleOptions
 from .errors import ExportError
 
@@ -103,12 +105,14 @@ def export(
     source: ModuleType | str | Path | Iterable[Udf],
     out_dir: str | Path | None = None,
     *,
-    archs: Sequence[ArchLike] = ("sm_75",),
+    archs: str | Iterable[ArchLike] = ("sm_75",),
     emit: Sequence[str] | None = None,
     name: str | None = None,
     opt: bool = True,
     fastmath: bool = False,
     lineinfo: bool = False,
+    cuda: str | tuple[int, int] | None = None,
+    ptx_isa: str | tuple[int, int] | None = None,
     depfile: str | Path | None = None,
     front_end: str | None = None,
 ) -> Export:
@@ -126,7 +130,8 @@ def export(
             or the UDFs themselves. A file is imported from its source, with the modules of its folder, and
             leaves no module behind.
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
-        archs: The GPUs to generate code for.
+        archs: The GPUs to generate code for. "native" are those of this machine, "all" those that the toolkit
+            compiles for, "all-major" the first one of these and of each generation.
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
             "kernels", which `load` launches, "launcher", C++ that launches them, "object" and "library",
             which need nvcc or a C++ compiler. By default the first four, and "kernels" where there are some
@@ -135,6 +140,11 @@ def export(
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code carries the Python line numbers.
+        cuda: The CUDA release of the toolkit and driver that the artifacts are for, such as "12.4"; None for
+            those of this environment. PTX gets the lowest version that its text allows, and machine code is
+            made by a compiler of that release or an older one. By default *emit* leaves out what cannot be
+            made: LTO-IR, and machine code where no such compiler is installed.
+        ptx_isa: The same by the newest PTX that is read, such as "8.4".
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
             imported, and on what the functions link.
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
@@ -142,6 +152,8 @@ def export(
             what is installed, numba-cuda first. All functions of an export have the same.
 
     Raises:
+        ConfigError: An architecture, *cuda* or *ptx_isa* is not known, or "native" finds no device.
+        ExportError: The code needs newer PTX than asked for, or a kind cannot be made for *cuda*.
         ExportError: The file could not be imported or holds no UDF, a compiler refused a function or is not
             installed, the functions have several front ends, *name* cannot begin a file name, or a file could
             not be written.
@@ -150,7 +162,8 @@ def export(
         AssembleError: The PTX could not be assembled.
     """
     config()
-    parsed = tuple(dict.fromkeys(Arch.of(arch) for arch in archs))
+    consumer = Consumer.of(cuda, ptx_isa)
+    parsed = architectures.chosen(archs, consumer.isa if consumer else None)
     kinds = _check_emit(ARTIFACTS if emit is None else emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
@@ -176,23 +189,25 @@ def export(
     externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
     undeclared: dict[str, None] = {}
     joint = [kind for kind in kinds if kind == FATBIN or kind in objects.EXTENSIONS]
-    wanted, cubin_by = {*kinds, *((PTX, LTOIR, CUBIN) if joint else ())}, ""
+    wanted = {*kinds, *((PTX, LTOIR, CUBIN) if joint else ())}
     wanted.update((PTX,) if {KERNELS, LAUNCHER}.intersection(kinds) else ())
     launchable: list[executables.Part] = []
+    dispensable = wanted if consumer and emit is None else wanted.difference(kinds)
+    wanted = consumer.without_impossible(wanted, parsed, dispensable) if consumer else wanted
     for lowered in compiled:
-        built = build.build(lowered, wanted, options, dispensable=wanted.difference(kinds))
+        built = build.build(lowered, wanted, options, dispensable=dispensable, consumer=consumer)
         externs.update(built.externs)
         undeclared.update(dict.fromkeys(built.undeclared))
-        cubin_by = built.cubin_by
         arch, artifacts = lowered.arch, built.artifacts
         launchable.append((arch, artifacts.get(PTX, b""), [*built.externs]))
         packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
         files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
     if FATBIN in kinds:
-        files[FATBIN, ""] = nvfatbin.pack(packed)
+        files[FATBIN, ""] = nvfatbin.pack(packed, zstd=consumer is None or consumer.reads_zstd)
     if emit is None and not externs and any(signature.kernel for signature in first.signatures):
         kinds += (KERNELS,)
-    files |= _launchable(stem, kinds, launchable, declarations, options)
+    executable, launching = _launchable(stem, kinds, launchable, declarations, options, consumer=consumer)
+    files |= launching
     declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, parsed)
@@ -200,8 +215,11 @@ def export(
     if any(kind in objects.EXTENSIONS for kind in joint):
         kernels = [signature for signature in first.signatures if signature.kernel]
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        code, host_compiler = objects.build(stem, text, kernels, packed, None if externs else whole)
+        code, host_compiler = objects.build(
+            stem, text, kernels, packed, None if externs else whole, consumer=consumer
+        )
         files |= {(kind, ""): made for kind, made in objects.as_kinds(stem, code, joint).items()}
+    needs = oldest.of_artifacts(files, packed, built.cubin_by, executable and executable.needs)
     names = {key: stem + _extension(*key) for key in files}
     manifest = {
         "format": manifests.FORMAT,
@@ -212,12 +230,19 @@ def export(
         "types": layouts.describe(first.signatures),
         "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
         "artifacts": [
-            {"kind": kind, "arch": arch or None, **_entry(names[kind, arch], files[kind, arch])}
+            {
+                "kind": kind,
+                "arch": arch or None,
+                **_entry(names[kind, arch], files[kind, arch]),
+                "oldest": needs[kind, arch].described(),
+            }
             for kind, arch in files
         ],
         "options": asdict(options),
         "front_end": compiler.name,
-        "tools": _tools(compiler.distributions, cubin_by, host_compiler),
+        "tools": _tools(compiler.distributions, built.cubin_by, host_compiler)
+        | toolchain.used(parsed[0], merged=built.merged, packed=any(not arch for _, arch in files))
+        | ({"kernels": ", ".join(executable.tools)} if executable and executable.tools else {}),
     }
     contents = {
         f"{stem}.h": text.encode(),
@@ -321,14 +346,19 @@ def _launchable(
     parts: Sequence[executables.Part],
     declarations: Sequence[header.Declaration],
     options: CompileOptions,
-) -> dict[tuple[str, str], bytes]:
-    """Return those of *kinds* that launch kernels."""
+    *,
+    consumer: Consumer | None,
+) -> tuple[executables.Executable | None, dict[tuple[str, str], bytes]]:
+    """Return what a driver loads, and those of *kinds* that launch kernels."""
     if not {KERNELS, LAUNCHER}.intersection(kinds):
-        return {}
+        return None, {}
     signatures = [declaration.signature for declaration in declarations]
-    code = executables.pack(stem, parts, signatures, level=options.level, lineinfo=options.lineinfo)
+    executable = executables.pack(
+        stem, parts, signatures, level=options.level, lineinfo=options.lineinfo, consumer=consumer
+    )
+    code = executable.code
     files = {KERNELS: code, LAUNCHER: launcher.render(stem, declarations, code).encode()}
-    return {(kind, ""): files[kind] for kind in files if kind in kinds}
+    return executable, {(kind, ""): files[kind] for kind in files if kind in kinds}
 
 
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:

@@ -78,7 +78,14 @@ def test_doctor_tells_the_nvvm_that_is_loaded(monkeypatch):
 
 def test_the_release_of_a_ptx_version():
     """PTX tells the release of the toolkit that wrote it, the newest where several share a version."""
-    expected = {(9, 5): (13, 5), (9, 0): (13, 0), (8, 8): (12, 9), (8, 5): (12, 6), (6, 0): None}
+    expected = {
+        (9, 5): (13, 5),
+        (9, 0): (13, 0),
+        (8, 8): (12, 9),
+        (8, 5): (12, 6),
+        (6, 0): (9, 0),
+        (5, 0): None,
+    }
     assert expected == {isa: release_of(PtxVersion(*isa)) for isa in expected}
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, Lowered
+    from numba_ptxlink._link.consumer import Consumer
 
     from .marks import Udf
     from .signatures import Typed
@@ -70,12 +71,14 @@ class Built:
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
         undeclared: Those that `cuda.declare_device` declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
+        merged: Whether nvJitLink merged link files into the code.
     """
 
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
     undeclared: tuple[str, ...] = ()
     cubin_by: str = ""
+    merged: bool = False
 
 
 def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
@@ -178,7 +181,12 @@ def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence
 
 
 def build(
-    compiled: Compiled, kinds: Collection[str], options: CompileOptions, *, dispensable: Collection[str] = ()
+    compiled: Compiled,
+    kinds: Collection[str],
+    options: CompileOptions,
+    *,
+    dispensable: Collection[str] = (),
+    consumer: Consumer | None = None,
 ) -> Built:
     """
     Return the artifacts of *kinds*, with the link files merged in where they can be linked.
@@ -188,6 +196,7 @@ def build(
         kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
         options: The options of the export.
         dispensable: Those of *kinds* that are left out, with a warning, where the toolkit cannot make them.
+        consumer: The toolkit and driver that the code is for; None for those of this environment.
 
     Raises:
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
@@ -228,12 +237,15 @@ def build(
                     raise
                 log.warning("no LTO-IR for %s: %s", compiled.arch.sm, error)
                 kinds = {*kinds} - {LTOIR}
+    ptx = consumer.lowered(ptx, compiled.arch) if consumer else ptx
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
         asked = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
-        artifacts[CUBIN], made_by = single_ptx.compile_ptx(ptx, compiled.arch, asked)
+        artifacts[CUBIN], made_by = single_ptx.compile_ptx(
+            ptx, compiled.arch, asked, consumer.release if consumer else None
+        )
     declarations: dict[str, list[abi.Signature | None]] = {}
     for name, args, result in front_end.declarations(compiled.lowered):
         if name in missing:
@@ -246,7 +258,7 @@ def build(
         name for name, (_, signature) in known.items() if signature is None and name in declarations
     )
     kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
-    return Built(kept, known, undeclared, made_by)
+    return Built(kept, known, undeclared, made_by, merged=bool(linked.code))
 
 
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:

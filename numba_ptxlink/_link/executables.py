@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import ExportError
 
-from . import single_ptx
+from . import oldest, single_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +18,42 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.types import Signature
 
+    from .consumer import Consumer
+
     Part = tuple[Arch, bytes, Sequence[str]]
     """What is there for one architecture: its PTX, and the symbols that this does not define."""
 
+log = logging.getLogger(__name__)
+
+
+class Executable(NamedTuple):
+    """
+    What a driver loads.
+
+    Args:
+        code: The fat binary.
+        needs: The oldest driver that loads it.
+        tools: Name and release of what compiled machine code in it.
+    """
+
+    code: bytes
+    needs: oldest.Oldest
+    tools: tuple[str, ...]
+
 
 def pack(
-    stem: str, parts: Sequence[Part], signatures: Sequence[Signature], *, level: int, lineinfo: bool
-) -> bytes:
+    stem: str,
+    parts: Sequence[Part],
+    signatures: Sequence[Signature],
+    *,
+    level: int,
+    lineinfo: bool,
+    consumer: Consumer | None = None,
+) -> Executable:
     """
-    Return the fat binary of *parts*. Needs no driver.
+    Make the fat binary of *parts*. Needs no driver.
+
+    Where no compiler for the consumer is installed, the driver compiles the PTX.
 
     Args:
         stem: What its members are called.
@@ -33,6 +61,7 @@ def pack(
         signatures: The functions of the export.
         level: How much is optimised, 0 or 3.
         lineinfo: Whether to keep line numbers.
+        consumer: The toolkit and driver it is for; None for those of this environment.
 
     Raises:
         ExportError: There is no kernel, or what the kernels call is not defined.
@@ -40,18 +69,27 @@ def pack(
     """
     if not any(signature.kernel for signature in signatures):
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    members = []
+    members: list[tuple[str, Arch, str, bytes]] = []
+    needs: list[tuple[str, oldest.Oldest]] = []
+    tools: dict[str, None] = {}
+    release = consumer.release if consumer else None
+    cause = single_ptx.unavailable(release, relocatable=False) if release else ""
+    if consumer and cause:
+        log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
     for arch, ptx, undefined in parts:
         if undefined:
             raise ExportError(_incomplete(undefined))
         options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
-        cubin, _ = single_ptx.compile_ptx(ptx, arch, options)
-        members += [
-            (CUBIN, arch, f"{stem}.{arch.sm}.cubin", cubin),
-            # A device of a later generation compiles it when the kernel is loaded.
-            (PTX, arch, f"{stem}.{arch.sm}.ptx", ptx),
-        ]
-    return nvfatbin.pack(members, relocatable=False)
+        if not cause:
+            cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
+            members.append((CUBIN, arch, f"{stem}.{arch.sm}.cubin", cubin))
+            needs.append((CUBIN, oldest.of_code(CUBIN, arch, cubin, tool)))
+            tools[tool] = None
+        # A device of a later generation compiles it when the kernel is loaded.
+        members.append((PTX, arch, f"{stem}.{arch.sm}.ptx", ptx))
+        needs.append((PTX, oldest.of_code(PTX, arch, ptx, "")))
+    code = nvfatbin.pack(members, relocatable=False, zstd=consumer is None or consumer.reads_zstd)
+    return Executable(code, oldest.of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
 def _incomplete(undefined: Sequence[str]) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.types import Signature
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
+    from .consumer import Consumer
+
 LIBRARY = "library"
 EXTENSIONS = {OBJECT: "o", LIBRARY: "a"}
 """The kinds of artifact that hold host code, and the extensions of their files."""
@@ -37,6 +39,8 @@ def build(
     kernels: Sequence[Signature],
     packed: Sequence[tuple[str, Arch, str, bytes]],
     options: AssembleOptions | None,
+    *,
+    consumer: Consumer | None = None,
 ) -> tuple[bytes, str]:
     """
     Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
@@ -48,18 +52,20 @@ def build(
         packed: Its code, each (kind, arch, name, code).
         options: How to compile the kernels as a whole program too, so that they can be launched without a
             device link; None where they call what C++ defines, and cannot.
+        consumer: The toolkit and driver it is for; None for those of this environment.
 
     Raises:
         AssembleError: The PTX could not be assembled.
         ExportError: There is no compiler, or it failed. Carries its log.
         LinkError: nvFatbin is missing or refused an entry.
     """
-    linkable = nvfatbin.pack(packed)
+    zstd = consumer is None or consumer.reads_zstd
+    linkable = nvfatbin.pack(packed, zstd=zstd)
     files = {"linkable.fatbin": linkable}
     if kernels:
         files["declared.h"] = header.encode()
     if kernels and options is not None:
-        files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options), relocatable=False)
+        files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options, consumer), relocatable=False, zstd=zstd)
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
     source = host_code.render(
         host_code.module_name(stem, digest),
@@ -84,11 +90,16 @@ def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]
 
 
 def _whole(
-    packed: Sequence[tuple[str, Arch, str, bytes]], options: AssembleOptions
+    packed: Sequence[tuple[str, Arch, str, bytes]], options: AssembleOptions, consumer: Consumer | None
 ) -> list[tuple[str, Arch, str, bytes]]:
+    release = consumer.release if consumer else None
+    # Without such a compiler the driver compiles the PTX.
+    compiles = release is None or not single_ptx.unavailable(release, relocatable=False)
     entries = []
     for kind, arch, name, code in packed:
         if kind == PTX:
-            cubin, _ = single_ptx.compile_ptx(code, arch, options)
-            entries += [(CUBIN, arch, f"{name}.cubin", cubin), (PTX, arch, name, code)]
+            if compiles:
+                cubin, _ = single_ptx.compile_ptx(code, arch, options, release)
+                entries.append((CUBIN, arch, f"{name}.cubin", cubin))
+            entries.append((PTX, arch, name, code))
     return entries

@@ -28,9 +28,12 @@ log = logging.getLogger(__name__)
 
 # The first release whose nvJitLink has -r, and so compiles PTX without linking it.
 _COMPILES_ONLY = (13, 0)
+_ANY_MINOR = 99
 
 
-def compile_ptx(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
+def compile_ptx(
+    ptx: bytes, arch: Arch, options: AssembleOptions, release: tuple[int, int] | None = None
+) -> tuple[bytes, str]:
     """
     Return the cubin of *ptx*, and name and release of the tool that compiled it.
 
@@ -38,17 +41,16 @@ def compile_ptx(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes
         ptx: One PTX module.
         arch: The GPU to generate code for.
         options: The options, without `max_registers` and `extra_flags`; `opt_level` is 0 or 3.
+        release: The CUDA release that is to read the cubin; None for this environment's.
 
     Raises:
-        AssembleError: The tool refused *ptx*. Carries its log.
+        AssembleError: The tool refused *ptx*, or there is none for *release*. Carries its log.
     """
     source = Input(PTX, "code.ptx", ptx)
+    if release is not None:
+        return _for_release(source, arch, options, release)
     if not options.relocatable:
-        backend, reason = backends.choose([source], arch, lto=False)
-        if backend != "nvptxcompiler":
-            log.info("cubin for %s: %s, %s", arch.sm, backend, reason)
-            return _by_linker(backend, source, arch, options)
-        return _by_nvptxcompiler(ptx, arch, options)
+        return _loadable(source, arch, options)
     found = backends.installed()
     if found is None or found[1] >= assembler.compiler_version():
         return _by_nvptxcompiler(ptx, arch, options)
@@ -69,6 +71,63 @@ def compile_ptx(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes
         dotted(linker),
     )
     return _by_nvptxcompiler(ptx, arch, options)
+
+
+def _loadable(source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
+    backend, reason = backends.choose([source], arch, lto=False)
+    if backend == "nvptxcompiler":
+        return _by_nvptxcompiler(source.code, arch, options)
+    log.info("cubin for %s: %s, %s", arch.sm, backend, reason)
+    return _by_linker(backend, source, arch, options)
+
+
+def unavailable(release: tuple[int, int], *, relocatable: bool = True) -> str:
+    """
+    Return why no tool of this environment makes cubins for CUDA *release*, "" where one does.
+
+    A linker reads relocatable machine code of its own release and of older ones; a driver loads that of all
+    releases of its major version.
+    """
+    if _tool_for(release, relocatable=relocatable):
+        return ""
+    older = "or an older one" if relocatable else "or another one of its major version"
+    wheel = f"{packages.package('nvidia-cuda-nvcc', release[0])}=={dotted(release)}.*"
+    return (
+        f"it takes a compiler of CUDA {dotted(release)} {older}, and nvPTXCompiler is of "
+        f"{dotted(assembler.compiler_version())}; install its ptxas by `pip install '{wheel}'`, or let PATH "
+        "or CUDA_HOME lead to that toolkit; or leave the machine code out, since PTX holds the same functions"
+    )
+
+
+def _tool_for(release: tuple[int, int], *, relocatable: bool) -> tuple[str, str, tuple[int, int]] | None:
+    """Return kind, path and release of a tool whose cubins CUDA *release* reads, None without one."""
+    newest = release if relocatable else (release[0], _ANY_MINOR)
+    own = assembler.compiler_version()
+    if own[0] == newest[0] and own <= newest:
+        return "nvptxcompiler", "", own
+    found = ptxas.find(release) or ptxas.find(newest)
+    if found is not None:
+        return "ptxas", *found
+    linker = backends.installed()
+    if linker is None or linker[1][0] != newest[0] or linker[1] > newest:
+        return None
+    # For relocatable code its result depends on what the functions have; see `_has_shared_memory`.
+    return None if relocatable else (linker[0], "", linker[1])
+
+
+def _for_release(
+    source: Input, arch: Arch, options: AssembleOptions, release: tuple[int, int]
+) -> tuple[bytes, str]:
+    tool = _tool_for(release, relocatable=options.relocatable)
+    if tool is None:
+        cause = unavailable(release, relocatable=options.relocatable)
+        raise AssembleError(f"No cubin for CUDA {dotted(release)}: {cause}.")
+    name, path, version = tool
+    if name == "nvptxcompiler":
+        return _by_nvptxcompiler(source.code, arch, options)
+    if name == "ptxas":
+        return _by_ptxas((path, version), source.code, arch, options)
+    return _by_linker(name, source, arch, options)
 
 
 def _reads(linker: tuple[int, int], source: Input) -> bool:

@@ -11,6 +11,7 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._arch import Arch
 from numba_ptxlink.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuInit": (_UINT,),
     "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
     "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
+    "cuDeviceGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int),
     "cuCtxGetCurrent": (_OUT,),
     "cuCtxSetCurrent": (_ADDRESS,),
     "cuCtxGetDevice": (ctypes.POINTER(ctypes.c_int),),
@@ -39,6 +42,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
 }
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 # What a kernel may use without being asked; "cudaFuncSetAttribute" in the CUDA C++ Programming Guide.
 _PLAIN_SHARED = 48 << 10
@@ -49,7 +53,7 @@ _CURES = {
     2: "free some of the device's memory",
     100: "make a device visible to this process",
     209: "export for the architecture of this device",
-    222: "export for the architecture of this device, or update the driver",
+    222: "export for the CUDA version of this driver by cuda=, or update the driver",
     400: "make the device of the stream the current one",
     701: "use a smaller block or less shared memory",
 }
@@ -66,6 +70,25 @@ def version() -> tuple[int, int] | None:
     if library.cuDriverGetVersion(ctypes.byref(number)):
         return None
     return (number.value // 1000, number.value % 1000 // 10)
+
+
+def archs() -> tuple[Arch, ...]:
+    """
+    Return the architectures of the visible devices, each once, in the driver's order.
+
+    Raises:
+        LaunchError: There is no driver, or it cannot be used.
+    """
+    api, count = _api(), ctypes.c_int()
+    _check(api, api.cuDeviceGetCount(count), "the devices cannot be counted")
+    listed = []
+    for device in range(count.value):
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        for number, attribute in zip((major, minor), _COMPUTE_CAPABILITY, strict=True):
+            answer = api.cuDeviceGetAttribute(number, attribute, device)
+            _check(api, answer, f"the architecture of device {device} is unknown")
+        listed.append(Arch(major.value, minor.value))
+    return tuple(dict.fromkeys(listed))
 
 
 def load(image: bytes, name: str) -> int:

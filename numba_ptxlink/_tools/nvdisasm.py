@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,12 @@ def find_tool(name: str) -> str | None:
 
 
 def find_tools(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA tool on PATH and in the wheels of this environment."""
+    """Return the paths of an NVIDIA tool: on PATH, in wheels of this environment, in CUDA_HOME, CUDA_PATH."""
     wheels = (str(path) for folder in map(Path, sys.path) for path in folder.glob(f"nvidia/*/bin/{name}"))
     on_path = filter(None, [shutil.which(name)])
-    return itertools.chain(wheels, on_path) if wheels_first else itertools.chain(on_path, wheels)
+    homes = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
+    toolkits = filter(None, (shutil.which(name, path=str(Path(home, "bin"))) for home in homes))
+    return itertools.chain(*((wheels, on_path) if wheels_first else (on_path, wheels)), toolkits)
 
 
 def disassemble(code: bytes) -> tuple[str, str]:

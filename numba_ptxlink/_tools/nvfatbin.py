@@ -15,19 +15,28 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
 
 
-def pack(entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool = True) -> bytes:
+# The first release that compresses by zstd unless it is told otherwise.
+_ZSTD_SINCE = (12, 9)
+
+
+def pack(
+    entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool = True, zstd: bool = True
+) -> bytes:
     """
     Pack *entries*, each (kind, arch, name, code), into one fat binary. Needs no driver.
 
     Args:
         entries: Kinds are "ptx", "ltoir" and "cubin".
         relocatable: Whether the entries hold relocatable code.
+        zstd: Whether readers know zstd, as those from CUDA 12.4 on do.
 
     Raises:
         LinkError: nvFatbin is missing or refused an entry.
     """
     binding = _binding()
     flags = ["-64", *(("-c",) if relocatable else ())]
+    if not zstd and version() >= _ZSTD_SINCE:
+        flags.append("-compress-mode=speed")  # LZ4
     names = tuple(name for _, _, name, _ in entries)
     try:
         handle = binding.create(flags, len(flags))

@@ -22,16 +22,18 @@ _SECONDS = 60
 
 def find(newest: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
     """
-    Return path and release of a ptxas of *newest*'s major version and not newer, None if there is none.
+    Return path and release of the newest ptxas of *newest*'s major version and not newer, None without one.
 
-    The wheels of this environment come before PATH, which may lead to another toolkit's.
+    Of one release, the wheels of this environment come before PATH, which may lead to another toolkit's.
     """
+    known: dict[tuple[int, int], str] = {}
     for path in find_tools("ptxas", wheels_first=True):
         match = _RELEASE.search(_version_text(path))
         release = (int(match[1]), int(match[2])) if match else None
         if release and release[0] == newest[0] and release <= newest:
-            return path, release
-    return None
+            known.setdefault(release, path)
+    release = max(known, default=None)
+    return None if release is None else (known[release], release)
 
 
 def identity(path: str) -> tuple[str, ...]:

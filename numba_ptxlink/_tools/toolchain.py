@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink.errors import PtxlinkError
 
-from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc
+from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,25 @@ def toolchain() -> Toolchain:
         driver=driver.version(),
         packages=dict(filter(None, map(_installed, _PACKAGES))),
     )
+
+
+def used(arch: Arch, *, merged: bool, packed: bool) -> dict[str, str]:
+    """
+    Return the releases of the libraries that an export calls, by their names.
+
+    Args:
+        arch: A GPU that it is for.
+        merged: Whether nvJitLink merged link files.
+        packed: Whether nvFatbin packed a fat binary.
+    """
+    emitted = nvvm.emitted_isa(arch)
+    releases = {
+        "nvvm": None if emitted is None else release_of(emitted),
+        "nvrtc": _if_there(nvrtc.version),
+        "nvjitlink": _if_there(nvjitlink.version) if merged else None,
+        "nvfatbin": _if_there(nvfatbin.version) if packed else None,
+    }
+    return {name: f"{release[0]}.{release[1]}" for name, release in releases.items() if release}
 
 
 def _if_there(version: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:

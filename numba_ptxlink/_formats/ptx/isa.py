@@ -7,6 +7,12 @@ from numba_ptxlink._arch import PtxVersion
 # From the release notes in NVIDIA's PTX ISA manual, which name the CUDA release and the driver that
 # introduced each version. From 13.0 on, the ISA has the release's own minor version.
 _ISA_OF_RELEASE = {
+    (9, 0): (6, 0),
+    (9, 1): (6, 1),
+    (9, 2): (6, 2),
+    (10, 0): (6, 3),
+    (10, 1): (6, 4),
+    (10, 2): (6, 5),
     (11, 0): (7, 0),
     (11, 1): (7, 1),
     (11, 2): (7, 2),
@@ -29,6 +35,7 @@ _ISA_OF_RELEASE = {
 }
 
 _NEWEST_KNOWN = (13, 5)
+_NEWEST_ISA_OF_TABLE = 8
 
 
 def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
@@ -55,3 +62,11 @@ def release_of(isa: PtxVersion) -> tuple[int, int] | None:
         return (_NEWEST_KNOWN[0], isa.minor)
     releases = [release for release, known in _ISA_OF_RELEASE.items() if PtxVersion(*known) == isa]
     return max(releases, default=None)
+
+
+def first_release(isa: PtxVersion) -> tuple[int, int]:
+    """Return the oldest CUDA release that reads PTX of version *isa*."""
+    if isa.major > _NEWEST_ISA_OF_TABLE:
+        return (isa.major + 4, isa.minor)
+    known = [release for release, newest in _ISA_OF_RELEASE.items() if PtxVersion(*newest) >= isa]
+    return min(known, default=(_NEWEST_ISA_OF_TABLE + 5, 0))

@@ -1,0 +1,201 @@
+"""PTX and machine code for toolkits and drivers older than the compilers of this environment."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import features, read_header
+from numba_ptxlink._formats.ptx.isa import first_release, newest_isa
+from numba_ptxlink._link import consumer as consumers
+from numba_ptxlink._link import oldest, single_ptx
+from numba_ptxlink._link.consumer import Consumer
+from numba_ptxlink._tools import ptxas
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
+
+TEXT = """\
+.version 9.5
+.target {target}
+.address_size 64
+.visible .func f() {{
+.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .b64 %d<4>;
+{statement}
+ret;
+}}
+"""
+ARCH = pl.Arch(9, 0)
+
+
+def lowered(statement="", *, cuda="12.4", target="sm_90"):
+    """Return the version that PTX with *statement* is brought down to."""
+    text = TEXT.format(target=target, statement=statement).encode()
+    return read_header(Consumer.of(cuda, None).lowered(text, pl.Arch.of(target)).decode()).version
+
+
+@pytest.fixture
+def _no_ptxas(monkeypatch):
+    """Let no ptxas be installed."""
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "release", "isa"),
+    [
+        (("12.4", None), (12, 4), "8.4"),
+        (((12, 6), None), (12, 6), "8.5"),
+        ((None, "8.5"), (12, 5), "8.5"),
+        ((None, (9, 1)), (13, 1), "9.1"),
+        (("13.0", None), (13, 0), "9.0"),
+    ],
+)
+def test_a_consumer_is_a_release_or_a_version(arguments, release, isa):
+    """A release says which PTX is read, and PTX which release is the oldest to read it."""
+    consumer = Consumer.of(*arguments)
+    assert (release, isa) == (consumer.release, str(consumer.isa))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (("99.1", None), "no CUDA release whose PTX is known"),
+        (("10.2", None), "from 11.0 on"),
+        (("twelve", None), "no CUDA release"),
+        ((None, "8.9"), "no version of PTX that is known"),
+        (("12.4", "8.4"), "leave one of them out"),
+    ],
+)
+def test_other_releases_are_refused(arguments, cause):
+    """What is no release or version, or both at once, is an error that says how to write it."""
+    with pytest.raises(pl.ConfigError, match=cause):
+        Consumer.of(*arguments)
+    assert Consumer.of(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "version"),
+    [("", "7.8"), ("min.u16x2 %r1, %r2, %r3;", "8.0"), (".reg .b128 %q; mov.b128 %q, {%d1, %d2};", "8.3")],
+)
+def test_ptx_gets_the_lowest_version_that_its_text_allows(statement, version):
+    """It is what target and instructions need, whatever the compiler declared."""
+    assert version == str(lowered(statement))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (
+            {"statement": "min.u16x2 %r1, %r2, %r3;", "cuda": "11.8"},
+            r"min\.u16x2 in line 6, .* new in PTX 8\.0",
+        ),
+        ({"target": "sm_100"}, r"reads PTX 8\.4 at most, .* \.target sm_100 in line 2.*CUDA 12\.7 or later"),
+        ({"statement": "frobnicate.b32 %r1, %r2;"}, r"frobnicate\.b32 in line 6, of which only PTX 9\.5"),
+    ],
+)
+def test_what_needs_newer_ptx_is_named(arguments, cause):
+    """The error has the instruction or target, its line, and the release that would do."""
+    with pytest.raises(pl.ExportError, match=cause):
+        lowered(**arguments)
+
+
+def test_the_compiler_has_the_last_word(monkeypatch):
+    """A version that no table knows is found by assembling the text, and refused where it is too new."""
+    monkeypatch.setattr(features, "_instruction_since", lambda *_: features.OLDEST)
+    assert "8.0" == str(lowered("min.u16x2 %r1, %r2, %r3;"))
+    with pytest.raises(pl.ExportError, match=r"min.*line 6, which is new in PTX 8\.0"):
+        lowered("min.u16x2 %r1, %r2, %r3;", cuda="11.8")
+
+
+def test_what_changes_no_result_is_left_out():
+    """Where they are too new: `volatile` on memory that one thread alone has, and hints about loads."""
+    statement = '.pragma "used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
+    text = TEXT.format(target="sm_90", statement=statement).encode()
+    plain = Consumer.of("12.0", None).lowered(text, ARCH)
+    assert b"\n ld.local.u32 %r1" in plain
+    assert b"used_bytes_mask" not in plain
+    assert text.replace(b"9.5", b"9.1") == Consumer.of("13.1", None).lowered(text, ARCH)
+
+
+def test_a_lower_version_changes_no_machine_code():
+    """The machine code is the same, byte for byte."""
+    text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
+    low = Consumer.of("12.4", None).lowered(text.encode(), ARCH)
+    assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+@pytest.mark.parametrize("relocatable", [True, False])
+def test_machine_code_takes_a_compiler_of_the_release(relocatable):
+    """Without one the error names the wheel that has it."""
+    cause = single_ptx.unavailable((12, 4), relocatable=relocatable)
+    assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in cause
+    options = AssembleOptions(relocatable=relocatable)
+    with pytest.raises(pl.AssembleError, match=r"No cubin for CUDA 12\.4"):
+        single_ptx.compile_ptx(b"", ARCH, options, (12, 4))
+    assert "" == single_ptx.unavailable((13, 99), relocatable=relocatable)
+
+
+def stand_in(folder, *releases):
+    """Return the paths of programs that say they are the ptxas of *releases*."""
+    paths = []
+    for release in releases:
+        path = folder / f"ptxas-{release}"
+        path.write_text(f'#!/bin/sh\necho "release {release}, V{release}.1"\n')
+        path.chmod(0o755)
+        paths.append(str(path))
+    return paths
+
+
+def test_the_newest_compiler_that_is_old_enough_is_taken(monkeypatch, tmp_path):
+    """A linker reads code of its own release and older ones; a driver that of its major version."""
+    paths = stand_in(tmp_path, "12.1", "12.4", "12.8", "13.0")
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(paths))
+    assert ("ptxas", paths[1], (12, 4)) == single_ptx._tool_for((12, 6), relocatable=True)
+    assert ("ptxas", paths[2], (12, 8)) == single_ptx._tool_for((12, 0), relocatable=False)
+    assert single_ptx._tool_for((12, 0), relocatable=True) is None
+    assert "ptxas" == single_ptx._tool_for((13, 0), relocatable=True)[0]
+    assert "nvptxcompiler" == single_ptx._tool_for((13, 0), relocatable=False)[0]
+
+
+def test_a_toolkit_is_found_by_cuda_home(monkeypatch, tmp_path):
+    """CUDA_HOME and CUDA_PATH lead to tools as PATH does."""
+    (path,) = stand_in(tmp_path, "12.3")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ptxas").symlink_to(path)
+    ptxas._version_text.cache_clear()
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert (str(tmp_path / "bin" / "ptxas"), (12, 3)) == ptxas.find((12, 4))
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+def test_what_cannot_be_made_is_left_out_or_refused(caplog):
+    """What was asked for is refused with the cure; what the default would add is left out and logged."""
+    consumer = Consumer.of("12.4", None)
+    kinds = {"ptx", "ltoir", "cubin"}
+    with caplog.at_level(logging.INFO, consumers.__name__):
+        assert {"ptx"} == consumer.without_impossible(kinds, [ARCH], kinds)
+    assert ["INFO", "WARNING"] == [record.levelname for record in caplog.records]
+    with pytest.raises(
+        pl.ExportError, match=r"No ltoir for CUDA 12\.4: .* cannot be made older; leave ltoir out"
+    ):
+        consumer.without_impossible(kinds, [ARCH], {"cubin"})
+    with pytest.raises(pl.ExportError, match=r"No cubin for CUDA 12\.4: .*nvidia-cuda-nvcc-cu12"):
+        consumer.without_impossible(kinds, [ARCH], {"ltoir"})
+
+
+def test_every_release_reads_its_own_ptx():
+    """The oldest release that reads a version reads that version, and the one before it does not."""
+    for major, minors in ((11, 9), (12, 10), (13, 6)):
+        for minor in range(minors):
+            isa = newest_isa((major, minor))
+            assert first_release(isa) <= (major, minor)
+            assert isa == newest_isa(first_release(isa))
+
+
+def test_cubins_need_a_driver_of_their_major_version_that_knows_the_device():
+    """The toolkit is that of the compiler; the driver is older, but not older than the device."""
+    assert oldest.Oldest((12, 4), (12, 0)) == oldest.of_code("cubin", ARCH, b"", "ptxas 12.4")
+    assert oldest.Oldest((12, 9), (12, 7)) == oldest.of_code("cubin", pl.Arch(10, 0), b"", "ptxas 12.9")

@@ -1,0 +1,125 @@
+"""Exports for a toolkit and driver that are older than the compilers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._formats import compression, containers
+from numba_ptxlink._tools import nvjitlink, ptxas
+
+
+@pl.udf("float16(float16, float16)")
+def fused(left, right):
+    """Multiply and add."""
+    return left * right + left
+
+
+@pl.kernel(types.void(types.Array(types.float32, 1, "C"), types.float32))
+def scale(values, factor):
+    """Multiply each element."""
+    values[cuda.grid(1)] *= factor
+
+
+@pytest.fixture
+def _no_ptxas(monkeypatch):
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
+
+
+def versions(code):
+    """Return the versions of the PTX in a fat binary or text."""
+    texts = [code] if code.startswith(b"//") else []
+    texts = texts or [entry.content() for entry in containers.fatbin_entries(code) if entry.kind == "ptx"]
+    return [re.search(rb"\.version (\S+)", text)[1].decode() for text in texts]
+
+
+def described(exported):
+    """Return what the manifest says of each artifact's age, and of the tools."""
+    manifest = json.loads(exported.contents[exported.manifest.name])
+    ages = {(entry["kind"], entry["arch"] or ""): entry["oldest"] for entry in manifest["artifacts"]}
+    return ages, manifest["tools"]
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+def test_half_arithmetic_and_kernels_get_old_ptx():
+    """The default leaves out what cannot be made; all PTX is as old as its text allows."""
+    exported = pl.export([fused, scale], archs=["sm_80", "sm_90"], cuda="12.4", name="old")
+    assert {"ptx", "fatbin", "kernels"} == {kind for kind, _ in exported.artifacts}
+    assert ["7.0"] == versions(exported.read("ptx", "sm_80"))
+    assert ["7.8"] == versions(exported.read("ptx", "sm_90"))
+    assert ["7.0", "7.8"] == versions(exported.read("fatbin")) == versions(exported.read("kernels"))
+    ages, tools = described(exported)
+    assert {"toolkit": "11.0", "driver": "11.0"} == ages["ptx", "sm_80"]
+    assert {"toolkit": None, "driver": "12.4"} == ages["kernels", ""]
+    assert {"nvvm", "nvrtc", "nvjitlink", "nvfatbin", "nvptxcompiler"} <= tools.keys()
+
+
+def test_a_manifest_states_the_age_of_everything():
+    """Without a release, the artifacts are as new as the tools, and the manifest says so."""
+    exported = pl.export([scale], archs=["sm_80"], name="new")
+    ages, tools = described(exported)
+    release = tools["nvvm"]
+    assert {"toolkit": release, "driver": None} == ages["ltoir", "sm_80"]
+    assert {"toolkit": release, "driver": release} == ages["ptx", "sm_80"]
+    assert tools["nvptxcompiler"].partition(".")[0] + ".0" == ages["cubin", "sm_80"]["driver"]
+    assert ages["fatbin", ""]["toolkit"]
+    assert ages["kernels", ""]["driver"]
+    assert "nvjitlink" not in tools
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+def test_releases_that_do_not_know_zstd_get_none():
+    """Fat binaries for CUDA 12.3 and older are not compressed by zstd."""
+    flags = {}
+    for release in ("12.3", "12.4"):
+        code = pl.export([scale], archs=["sm_80"], emit=["kernels"], cuda=release, name="k").read("kernels")
+        flags[release] = [entry.flags & compression.ZSTD for entry in containers.fatbin_entries(code)]
+    assert not any(flags["12.3"])
+    if nvjitlink.version()[0] > 12:
+        assert all(flags["12.4"])
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        (["--emit", "ltoir", "--cuda", "12.4"], "No ltoir for CUDA 12.4"),
+        (["--emit", "cubin", "--ptx-isa", "8.4"], "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'"),
+        (
+            ["--emit", "ptx", "--cuda", "12.4", "--arch", "sm_80,sm_100"],
+            "the code for sm_100 has .target sm_100",
+        ),
+        (["--cuda", "3.0"], "no CUDA release whose PTX is known"),
+        (["--arch", "sm_80,sm_oops"], "is not a GPU architecture"),
+    ],
+)
+def test_what_cannot_be_made_is_one_line(tmp_path, capsys, options, cause):
+    """The command ends with the cause and the cure, and writes nothing."""
+    source = tmp_path / "f.py"
+    source.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+    assert 1 == cli.main(["export", str(source), "-o", str(tmp_path / "out"), *options])
+    assert cause in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+def test_objects_hold_old_ptx_alone():
+    """The code in an object for an older release is PTX of that age, and no newer machine code or LTO-IR."""
+    exported = pl.export([scale], archs=["sm_80"], emit=["object"], cuda="12.4", name="old")
+    ages, _ = described(exported)
+    assert {"toolkit": "11.0", "driver": "11.0"} == ages["object", ""]
+    entries = [
+        entry
+        for start in re.finditer(b"\x50\xed\x55\xba", exported.read("object"))
+        for entry in containers.fatbin_entries(exported.read("object")[start.start() :])
+    ]
+    assert {"ptx"} == {entry.kind for entry in entries}
+    assert all(b".version 7.0" in entry.content() for entry in entries)

@@ -1,0 +1,104 @@
+"""Artifacts for CUDA 12.4 and 13.0 are read by the compilers and linkers of these releases."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import environments
+import pytest
+from ptx_features import ROWS, TARGETS, TEXT
+
+import numba_ptxlink as pl
+from numba_ptxlink import linker
+from numba_ptxlink._tools import ptxas
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+SOURCES = [HERE / "halves.py", HERE / "plain.py"]
+WHEELS = {
+    "12.4": ["nvidia-cuda-nvcc-cu12==12.4.131"],
+    "13.0": [
+        "nvidia-cuda-nvcc==13.0.88",
+        "nvidia-cuda-crt==13.0.88",
+        "nvidia-nvvm==13.0.88",
+        "nvidia-cuda-runtime==13.0.96",
+        "nvidia-cuda-cccl==13.0.85",
+    ],
+}
+CALLER = """
+#include "halves.h"
+extern "C" __global__ void apply(__half *x) { x[threadIdx.x] = fused(x[threadIdx.x], x[0]); }
+"""
+
+
+def tools(release):
+    """Return the folder with the compilers of *release*, out of their wheel."""
+    with environments.locked(f"nvcc-{release}-{environments.digest(*WHEELS[release])}") as folder:
+        if not list(folder.glob("nvidia/*/bin/ptxas")):
+            pip = ["install", "--quiet", "--no-deps", "--target", str(folder), *WHEELS[release]]
+            try:
+                environments.pip(Path(sys.executable), *pip)
+            except environments.Unavailable as error:
+                pytest.skip(str(error))
+    return next(folder.glob("nvidia/*/bin"))
+
+
+@pytest.mark.parametrize("release", list(WHEELS))
+@pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
+def test_ptxas_reads_the_ptx(release, source, tmp_path):
+    """The ptxas of the release takes the PTX of each architecture, half arithmetic included."""
+    exported = pl.export(source, archs=["sm_80", "sm_89", "sm_90"], emit=["ptx"], cuda=release)
+    for (_, arch), path in exported.artifacts.items():
+        text = tmp_path / path.name
+        text.write_bytes(exported.contents[path.name])
+        command = [str(tools(release) / "ptxas"), f"-arch={arch}", "-c", str(text), "-o", str(tmp_path / "o")]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (0, "") == (run.returncode, run.stderr)
+
+
+@pytest.mark.parametrize("release", list(WHEELS))
+def test_cubins_are_made_by_the_compiler_of_the_release(release, monkeypatch):
+    """Where its wheel is installed, it makes the machine code, and the manifest names it."""
+    site = tools(release).parents[2]
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: map(str, site.glob("nvidia/*/bin/ptxas")))
+    exported = pl.export(SOURCES[0], archs=["sm_80"], emit=["cubin", "fatbin"], cuda=release)
+    assert exported.read("cubin").startswith(b"\x7fELF")
+    assert f'"cubin": "ptxas {release}"' in exported.contents["halves.json"].decode()
+    assert f'"toolkit": "{release}"' in exported.contents["halves.json"].decode()
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if max(row[0], TARGETS[row[1]]) <= "8.4"])
+def test_an_older_compiler_takes_what_the_table_says_it_has(row, tmp_path):
+    """The ptxas of CUDA 12.4 takes each instruction with the version that the table has for it."""
+    since, target, statement = row
+    version = max(since, TARGETS[target])
+    text = tmp_path / "row.ptx"
+    text.write_text(TEXT.format(version=version, target=target, after="", statement=statement))
+    command = [str(tools("12.4") / "ptxas"), f"-arch={target}", "-c", str(text), "-o", str(tmp_path / "o")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not run.returncode, run.stderr
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin"])
+def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
+    """The nvcc of CUDA 13.0 links artifacts that were made for it, half arithmetic included."""
+    folder = tools("13.0")
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter([str(folder / "ptxas")]))
+    exported = pl.export(SOURCES[0], tmp_path, archs=["sm_80"], emit=[kind], cuda="13.0")
+    (artifact,) = exported.artifacts.values()
+    (tmp_path / "caller.cu").write_text(CALLER)
+
+    def nvcc(*options):
+        command = [str(folder / "nvcc"), "-arch=sm_80", f"-I{linker.INCLUDE_DIR}", *map(str, options)]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert not run.returncode, run.stdout + run.stderr
+
+    nvcc("-dc", "caller.cu", "-o", "caller.o")
+    wrapped = artifact
+    if kind != "fatbin":
+        wrapped = tmp_path / "wrapped.o"
+        nvcc("-dc", artifact, "-o", wrapped)
+    nvcc("-dlink", "caller.o", wrapped, "-o", "linked.o")

@@ -1,0 +1,64 @@
+"""The words and lists that stand for architectures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from launches import fake_driver
+
+import numba_ptxlink as pl
+from numba_ptxlink._arch import PtxVersion
+from numba_ptxlink._tools import archs, nvrtc
+
+NATIVE = "from numba_ptxlink._tools import archs; print(*[arch.sm for arch in archs.chosen('native')])"
+
+
+def names(*arguments):
+    """Return the names of the chosen architectures."""
+    return [arch.sm for arch in archs.chosen(*arguments)]
+
+
+def test_lists_have_commas():
+    """Commas and sequences list architectures, each of which is taken once."""
+    assert ["sm_80", "sm_90a", "sm_75"] == names("sm_80, 9.0a,sm_80,75")
+    assert ["sm_80", "sm_90", "sm_75"] == names(["sm_80,sm_90", (7, 5), pl.Arch(8, 0)])
+
+
+@pytest.mark.parametrize("wrong", ["", "sm_80,", "every", ["sm_80,never"]])
+def test_other_words_are_refused(wrong):
+    """A word that is no architecture is an error."""
+    with pytest.raises(pl.ConfigError, match="is not a GPU architecture"):
+        archs.chosen(wrong)
+
+
+def test_all_is_what_the_toolkit_compiles_for(monkeypatch):
+    """All of NVRTC's, and the first one of these and of each generation, as nvcc has it."""
+    known = tuple(map(pl.Arch.of, ["sm_86", "sm_87", "sm_90", "sm_100", "sm_103", "sm_120"]))
+    monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
+    assert [arch.sm for arch in known] == names("all")
+    assert ["sm_86", "sm_90", "sm_100", "sm_120"] == names("all-major")
+
+
+def test_all_leaves_out_what_the_consumer_does_not_know(monkeypatch):
+    """What needs newer PTX than is to be written is no part of it."""
+    known = tuple(map(pl.Arch.of, ["sm_80", "sm_90", "sm_100"]))
+    monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
+    assert ["sm_80", "sm_90"] == names("all", PtxVersion(8, 4))
+
+
+def test_native_asks_the_driver(tmp_path):
+    """The devices of the machine, each architecture once."""
+    run = subprocess.run(
+        [sys.executable, "-c", NATIVE], env=fake_driver(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert ["sm_80", "sm_90"] == run.stdout.split()
+
+
+def test_native_without_a_driver_is_an_error(monkeypatch):
+    """It names the cause and what to write in its place."""
+    monkeypatch.setattr("ctypes.CDLL", lambda _: (_ for _ in ()).throw(OSError("no libcuda")))
+    archs.driver._api.cache_clear()
+    with pytest.raises(pl.ConfigError, match=r"there is none \(no libcuda\); name an architecture"):
+        archs.chosen("native")
