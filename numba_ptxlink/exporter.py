@@ -9,46 +9,41 @@ import os
 import sys
 import unicodedata
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import abi, assembler
+from . import abi
 from ._arch import Arch, ArchLike
-from ._cabi import header, launcher, layouts, proof
+from ._cabi import header, proof
 from ._config import config
 from ._export import build, choice
+from ._export.artifacts import EMIT, Request, compile_each, file_name, join
+from ._export.manifest import describe as describe_export
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
-from ._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
+from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
-from ._link import executables, manifests, objects, oldest, outputs
+from ._link import manifests, outputs
 from ._link.consumer import Consumer
 from ._link.depfile import render as render_depfile
 from ._tools import archs as architectures
-from ._tools import nvfatbin, packages, python_imports, python_sources, toolchain
-from ._tools.ptxas_options import AssembleOptions
+from ._tools import python_imports, python_sources
 from .errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from ._formats.ptx import Prototype
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
-
-EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
-"""The kinds of artifact that an export can write."""
 
 log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
-_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **objects.EXTENSIONS}
 _DEVICES = {
     "CON",
     "PRN",
@@ -164,7 +159,7 @@ def export(
     config()
     consumer = Consumer.of(cuda, ptx_isa)
     parsed = architectures.chosen(archs, consumer.isa if consumer else None)
-    kinds = _check_emit(ARTIFACTS if emit is None else emit)
+    kinds = None if emit is None else _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     out = _check_out(out_dir)
@@ -173,104 +168,51 @@ def export(
     former = dict(sys.modules)
     with _loaded(source, front_end) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
+        request = Request(stem, parsed, kinds, CompileOptions(opt, fastmath, lineinfo), consumer)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
-        options = CompileOptions(opt, fastmath, lineinfo)
         header.named_structs(build.declared(functions))
-        compiled = [build.lower(functions, arch, options) for arch in parsed]
+        compiled = [build.lower(functions, arch, request.options) for arch in parsed]
         first = compiled[0]
         declarations = [
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
         python = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
-    _check_passing(first.signatures, kinds)
-    files: dict[tuple[str, str], bytes] = {}
-    packed: list[tuple[str, Arch, str, bytes]] = []
-    externs: dict[str, tuple[Prototype, abi.Signature | None]] = {}
-    undeclared: dict[str, None] = {}
-    joint = [kind for kind in kinds if kind == FATBIN or kind in objects.EXTENSIONS]
-    wanted = {*kinds, *((PTX, LTOIR, CUBIN) if joint else ())}
-    wanted.update((PTX,) if {KERNELS, LAUNCHER}.intersection(kinds) else ())
-    launchable: list[executables.Part] = []
-    dispensable = wanted if consumer and emit is None else wanted.difference(kinds)
-    wanted = consumer.without_impossible(wanted, parsed, dispensable) if consumer else wanted
-    for lowered in compiled:
-        built = build.build(lowered, wanted, options, dispensable=dispensable, consumer=consumer)
-        externs.update(built.externs)
-        undeclared.update(dict.fromkeys(built.undeclared))
-        arch, artifacts = lowered.arch, built.artifacts
-        launchable.append((arch, artifacts.get(PTX, b""), [*built.externs]))
-        packed += [(kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in artifacts.items()]
-        files.update({(kind, arch.sm): code for kind, code in artifacts.items() if kind in kinds})
-    if FATBIN in kinds:
-        files[FATBIN, ""] = nvfatbin.pack(packed, zstd=consumer is None or consumer.reads_zstd)
-    if emit is None and not externs and any(signature.kernel for signature in first.signatures):
-        kinds += (KERNELS,)
-    executable, launching = _launchable(stem, kinds, launchable, declarations, options, consumer=consumer)
-    files |= launching
-    declared = [sig for _, (_, sig) in sorted(externs.items()) if sig]
+    _check_passing(first.signatures, request.asked)
+    code = compile_each(compiled, request)
+    declared = [sig for _, (_, sig) in sorted(code.externs.items()) if sig]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, parsed)
-    host_compiler = ""
-    if any(kind in objects.EXTENSIONS for kind in joint):
-        kernels = [signature for signature in first.signatures if signature.kernel]
-        whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        code, host_compiler = objects.build(
-            stem, text, kernels, packed, None if externs else whole, consumer=consumer
-        )
-        files |= {(kind, ""): made for kind, made in objects.as_kinds(stem, code, joint).items()}
-    needs = oldest.of_artifacts(files, packed, built.cubin_by, executable and executable.needs)
-    names = {key: stem + _extension(*key) for key in files}
-    manifest = {
-        "format": manifests.FORMAT,
-        "name": stem,
-        "header": _entry(f"{stem}.h", text.encode()),
-        "archs": [arch.sm for arch in parsed],
-        "functions": [_describe(*each) for each in zip(declarations, functions, first.raises, strict=True)],
-        "types": layouts.describe(first.signatures),
-        "externs": [_describe_extern(*externs[key]) for key in sorted(externs)],
-        "artifacts": [
-            {
-                "kind": kind,
-                "arch": arch or None,
-                **_entry(names[kind, arch], files[kind, arch]),
-                "oldest": needs[kind, arch].described(),
-            }
-            for kind, arch in files
-        ],
-        "options": asdict(options),
-        "front_end": compiler.name,
-        "tools": _tools(compiler.distributions, built.cubin_by, host_compiler)
-        | toolchain.used(parsed[0], merged=built.merged, packed=any(not arch for _, arch in files))
-        | ({"kernels": ", ".join(executable.tools)} if executable and executable.tools else {}),
-    }
+    artifacts = join(code, request, text, declarations)
+    described = list(zip(declarations, functions, first.raises, strict=True))
+    manifest = describe_export(request, compiler, described, artifacts)
+    names = {key: file_name(stem, key) for key in artifacts.files}
+    sources = {*python, *(file for each in compiled for file in each.files)}
     contents = {
         f"{stem}.h": text.encode(),
         **_included(text),
-        **{names[key]: code for key, code in files.items()},
-        **_depfile(
-            depfile, out / f"{stem}.json", {*python, *(file for each in compiled for file in each.files)}
-        ),
+        **{names[key]: content for key, content in artifacts.files.items()},
+        **_depfile(depfile, out / f"{stem}.json", sources),
         # The last one: until it is there, the former manifest disagrees with what was replaced.
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
     if out_dir is not None:
         _write(out, contents, out / f"{stem}.json")
-    for each in undeclared:
+    for each in code.undeclared:
         log.warning(
             "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
             'define it with the prototype %s; or declare it with numbers and pointers alone and abi="c".',
             stem,
             each,
-            externs[each][0],
+            code.externs[each][0],
         )
     return Export(
         header=out / f"{stem}.h",
         manifest=out / f"{stem}.json",
-        artifacts={key: out / names[key] for key in files},
-        signatures=compiled[0].signatures,
+        artifacts={key: out / name for key, name in names.items()},
+        signatures=first.signatures,
         contents=contents,
-        host_compiler=host_compiler,
+        host_compiler=artifacts.host_compiler,
     )
 
 
@@ -340,27 +282,6 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     return tuple(udfs)
 
 
-def _launchable(
-    stem: str,
-    kinds: Sequence[str],
-    parts: Sequence[executables.Part],
-    declarations: Sequence[header.Declaration],
-    options: CompileOptions,
-    *,
-    consumer: Consumer | None,
-) -> tuple[executables.Executable | None, dict[tuple[str, str], bytes]]:
-    """Return what a driver loads, and those of *kinds* that launch kernels."""
-    if not {KERNELS, LAUNCHER}.intersection(kinds):
-        return None, {}
-    signatures = [declaration.signature for declaration in declarations]
-    executable = executables.pack(
-        stem, parts, signatures, level=options.level, lineinfo=options.lineinfo, consumer=consumer
-    )
-    code = executable.code
-    files = {KERNELS: code, LAUNCHER: launcher.render(stem, declarations, code).encode()}
-    return executable, {(kind, ""): files[kind] for kind in files if kind in kinds}
-
-
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:
     doc = inspect.getdoc(each.udf.function) or ""
     return header.Declaration(
@@ -383,30 +304,6 @@ def _errors(function: Udf, raises: tuple[str, ...]) -> str:
     return f"Where it raises, it {does}. Division by zero and indices {checks}."
 
 
-def _describe(each: header.Declaration, function: Typed, raises: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "symbol": each.signature.name,
-        "kind": "kernel" if function.udf.is_kernel else "function",
-        "python": each.python,
-        "source": each.source,
-        "declaration": f"{each.signature};",
-        "prototype": str(each.signature.prototype),
-        "result": each.signature.result.name,
-        "parameters": layouts.parameters(each.signature),
-        "on_error": function.udf.options.on_error,
-        "checked": function.udf.options.checked,
-        "raises": list(raises),
-    }
-
-
-def _describe_extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, Any]:
-    return {
-        "name": prototype.name,
-        "prototype": str(prototype),
-        "declaration": f"{signature};" if signature else None,
-    }
-
-
 def _included(header_text: str) -> dict[str, bytes]:
     """Return this package's own headers that *header_text* includes, by their paths in an include folder."""
     name = "numba_ptxlink/array_view.h"
@@ -423,30 +320,6 @@ def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) ->
     if any(kind != LTOIR for kind in kinds):
         for signature in signatures:
             abi.check_ptx(signature)
-
-
-def _entry(name: str, code: bytes) -> dict[str, Any]:
-    return {"file": name, "bytes": len(code), "sha256": manifests.digest(code)}
-
-
-def _extension(kind: str, arch: str) -> str:
-    return "".join(f".{part}" for part in (arch, _ENDINGS.get(kind, kind)) if part)
-
-
-def _tools(distributions: Sequence[str], cubin_by: str, host_compiler: str) -> dict[str, str]:
-    versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
-    if cubin_by and not cubin_by.startswith("nvPTXCompiler"):
-        versions["cubin"] = cubin_by
-    if host_compiler:
-        versions["object"] = host_compiler
-    nvvm = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc-cu12"
-    nvfatbin_package = packages.package("nvidia-nvfatbin")
-    for package in ("numba-ptxlink", *distributions, nvvm, nvfatbin_package):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:

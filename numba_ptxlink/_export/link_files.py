@@ -137,7 +137,7 @@ def compile_files(
         if file.kind == LTOIR:
             compiled[file.name, file.content] = None
         elif file.kind == CU:
-            folders = (file.folder,) if file.folder else ()
+            folders = (file.path.parent,) if file.path else ()
             text, name = file.content.decode(), PurePath(file.name).name
             head, functions = _split(text)
             wanted = frozenset(functions) & missing
@@ -177,7 +177,7 @@ def compile_files(
 
 def paths(files: Iterable[LinkFile]) -> list[Path]:
     """Return those of *files* that are on disk, and the headers beside them that these include."""
-    linked = {file.folder / PurePath(file.name).name: file for file in files if file.folder}
+    linked = {file.path: file for file in files if file.path}
     headers = [
         header
         for path, file in linked.items()

@@ -65,16 +65,16 @@ class LinkFile:
     A file that a compiled function links.
 
     Args:
-        name: Its name, or its path.
+        name: What messages call it.
         kind: Its kind, one of `_formats.kinds`.
         content: What it holds.
-        folder: Where `#include "..."` searches, None for code in memory.
+        path: Where it is, absolute; None for code in memory.
     """
 
     name: str
     kind: str
     content: bytes
-    folder: Path | None = None
+    path: Path | None = None
 
 
 class Lowered(Protocol):

@@ -21,8 +21,8 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
             continue
         code = LinkableCode.from_path_or_obj(file)
         content = code.data if isinstance(code.data, bytes) else code.data.encode()
-        folder = Path(file).absolute().parent if isinstance(file, (str, Path)) else None
-        yield LinkFile(code.name, code.kind, content, folder)
+        path = Path(file).absolute() if isinstance(file, (str, Path)) else None
+        yield LinkFile(code.name, code.kind, content, path)
 
 
 def memory_manager() -> Path:

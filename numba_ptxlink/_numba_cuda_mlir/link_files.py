@@ -18,5 +18,5 @@ def read(items: Iterable[Any]) -> Iterator[LinkFile]:
     for item in dict.fromkeys(items):
         code = LinkableCode.from_path_or_obj(item)
         content = code.data if isinstance(code.data, bytes) else code.data.encode()
-        folder = Path(item).absolute().parent if isinstance(item, (str, Path)) else None
-        yield LinkFile(code.name, code.kind, content, folder)
+        path = Path(item).absolute() if isinstance(item, (str, Path)) else None
+        yield LinkFile(code.name, code.kind, content, path)

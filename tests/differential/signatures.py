@@ -84,8 +84,8 @@ class Counts:
         return (
             f"{self.executed} signatures executed with {THREADS} values each, {len(self.failures)} "
             f"mismatches, {self.inlined} calls inlined; {self.left_out} left out that nvcc passes wrongly, "
-            f"or that cannot be compiled, {self.trapping} that trap between C++ and C++; seeds to {self.last}, "
-            f"{self.seconds:.0f} s"
+            f"or that cannot be compiled, {self.trapping} that trap between C++ and C++; "
+            f"seeds to {self.last}, {self.seconds:.0f} s"
         )
 
 

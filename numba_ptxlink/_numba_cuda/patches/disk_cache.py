@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end import link_digests
 from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
@@ -148,6 +147,8 @@ def _wrap_rebuild_library(original: Any) -> Any:
 
 def file_digest(path: str) -> str:
     """Return a digest of the file at *path* and, for CUDA C++, of its includes; `_UNKNOWN` on failure."""
+    from numba_ptxlink._front_end import link_digests
+
     return link_digests.of_file(path, _search_path) or _UNKNOWN
 
 
@@ -175,6 +176,7 @@ def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
 
 
 def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
+    from numba_ptxlink._front_end import link_digests
     from numba_ptxlink._tools import build_id, nvptxcompiler
     from numba_ptxlink.cache.key import Key, package_version
 

@@ -1,0 +1,190 @@
+"""The artifacts of an export: the code for each architecture, and what holds code for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._cabi import launcher
+from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
+from numba_ptxlink._link import executables, objects, oldest
+from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
+
+from . import build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.header import Declaration
+    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._formats.ptx import Prototype
+    from numba_ptxlink._front_end.protocol import CompileOptions
+    from numba_ptxlink._link.consumer import Consumer
+
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
+"""The kinds of artifact that an export can write."""
+
+_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **objects.EXTENSIONS}
+
+Key = tuple[str, str]
+"""Kind and architecture of an artifact, "" for what holds code for all of them."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """
+    What an export is to write.
+
+    Args:
+        stem: What the names of its files begin with.
+        archs: The GPUs.
+        kinds: The kinds of artifact, None for those that can be made of the usual ones.
+        options: The options of the compilers.
+        consumer: What the artifacts are for, None for the tools of this environment.
+    """
+
+    stem: str
+    archs: tuple[Arch, ...]
+    kinds: tuple[str, ...] | None
+    options: CompileOptions
+    consumer: Consumer | None = None
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The kinds that are asked for before it is known whether there are kernels."""
+        return ARTIFACTS if self.kinds is None else self.kinds
+
+
+@dataclass
+class Code:
+    """
+    The code for each architecture.
+
+    Args:
+        files: The artifacts of one architecture each.
+        parts: All code, of kinds that are not asked for too, as (kind, arch, file name, code).
+        launchable: The PTX of each architecture with its undefined symbols.
+        externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
+        undeclared: Those that Python declares and C++ cannot, by name.
+        cubin_by: Name and release of the tool that compiled the cubins, "" without one.
+        merged: Whether nvJitLink merged link files into it.
+    """
+
+    files: dict[Key, bytes] = field(default_factory=dict)
+    parts: list[tuple[str, Arch, str, bytes]] = field(default_factory=list)
+    launchable: list[executables.Part] = field(default_factory=list)
+    externs: dict[str, tuple[Prototype, Signature | None]] = field(default_factory=dict)
+    undeclared: dict[str, None] = field(default_factory=dict)
+    cubin_by: str = ""
+    merged: bool = False
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """
+    All artifacts of an export.
+
+    Args:
+        header: The text of its C header.
+        code: The code for each architecture.
+        files: The artifacts.
+        needs: The oldest toolkit and driver that each of them is for.
+        host_compiler: Name and release of what compiled the host code of an object, "" without one.
+        kernels_by: Name and release of what compiled machine code that a driver loads.
+    """
+
+    header: str
+    code: Code
+    files: dict[Key, bytes]
+    needs: dict[Key, oldest.Oldest]
+    host_compiler: str = ""
+    kernels_by: tuple[str, ...] = ()
+
+
+def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
+    """
+    Compile the lowered functions for each architecture.
+
+    Raises:
+        ExportError: A compiler refused the code, or a kind cannot be made for the consumer.
+        AssembleError: The PTX could not be assembled.
+    """
+    kinds, consumer = request.asked, request.consumer
+    wanted = {kind for kind in kinds if kind in ARTIFACTS}
+    if FATBIN in kinds or objects.EXTENSIONS.keys() & kinds:
+        wanted |= {PTX, LTOIR, CUBIN}
+    if {KERNELS, LAUNCHER}.intersection(kinds):
+        wanted.add(PTX)
+    dispensable = wanted if consumer and request.kinds is None else wanted.difference(kinds)
+    if consumer:
+        wanted = consumer.without_impossible(wanted, request.archs, dispensable)
+    code = Code()
+    for lowered in compiled:
+        arch = lowered.arch
+        built = build.build(lowered, wanted, request.options, dispensable=dispensable, consumer=consumer)
+        code.externs.update(built.externs)
+        code.undeclared.update(dict.fromkeys(built.undeclared))
+        code.cubin_by, code.merged = built.cubin_by, built.merged
+        code.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs]))
+        for kind, content in built.artifacts.items():
+            code.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
+            if kind in kinds:
+                code.files[kind, arch.sm] = content
+    return code
+
+
+def join(code: Code, request: Request, header: str, declarations: Sequence[Declaration]) -> Artifacts:
+    """
+    Make what holds code for all architectures.
+
+    Args:
+        code: The code.
+        request: What the export is to write.
+        header: The text of its C header.
+        declarations: Its functions.
+
+    Raises:
+        ExportError: A tool refused the code, or is not installed.
+        AssembleError: The PTX could not be assembled.
+    """
+    kinds, consumer, options = request.asked, request.consumer, request.options
+    signatures = [declaration.signature for declaration in declarations]
+    kernels = [signature for signature in signatures if signature.kernel]
+    if request.kinds is None and kernels and not code.externs:
+        kinds += (KERNELS,)
+    files = dict(code.files)
+    if FATBIN in kinds:
+        files[FATBIN, ""] = nvfatbin.pack(code.parts, zstd=consumer is None or consumer.reads_zstd)
+    executable, host_compiler = None, ""
+    if {KERNELS, LAUNCHER}.intersection(kinds):
+        executable = executables.pack(
+            request.stem,
+            code.launchable,
+            signatures,
+            level=options.level,
+            lineinfo=options.lineinfo,
+            consumer=consumer,
+        )
+        if KERNELS in kinds:
+            files[KERNELS, ""] = executable.code
+        if LAUNCHER in kinds:
+            files[LAUNCHER, ""] = launcher.render(request.stem, declarations, executable.code).encode()
+    with_host_code = [kind for kind in kinds if kind in objects.EXTENSIONS]
+    if with_host_code:
+        whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
+        built, host_compiler = objects.build(
+            request.stem, header, kernels, code.parts, None if code.externs else whole, consumer=consumer
+        )
+        forms = objects.as_kinds(request.stem, built, with_host_code)
+        files |= {(kind, ""): content for kind, content in forms.items()}
+    needs = oldest.of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
+    kernels_by = executable.tools if executable else ()
+    return Artifacts(header, code, files, needs, host_compiler, kernels_by)
+
+
+def file_name(stem: str, key: Key) -> str:
+    """Return the name of the artifact *key* of the export *stem*."""
+    kind, arch = key
+    return ".".join(filter(None, (stem, arch, _ENDINGS.get(kind, kind))))
