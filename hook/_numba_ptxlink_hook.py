@@ -21,10 +21,17 @@ class Finder:
         self.hooked = {}
 
     def waits_for(self, name):
-        """Return whether the plugin replaces something in the module *name*; it alone knows."""
+        """
+        Return whether the plugin may replace something in the module *name*.
+
+        Imports nothing: Python holds its import lock here, and a thread that imports the plugin waits for it.
+        """
         if not name.startswith(PREFIXES):
             return False
-        front_end = owner(name)
+        return name in self.hooked.get(owner(name), (name,))
+
+    def learn(self, front_end):
+        """Ask the plugin, which alone knows, for the modules that it replaces something in."""
         if front_end not in self.hooked:
             try:
                 from numba_ptxlink import _plugin
@@ -32,7 +39,6 @@ class Finder:
                 self.hooked[front_end] = _plugin.hooked(front_end)
             except Exception as error:
                 self.give_up(error, front_end)
-        return name in self.hooked[front_end]
 
     def give_up(self, error, front_end):
         """Wait for no module of the front end any more, and warn of the reason once."""
@@ -88,13 +94,17 @@ class Loader:
 
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
+        front_end = owner(module.__name__)
+        finder.learn(front_end)
         self.loader.exec_module(module)
+        if not finder.waits_for(module.__name__):
+            return
         try:
             from numba_ptxlink import _plugin
 
-            _plugin.imported(module, owner(module.__name__))
+            _plugin.imported(module, front_end)
         except Exception as error:
-            finder.give_up(error, owner(module.__name__))
+            finder.give_up(error, front_end)
 
 
 def owner(name):

@@ -253,6 +253,34 @@ def test_no_thread_that_switches_imports_numba_cuda():
     assert ["True []"] == lines
 
 
+FIRST_CALL = """
+import faulthandler, importlib, sys, threading, time
+faulthandler.dump_traceback_later(60, exit=True)
+import numba_ptxlink as pl
+package, module = sys.argv[1:]
+def call():
+    while package not in sys.modules:
+        time.sleep(0.0001)
+    pl.status()
+thread = threading.Thread(target=call)
+thread.start()
+importlib.import_module(module)
+thread.join()
+print(pl.status().active)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "module"), [("numba.cuda", "numba.cuda"), ("numba_cuda_mlir", "numba_cuda_mlir.cuda")]
+)
+def test_a_first_call_beside_the_import_of_a_front_end(package, module):
+    """The hook imports nothing while Python holds its lock for imports, which other threads want."""
+    pytest.importorskip(package.partition(".")[0])
+    command = [sys.executable, "-c", FIRST_CALL, package, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
 IMPORTS = """
 import faulthandler, sys, threading
 faulthandler.dump_traceback_later(60, exit=True)

@@ -84,11 +84,13 @@ def test_the_hook_waits_for_all_that_is_replaced():
         print(finder.waits_for("numpy"), finder.waits_for("numba"), finder.hooked)
         from numba_ptxlink._numba_cuda.patches.table import TABLE
         rows = {row.module for row in TABLE}
+        print(finder.waits_for("numba.cuda.nothing"), finder.hooked)
+        finder.learn("numba-cuda")
         print(finder.waits_for("numba.cuda.nothing"), rows == finder.hooked["numba-cuda"])
         print(list(finder.hooked))
         print("numba" in sys.modules)
         """)
-    assert lines == ["False False {}", "False True", "['numba-cuda']", "False"]
+    assert lines == ["False False {}", "True {}", "False True", "['numba-cuda']", "False"]
 
 
 @pytest.mark.parametrize(
