@@ -208,6 +208,7 @@ def test_compressed_ltoir_in_an_object_is_read(tmp_path):
     assert () == part.notes
 
 
+@pytest.mark.slow
 def test_an_archive_lists_every_member(tmp_path):
     """Members of a static library are read one by one, whatever the length of their names."""
     ar = shutil.which("ar")

@@ -45,6 +45,7 @@ def test_the_rules_hold_on_the_host(compiler, tmp_path):
     run(compiler, *WARNINGS, "-Wshadow", "-Wold-style-cast", "-pedantic", "-Werror", "-fsyntax-only", source)
 
 
+@pytest.mark.slow
 def test_the_rules_hold_with_nvcc(tmp_path):
     """So does nvcc, in both of its passes."""
     source = tmp_path / "rules.cu"

@@ -82,6 +82,7 @@ def specs() -> Iterator[rows.Echo]:
     yield from rows.draw(60, seed=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_all_that_is_passed_wrongly_is_refused(tmp_path, arch):
     """Whatever nvcc's callers, nvcc's functions or the export move by too large accesses is refused."""

@@ -70,6 +70,7 @@ def test_a_field_keeps_the_name_of_a_function(name):
     assert names.legal(name) == name
 
 
+@pytest.mark.slow
 def test_a_header_compiles_after_every_standard_header(tmp_path, toolkit):
     """A header of functions, parameters, fields and structs of such names, after all headers of C and C++."""
     words = [*MACROS, *(name for name in FUNCTIONS if name not in {"raise", "environ"})]

@@ -215,6 +215,7 @@ def allocating(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
 def test_memory_management_comes_along_where_it_is_needed(allocating, kind):
     """A function that allocates an array links, also together with another one, without anything else."""

@@ -271,6 +271,7 @@ pl.export([pl.udf("float32(float32)", name="first")(calls)], sys.argv[2], archs=
 """
 
 
+@pytest.mark.slow
 def test_an_export_has_the_same_bytes_in_every_directory(tmp_path):
     """Neither the working directory nor HOME nor TMPDIR is in an artifact; nothing comes from a cache."""
     if not working_directory.available():

@@ -59,6 +59,7 @@ def test_the_text_is_put_together_again(written):
     assert text == str(parse(text))
 
 
+@pytest.mark.slow
 @thorough
 @generated
 def test_what_is_spelled_out_means_the_same(written):
@@ -82,6 +83,7 @@ def _spelled(item: ptx.Item) -> object:
     return known
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(module(), st.data())
 def test_damaged_text_is_read_without_an_exception(written, data):

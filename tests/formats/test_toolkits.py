@@ -77,6 +77,7 @@ def installed() -> Path:
     return folders[0]
 
 
+@pytest.mark.slow
 def test_the_installed_toolkit(tmp_path):
     """Code with shared, zeroed, constant, managed and texture data is read and linked in every kind."""
     make(installed(), tmp_path)

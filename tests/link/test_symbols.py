@@ -177,6 +177,7 @@ def packed(source: str, *kinds: str) -> bytes:
     return nvfatbin.pack([(kind, ARCH, "f", code) for kind, code in codes])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("cubin", "ptx"), ("ptx",), ("cubin",), ("ptx", "ltoir")])
 def test_fat_binaries_are_read_by_themselves(kinds, compiled):
     """A large fat binary is compared with the others, and nothing is compiled for that."""
@@ -213,6 +214,7 @@ def test_images_of_an_unknown_form_tell_nothing(monkeypatch):
     assert link_symbols.table(own(ltoir(CALLEE.format(value=7)), "f.ltoir"), ARCH).symbols is None
 
 
+@pytest.mark.slow
 def test_objects_and_libraries_are_read_by_themselves(tmp_path, compiled):
     """Host objects and static libraries are compared with the others, and nothing is compiled for that."""
     right, wrong = (object_of(source, tmp_path) for source in (CALLEE.format(value=1), WRONG))

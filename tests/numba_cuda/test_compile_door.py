@@ -188,6 +188,7 @@ for abi, function, signature, device in (
 """
 
 
+@pytest.mark.slow
 def test_llvm_modules_begin_as_ever():
     """The LLVM IR of a library splits into modules at the same lines with the plugin and without."""
     outputs = [

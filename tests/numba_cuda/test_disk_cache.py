@@ -89,6 +89,7 @@ def test_a_kernel_with_link_files_is_found(folder):
     assert FOUND == run(folder)
 
 
+@pytest.mark.slow
 def test_changed_files_are_linked_again(folder):
     """A changed link file, and a changed header of it, is another kernel."""
     run(folder)
@@ -99,6 +100,7 @@ def test_changed_files_are_linked_again(folder):
     assert FOUND == run(folder)
 
 
+@pytest.mark.slow
 def test_a_touched_source_file_costs_no_compile(folder):
     """Where an edit of the Python file makes numba-cuda forget, everything is still found by content."""
     run(folder)
@@ -133,12 +135,14 @@ def counted(tmp_path_factory):
     return {kind: [next(pairs) for _ in KINDS[kind]] for kind in KINDS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_options_of_every_kind_count(counted, kind):
     """Options that differ in a value within are different kernels, and each is found in another process."""
     assert [(1, FOUND)] * len(KINDS[kind]) == [(made["misses"], found) for made, found in counted[kind]]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_described_is_not_kept(folder):
     """A kernel with an option that holds anything at all is compiled in every process, and that is said."""
     options = "[{'extensions': [converters.Scaling(2)]}, {'max_registers': converters.Registers(32)}]"

@@ -39,6 +39,7 @@ def exported(tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(exported):
     """Every artifact, the header and the manifest depend on the functions and the tools alone."""
     first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in exported)
