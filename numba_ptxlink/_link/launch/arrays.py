@@ -5,11 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Leaves = tuple[tuple[int, str], ...]
-"""The numbers in an element: where each begins, and its type in NumPy's code, such as "f4"."""
+Leaves = tuple[tuple[int, str, tuple[str, ...]], ...]
+"""
+The numbers in an element: where each begins, its type in NumPy's code, such as "f4", and the names of the
+members that hold it, from the outermost on.
+"""
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {0: "i", 1: "u", 2: "f", 4: "V", 5: "c", 6: "b"}
@@ -99,8 +104,23 @@ def _of_interface(interface: Any, launch: Launch) -> DeviceArray:
     strides = interface.get("strides")
     strides = contiguous(shape, itemsize, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
-    launch.after(interface.get("stream"))
+    producer = interface.get("stream")
+    _check_numbers(int(address or 0), shape, strides, 0 if producer is None else operator.index(producer))
+    launch.after(producer)
     return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, typestr, bool(readonly))
+
+
+def _check_numbers(address: int, shape: tuple[int, ...], strides: tuple[int, ...], stream: int) -> None:
+    if len(shape) != len(strides):
+        raise RefusedError(f"it has {len(shape)} extents and {len(strides)} strides; pass a copy")
+    for what, number, allowed in (
+        ("address", address, range(1 << 64)),
+        ("stream", stream, range(1 << 64)),
+        *(("extent", extent, range(1 << 63)) for extent in shape),
+        *(("stride", stride, range(-(1 << 63), 1 << 63)) for stride in strides),
+    ):
+        if number not in allowed:
+            raise RefusedError(f"its interface has an impossible {what}, {number:#x}; pass another array")
 
 
 @functools.lru_cache(maxsize=256)
@@ -137,21 +157,25 @@ def of_descr(descr: Any, size: int) -> Leaves | None:
 
     None where it tells no more than the *size*.
     """
-    leaves: list[tuple[int, str]] = []
-    end = _flatten(descr, 0, leaves)
+    leaves: list[tuple[int, str, tuple[str, ...]]] = []
+    end = _flatten(descr, 0, leaves, ())
     return tuple(leaves) if leaves and end == size else None
 
 
-def _flatten(descr: Any, offset: int, leaves: list[tuple[int, str]]) -> int:
-    for name, code, *extents in descr:
+def _flatten(
+    descr: Any, offset: int, leaves: list[tuple[int, str, tuple[str, ...]]], path: tuple[str, ...]
+) -> int:
+    for title, code, *extents in descr:
         shape = extents[0] if extents else ()
+        name = title if isinstance(title, str) else title[1]
+        own = (*path, name) if name else path
         for _ in range(shape if isinstance(shape, int) else math.prod(shape)):
             if not isinstance(code, str):
-                offset = _flatten(code, offset, leaves)
+                offset = _flatten(code, offset, leaves, own)
                 continue
             # Voids without a name are padding, and bfloat16 where nothing else is there.
             if name or code[1] != "V" or (len(descr) == 1 and _itemsize(code) == _BFLOAT16):
-                leaves += _leaf(code, offset)
+                leaves += leaf(code, offset, own)
             offset += _itemsize(code)
     return offset
 
@@ -159,14 +183,34 @@ def _flatten(descr: Any, offset: int, leaves: list[tuple[int, str]]) -> int:
 _BFLOAT16 = 2  # its bytes
 
 
-def _leaf(code: str, offset: int) -> list[tuple[int, str]]:
+def leaf(code: str, offset: int, path: tuple[str, ...]) -> Leaves:
+    """Return the numbers in what NumPy calls *code*, at *offset* in the members *path*."""
     kind, size = code[1], _itemsize(code)
     if code[0] == ">":
         raise RefusedError(f"its elements, {code}, are big-endian; convert them by .astype()")
     if kind in "SU":
         unit, plain = (1, "S1") if kind == "S" else (4, "u4")
-        return [(offset + at, plain) for at in range(0, size, unit)]
-    return [(offset, f"{'i' if kind in 'mM' else kind}{size}")]
+        return tuple((offset + at, plain, path) for at in range(0, size, unit))
+    return ((offset, f"{'i' if kind in 'mM' else kind}{size}", path),)
+
+
+def is_alike(own: Leaves, expected: Leaves) -> bool:
+    """Return whether the numbers in an element lie where C expects them, in members of the same names."""
+    if own is expected:
+        return True
+    return len(own) == len(expected) and all(
+        place == wanted_place and code == wanted_code and all(map(is_name, names, wanted_names))
+        for (place, code, names), (wanted_place, wanted_code, wanted_names) in zip(own, expected, strict=True)
+    )
+
+
+def is_name(name: str, member: str) -> bool:
+    """Return whether the *member* of a C struct, "" for one of a tuple, is what Python calls *name*."""
+    if member in (name, ""):
+        return True
+    # A name that is none in C has become the closest legal one.
+    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
+    return re.fullmatch(rf"(?:my_)?f?{base}_?(?:_\d+)?", member) is not None
 
 
 def _itemsize(code: str) -> int:
@@ -230,7 +274,7 @@ def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
             f"its elements are of DLPack's type {tensor.code}, {tensor.bits} bits, which C has not"
         )
     address = (tensor.data or 0) + tensor.byte_offset
-    return DeviceArray(address, shape, strides, size, ((0, code),), f"<{code}", readonly)
+    return DeviceArray(address, shape, strides, size, ((0, code, ()),), f"<{code}", readonly)
 
 
 def _opened(capsule: Any) -> tuple[_Tensor, bool]:

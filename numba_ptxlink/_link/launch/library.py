@@ -269,6 +269,12 @@ class LoadedKernel:
                 buffer[offset : offset + size] = pack(value, launch)
             except RefusedError as error:
                 raise LaunchError(f"Kernel {self.name}: parameter {name!r} is {ctype}: {error}.") from error
+            except Exception as error:
+                # Values run the code of their packages.
+                raise LaunchError(
+                    f"Kernel {self.name}: parameter {name!r} is {ctype}: a {type(value).__name__} cannot be "
+                    f"read: {type(error).__name__}: {error}; pass another value."
+                ) from error
         return buffer
 
 

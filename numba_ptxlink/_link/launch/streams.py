@@ -21,24 +21,48 @@ def handle(stream: Any) -> int:
     """
     if stream is None:
         return 0
+    try:
+        number = _number(stream)
+    except LaunchError:
+        raise
+    except Exception as error:
+        raise LaunchError(
+            f"The handle of {_shown(stream)} cannot be read: {error}; pass the handle, or another stream."
+        ) from error
+    if number not in _HANDLES:
+        raise LaunchError(
+            f"{_shown(stream)} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or "
+            "None."
+        )
+    return number
+
+
+_HANDLES = range(1 << 64)
+
+
+def _number(stream: Any) -> int:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         # A property before cuda.core 0.3.
         version, number = protocol() if callable(protocol) else protocol
         if version == 0:
-            return int(number)
+            return operator.index(number) if hasattr(number, "__index__") else int(number)
         raise LaunchError(f"{stream!r} follows version {version} of __cuda_stream__, not 0; pass its handle.")
     for name in ("cuda_stream", "ptr"):
         number = getattr(stream, name, None)
         if number is not None:
-            return int(number)
+            return operator.index(number)
     try:
-        number = operator.index(stream)
+        return operator.index(stream)
     except TypeError:
         # Numba's, whose handle is an object of the bindings or of ctypes.
-        number = int(stream) if hasattr(stream, "external") else -1
-    if number < 0:
-        raise LaunchError(
-            f"{stream!r} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or None."
-        )
-    return number
+        return int(stream) if hasattr(stream, "external") else -1
+
+
+def _shown(stream: Any) -> str:
+    try:
+        text = repr(stream)
+    except Exception:  # noqa: BLE001 - it is another package's
+        # Integers of many digits have no text.
+        text = "the value"
+    return text if len(text) < 80 else f"{text[:76]} ..."

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import cmath
+import functools
+import math
 import operator
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -32,17 +36,27 @@ def layout(types: Types, name: str) -> Layout:
     return Layout(entry["size"], _MAKERS[entry["kind"]](types, name, entry))
 
 
-def leaves(types: Types, name: str, offset: int = 0) -> Leaves:
-    """Return the numbers in a value of the type *name* that lies at *offset*."""
+def leaves(types: Types, name: str, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:
+    """Return the numbers in a value of the type *name* that lies at *offset*, in the members *path*."""
     entry = types[name]
     if entry["kind"] == "struct":
-        inner = [leaves(types, part["type"], offset + part["offset"]) for part in entry["members"]]
+        parts = entry["members"]
+        names = [part["name"] for part in parts]
+        inner = [
+            leaves(types, part["type"], offset + part["offset"], (*path, "" if _is_tuple(names) else member))
+            for part, member in zip(parts, names, strict=True)
+        ]
     elif entry["kind"] in ("array", "vector"):
-        step = types[entry["element"]]["size"]
-        inner = [leaves(types, entry["element"], offset + step * number) for number in range(entry["count"])]
+        step, element = types[entry["element"]]["size"], entry["element"]
+        inner = [leaves(types, element, offset + step * number, path) for number in range(entry["count"])]
     else:
-        return ((offset, f"{_CODES[entry['kind']]}{entry['size']}"),)
+        return ((offset, f"{_CODES[entry['kind']]}{entry['size']}", path),)
     return tuple(leaf for part in inner for leaf in part)
+
+
+def _is_tuple(names: list[str]) -> bool:
+    """Return whether the members of a struct are a tuple's, which have no names in Python."""
+    return names == [f"f{number}" for number, _ in enumerate(names)]
 
 
 # NumPy's codes. It has none for bfloat16, which is a void of 2 bytes to ml_dtypes and PyTorch.
@@ -60,6 +74,7 @@ _CODES = {
 }
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 _ADDRESSES = range(1 << 64)
+_LONG = 256  # bits of an integer that is not written out
 
 
 def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -69,11 +84,12 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     def pack(value: Any, _: Launch) -> bytes:
         try:
             number = operator.index(value)
-        except TypeError as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise RefusedError(f"it is {_shown(value)}; pass an integer") from error
         if number not in allowed:
+            text = str(number) if number.bit_length() < _LONG else f"an integer of {number.bit_length()} bits"
             raise RefusedError(
-                f"{number} is no {name}; pass an integer from {allowed.start} to {allowed.stop - 1}"
+                f"{text} is no {name}; pass an integer from {allowed.start} to {allowed.stop - 1}"
             )
         return number.to_bytes(size, "little", signed=signed)
 
@@ -82,7 +98,7 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 def _bool(*_: Any) -> Pack:
     def pack(value: Any, _: Launch) -> bytes:
-        if isinstance(value, bool) or _dtype_kind(value) == "b":
+        if _is_bool(value):
             return bytes([bool(value)])
         if isinstance(value, int) and value in {0, 1}:
             return bytes([value])
@@ -128,21 +144,37 @@ def _bfloat16(*_: Any) -> Pack:
 
 
 def _real(value: Any) -> float:
-    if isinstance(value, (float, int)):
-        return float(value)
     is_number = hasattr(value, "__float__") or hasattr(value, "__index__")
-    if not is_number or isinstance(value, complex) or _dtype_kind(value) in tuple("cSUMmV"):
+    if not is_number or isinstance(value, complex) or _dtype_kind(value) in tuple("cSUMmV") or _shape(value):
         raise RefusedError(f"it is {_shown(value)}; pass a number")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise RefusedError(f"{_shown(value)} is too large for double; pass less, or math.inf") from error
+    except (TypeError, ValueError) as error:
+        raise RefusedError(f"it is {_shown(value)}; pass a number") from error
+    # Numbers of a larger range become infinite without a word.
+    if math.isinf(number) and value != number:
+        raise RefusedError(f"{_shown(value)} is too large for double; pass less, or math.inf")
+    return number
 
 
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     part = layout(types, entry["element"]).pack
 
     def pack(value: Any, launch: Launch) -> bytes:
-        if not hasattr(value, "__complex__") and not hasattr(value, "__float__"):
+        is_number = hasattr(value, "__complex__") or hasattr(value, "__float__")
+        is_text = isinstance(value, (str, bytes)) or _dtype_kind(value) in tuple("SUMmV")
+        if not is_number or is_text or _shape(value):
             raise RefusedError(f"it is {_shown(value)}; pass a complex number")
-        number = complex(value)
+        try:
+            number = complex(value)
+        except OverflowError as error:
+            raise RefusedError(f"{_shown(value)} is too large for complex; pass less") from error
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"it is {_shown(value)}; pass a complex number") from error
+        if cmath.isinf(number) and not cmath.isnan(number) and value != number:
+            raise RefusedError(f"{_shown(value)} is too large for complex; pass less")
         return part(number.real, launch) + part(number.imag, launch)
 
     return pack
@@ -151,12 +183,15 @@ def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
 def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     element, count = entry["element"], entry["count"]
     kind, size, one = types[element]["kind"], entry["size"], layout(types, element).pack
+    axes = tuple("xyzw")[:count] if entry["kind"] == "vector" else None
 
     def pack(value: Any, launch: Launch) -> bytes:
         if kind == "char" and isinstance(value, (bytes, bytearray)) and len(value) <= size:
             return bytes(value).ljust(size, b"\0")
         if element == "uint32_t" and isinstance(value, str) and len(value) <= count:
             return value.encode("utf-32-le").ljust(size, b"\0")
+        if axes and getattr(getattr(value, "dtype", None), "names", None) == axes:
+            value = tuple(value[axis] for axis in axes)
         parts = _sequence(value, count, name)
         content = b"".join([one(part, launch) for part in parts])
         return content.ljust(size, b"\0")
@@ -165,32 +200,23 @@ def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 
 def _sequence(value: Any, count: int, name: str) -> list[Any]:
-    try:
-        parts = None if isinstance(value, (str, bytes, Mapping)) else list(value)
-    except TypeError:
-        parts = None
-    if parts is None or len(parts) != count:
+    # What has no order, or is used up, is none.
+    is_sequence = isinstance(value, (tuple, list)) or (_is_numpy(value, "ndarray") and _shape(value))
+    if not is_sequence or hasattr(value, "mask") or len(value) != count:
         raise RefusedError(f"it is {_shown(value)}; for {name} pass {count} values, such as a tuple")
-    return parts
+    return list(value)
 
 
 def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     size, expected = entry["size"], None
-    if not any(types[part["type"]]["kind"] == "view" for part in entry["members"]):
+    if not _has_view(types, name):
         expected = leaves(types, name)
     members = [(part["name"], part["offset"], *layout(types, part["type"])) for part in entry["members"]]
     names = [member[0] for member in members]
-    optional = name.startswith("optional_") and names == ["value", "has_value"]
 
     def pack(value: Any, launch: Launch) -> bytes:
-        if optional and value is None:
-            return bytes(size)
-        if optional and not isinstance(value, (tuple, Mapping)):
-            value = (value, True)
-        content = None if isinstance(value, (tuple, list, Mapping)) else _content(value, expected)
+        content = _content(value, expected, size, name)
         if content is not None:
-            if len(content) != size:
-                raise RefusedError(f"it has {len(content)} bytes; pass the {size} of {name}")
             return content
         packed = bytearray(size)
         for (member, offset, extent, one), part in zip(members, _parts(value, names, name), strict=True):
@@ -200,37 +226,97 @@ def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise RefusedError(f"member {member!r}: {error}") from error
         return bytes(packed)
 
-    return pack
+    return _optional(pack, size) if name.startswith("optional_") and names == _OPTIONAL else pack
+
+
+_OPTIONAL = ["value", "has_value"]
+
+
+def _optional(pack: Pack, size: int) -> Pack:
+    def pack_optional(value: Any, launch: Launch) -> bytes:
+        if value is None:
+            return bytes(size)
+        try:
+            return pack((value, True), launch)
+        except RefusedError:
+            # The pair of its members is taken, too, where it is not a value itself.
+            is_pair = isinstance(value, (tuple, list)) and len(value) == len(_OPTIONAL) and _is_bool(value[1])
+            if is_pair or (isinstance(value, Mapping) and set(value) == set(_OPTIONAL)):
+                return pack(value, launch)
+            raise
+
+    return pack_optional
+
+
+def _has_view(types: Types, name: str) -> bool:
+    entry = types[name]
+    inner = [part["type"] for part in entry.get("members", ())]
+    inner += [entry["element"]] if entry["kind"] == "array" else []
+    return entry["kind"] == "view" or any(_has_view(types, part) for part in inner)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or (_dtype_kind(value) == "b" and not _shape(value))
 
 
 def _parts(value: Any, names: list[str], name: str) -> list[Any]:
     """Return the values of the members of a struct, which a mapping has by their names."""
-    if not isinstance(value, Mapping):
-        return _sequence(value, len(names), name)
-    if sorted(names) != sorted(map(str, value)):
-        raise RefusedError(f"it has the keys {', '.join(map(str, value))}; pass {', '.join(names)}")
-    return [value[member] for member in names]
+    if isinstance(value, Mapping):
+        if set(value) != set(names):
+            raise RefusedError(f"it has the keys {', '.join(map(str, value))}; pass {', '.join(names)}")
+        return [value[member] for member in names]
+    own = getattr(value, "_fields", None) if isinstance(value, tuple) else None
+    if own is not None and len(own) == len(names) and not _is_tuple(names):
+        for mine, member in zip(own, names, strict=True):
+            if not arrays.is_name(mine, member):
+                raise RefusedError(f"it has the members {', '.join(own)}; pass {', '.join(names)}")
+    return _sequence(value, len(names), name)
 
 
-def _content(value: Any, expected: Leaves | None) -> bytes | None:
-    """Return the bytes of *value*, a NumPy record or anything with a buffer; None for something else."""
+def _content(value: Any, expected: Leaves | None, size: int, name: str) -> bytes | None:
+    """Return the bytes of *value* where it is a record of NumPy, or bytes; None for something else."""
+    if isinstance(value, (bytes, bytearray)):
+        if expected is None:
+            raise RefusedError(f"it is {_shown(value)}, and {name} holds arrays; pass a tuple with them")
+        if len(value) != size:
+            raise RefusedError(f"it has {len(value)} bytes; pass the {size} of {name}")
+        return bytes(value)
     dtype = getattr(value, "dtype", None)
-    if dtype is not None and hasattr(dtype, "itemsize") and hasattr(value, "tobytes"):
-        try:
-            own = arrays.of_descr(dtype.descr, dtype.itemsize)
-        except ValueError:
-            # NumPy does not describe fields that overlap or are not in order.
-            own = None
-        if None not in (own, expected) and own != expected:
-            raise RefusedError(
-                f"it is of {dtype}, of which other members are elsewhere; convert it by .astype()"
-            )
-        content = value.tobytes()
-        return bytes(content)
-    try:
-        return bytes(memoryview(value))
-    except TypeError:
+    is_record = _is_numpy(value, "void") or (_is_numpy(value, "ndarray") and not _shape(value))
+    if not is_record or dtype is None:
         return None
+    if expected is None:
+        raise RefusedError(f"it is of {dtype}, and {name} holds arrays; pass a tuple with them")
+    own = _of_dtype(dtype)
+    if dtype.itemsize != size or not arrays.is_alike(own, expected):
+        raise RefusedError(
+            f"it is of {dtype}, of which other members are elsewhere or have other names; pass one of the "
+            f"members of {name}, converted by .astype(), or a tuple"
+        )
+    return bytes(value.tobytes())
+
+
+@functools.lru_cache(maxsize=256)
+def _of_dtype(dtype: Any, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:
+    """Return the numbers in an element of a NumPy type, by its own account, in the order of their offsets."""
+    inner: list[tuple[int, str, tuple[str, ...]]] = []
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        for number in range(math.prod(shape)):
+            inner += _of_dtype(base, offset + number * base.itemsize, path)
+    elif dtype.names is not None:
+        for field in dtype.names:
+            part, place = dtype.fields[field][:2]
+            inner += _of_dtype(part, offset + place, (*path, field))
+    else:
+        inner += arrays.leaf(dtype.str, offset, path)
+    return tuple(sorted(inner))
+
+
+def _is_numpy(value: Any, name: str) -> bool:
+    """Return whether *value* is of NumPy's type *name*; NumPy is not imported for that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
 def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -255,7 +341,7 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise RefusedError("it has gaps; copy it, for example by cupy.ascontiguousarray()")
             address = array.address
         if address not in _ADDRESSES:
-            raise RefusedError(f"{address} is no address; pass one of the device, or an array")
+            raise RefusedError(f"{_shown(address)} is no address; pass one of the device, or an array")
         return address.to_bytes(8, "little")
 
     return pack
@@ -298,7 +384,9 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
 
 
 def _check_elements(array: DeviceArray, expected: Leaves, entry: Mapping[str, Any], name: str) -> None:
-    alike = array.itemsize == entry["size"] and array.leaves in (None, expected)
+    alike = array.itemsize == entry["size"] and (
+        array.leaves is None or arrays.is_alike(array.leaves, expected)
+    )
     if not alike:
         raise RefusedError(
             f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each"
@@ -307,12 +395,20 @@ def _check_elements(array: DeviceArray, expected: Leaves, entry: Mapping[str, An
         raise RefusedError(f"its address is no multiple of {entry['align']}; pass an aligned copy")
 
 
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
+
+
 def _dtype_kind(value: Any) -> str:
     return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - it is another package's
+        # Integers of many digits have no text.
+        text = "a value"
     return f"{text if len(text) < 40 else text[:36] + ' ...'}, a {type(value).__name__}"
 
 

@@ -1,0 +1,222 @@
+"""Arguments of loaded kernels that look like what a parameter takes: other members, bits, orders, ranges."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import struct
+from collections import namedtuple
+from decimal import Decimal
+from fractions import Fraction
+from types import SimpleNamespace
+
+import launches
+import numpy as np
+import pytest
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+from numba_ptxlink._link.launch import streams
+from numba_ptxlink._link.launch.arrays import Launch
+
+part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
+swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)
+unordered = np.dtype({"names": ["y", "x"], "formats": ["f4", "f4"], "offsets": [4, 0]})
+outer = np.dtype([("a", part, 2), ("class", "i4")], align=True)
+PART = from_dtype(part)
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
+Turned = namedtuple("Turned", "y x")  # noqa: PYI024 - as the one before
+PARAMETERS = {
+    "pair": types.UniTuple(types.int64, 2),
+    "views": types.UniTuple(types.float32[::1], 2),
+    "part": PART,
+    "outer": from_dtype(outer),
+    "point": types.NamedTuple([types.float32, types.float32], Point),
+    "parts": types.Array(PART, 1, "C"),
+    "target": types.CPointer(PART),
+    "vector": vector_types["float32x2"],
+    "maybe": types.Optional(types.UniTuple(types.int32, 2)),
+    "maybe_part": types.Optional(PART),
+    "flags": types.Optional(types.Tuple((types.int32, types.boolean))),
+    "int32": types.int32,
+    "float32": types.float32,
+    "float64": types.float64,
+    "half": types.float16,
+    "bool": types.boolean,
+    "complex": types.complex128,
+    "floats": types.float32[::1],
+}
+
+
+class Pairs(ctypes.Structure):
+    """A structure with a buffer of the right size."""
+
+    _fields_ = (("x", ctypes.c_int64), ("y", ctypes.c_int64))
+
+
+class Raising:
+    """A number of another package that has none."""
+
+    def __float__(self) -> float:
+        """Fail as such packages do."""
+        raise RuntimeError("no value yet")
+
+    __index__ = __complex__ = __float__
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """Return a loaded kernel for each parameter."""
+    made = [launches.kernel_of(ty, name=f"takes_{name}") for name, ty in PARAMETERS.items()]
+    return pl.load(pl.export(made, archs=["sm_90"], emit=["kernels"], name="made"))
+
+
+def pack(kernels, parameter, value):
+    """Return the bytes of *value*."""
+    return bytes(kernels[f"takes_{parameter}"]._pack((value,), Launch(0)))
+
+
+def device(dtype, **more):
+    """Return an array of *dtype* on the device."""
+    return launches.array(3, f"|V{dtype.itemsize}", descr=dtype.descr, **more)
+
+
+FLOATS = np.array([1.0, 2.0])
+REFUSED = {
+    "object_bits": ("pair", np.array([1, "x"], dtype=object)),
+    "float_bits": ("pair", FLOATS),
+    "array_of_doubles": ("pair", array.array("d", FLOATS)),
+    "memory": ("pair", memoryview(FLOATS)),
+    "ctypes": ("pair", Pairs(1, 2)),
+    "raw": ("pair", np.void(bytes(16))),
+    "other_record": ("pair", np.zeros((), [("a", "f8"), ("b", "f8")])),
+    "host_array_for_views": ("views", np.zeros((2, 6), "f4")),
+    "bytes_for_views": ("views", bytes(48)),
+    "bytearray_for_views": ("views", bytearray(48)),
+    "record_for_views": ("views", np.zeros((), [("a", "i8", 3), ("b", "i8", 3)])),
+    "set": ("pair", {20, 3}),
+    "frozenset": ("vector", frozenset((1, 2))),
+    "generator": ("pair", (number for number in (1, 2))),
+    "iterator": ("pair", iter((1, 2))),
+    "keys": ("pair", {1: 0, 2: 0}.keys()),
+    "values": ("vector", {1: 0, 2: 0}.values()),
+    "masked": ("pair", np.ma.array([1, 2], mask=[0, 1])),
+    "text": ("pair", "12"),
+    "swapped": ("part", np.zeros(1, swapped)[0]),
+    "swapped_array": ("parts", device(swapped)),
+    "swapped_target": ("target", device(swapped)),
+    "swapped_inside": ("outer", np.zeros((), [("a", swapped, 2), ("class", "i4")])),
+    "swapped_namedtuple": ("point", Turned(1, 2)),
+    "swapped_vector": ("vector", np.zeros((), swapped)),
+    "namedtuple_for_record": ("part", Turned(1, 2)),
+    "array_of_records": ("part", np.zeros(1, part)),
+    "keys_that_look_alike": ("part", {"x": 1, 2: 2}),
+    "long_double": ("float64", np.longdouble("1e400")),
+    "decimal": ("float64", Decimal("1e400")),
+    "decimal_float": ("float32", Decimal("1e400")),
+    "fraction": ("half", Fraction(10**400)),
+    "integer": ("float64", 10**400),
+    "digits": ("int32", 10**5000),
+    "integer_digits": ("float32", 10**5000),
+    "one_element": ("float64", np.array([1.5])),
+    "two_elements": ("float64", np.array([1.5, 2])),
+    "integers": ("int32", np.array([1, 2])),
+    "booleans": ("bool", np.array([True, False])),
+    "raising_float": ("float32", Raising()),
+    "raising_integer": ("int32", Raising()),
+    "raising_complex": ("complex", Raising()),
+    "text_complex": ("complex", np.str_("1j")),
+    "bytes_complex": ("complex", np.bytes_(b"1j")),
+    "decimal_complex": ("complex", Decimal("1e400")),
+    "long_complex": ("complex", np.clongdouble(np.longdouble("1e400"))),
+    "integer_complex": ("complex", 10**400),
+    "elements_complex": ("complex", np.array([1j])),
+    "far_address": ("floats", launches.array(3, "<f4", address=1 << 64)),
+    "negative_address": ("floats", launches.array(3, "<f4", address=-4)),
+    "far_pointer": ("target", launches.array(3, "|V8", address=1 << 64)),
+    "huge_extent": ("floats", launches.array(1 << 64, "<f4")),
+    "negative_extent": ("floats", launches.array(-1, "<f4")),
+    "huge_stride": ("floats", launches.array(1, "<f4", strides=(1 << 63,))),
+    "few_strides": ("floats", launches.array(3, "<f4", strides=())),
+    "no_stream": ("floats", launches.array(3, "<f4", stream="s")),
+    "far_stream": ("floats", launches.array(3, "<f4", stream=1 << 64)),
+    "no_interface": ("floats", SimpleNamespace(__cuda_array_interface__=3)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused_by_name(kernels, case):
+    """The error names kernel and parameter, and what to pass."""
+    parameter, value = REFUSED[case]
+    with pytest.raises(pl.LaunchError, match=rf"(?s)^Kernel takes_{parameter}: parameter 'p0' is .*; ?.*\w+"):
+        pack(kernels, parameter, value)
+
+
+def test_records_are_taken_by_their_members_names(kernels):
+    """Members may be in another order in NumPy's type, where they lie as in C; renamed words of C fit."""
+    record = np.zeros((), unordered)
+    record["x"], record["y"] = 1, 2
+    expected = struct.pack("<2f", 1, 2)
+    for value in (record, record[()], Point(1, 2), (1, 2), [1, 2], {"y": 2, "x": 1}, expected):
+        assert expected == pack(kernels, "part", value)
+    assert expected == pack(kernels, "vector", np.array((1, 2), part))
+    assert expected == pack(kernels, "vector", np.array([1, 2], "f4"))
+    assert len(pack(kernels, "parts", device(part))) == 24
+    assert len(pack(kernels, "target", device(part))) == 8
+    whole = np.array(([(1, 2), (3, 4)], 5), outer)
+    assert whole.tobytes() == pack(kernels, "outer", whole)
+    # NumPy's own array of integers is a sequence of them.
+    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", np.array([1, 2], dtype=object))
+    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", np.array([1, 2], dtype="i1"))
+    # A tuple has no names.
+    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", Turned(1, 2))
+
+
+def test_an_optional_tuple_is_the_value(kernels):
+    """The value itself is tried first, then the pair of value and flag."""
+    present = struct.pack("<2i?3x", 3, 4, True)
+    for value in ((3, 4), ((3, 4), True), {"value": (3, 4), "has_value": True}):
+        assert present == pack(kernels, "maybe", value)
+    assert struct.pack("<2i?3x", 3, 4, False) == pack(kernels, "maybe", ((3, 4), False))
+    assert bytes(12) == pack(kernels, "maybe", None)
+    assert struct.pack("<2f?3x", 3, 4, True) == pack(kernels, "maybe_part", np.array((3, 4), part)[()])
+    assert pack(kernels, "flags", (3, False)) == pack(kernels, "flags", ((3, False), True))
+
+
+def test_what_is_infinite_stays_so(kernels):
+    """An infinite value of any package is passed, a NaN too."""
+    for value in (Decimal("Infinity"), np.float16("inf"), np.longdouble("inf")):
+        assert struct.pack("<d", np.inf) == pack(kernels, "float64", value)
+    assert struct.pack("<2d", np.inf, 1) == pack(kernels, "complex", complex(np.inf, 1))
+    assert np.isnan(struct.unpack("<d", pack(kernels, "float64", Decimal("NaN"))))
+    assert struct.pack("<2d", 1.5, 0) == pack(kernels, "complex", Decimal("1.5"))
+
+
+def fail():
+    """Fail as a destroyed stream does."""
+    raise RuntimeError("the stream is closed")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        1 << 64,
+        10**5000,
+        SimpleNamespace(ptr=1 << 64),
+        SimpleNamespace(ptr=1.5),
+        SimpleNamespace(cuda_stream=-1),
+        SimpleNamespace(__cuda_stream__=lambda: (0, 1 << 64)),
+        SimpleNamespace(__cuda_stream__=fail),
+        SimpleNamespace(__cuda_stream__=lambda: 7),
+        SimpleNamespace(__cuda_stream__=lambda: (0,)),
+        SimpleNamespace(__cuda_stream__=lambda: (0, None)),
+    ],
+    ids=range(10),
+)
+def test_a_stream_without_a_handle_is_refused(stream):
+    """A handle has 64 bits; what fails to tell one is named."""
+    with pytest.raises(pl.LaunchError, match="pass"):
+        streams.handle(stream)
+    assert streams.handle((1 << 64) - 1) == (1 << 64) - 1
