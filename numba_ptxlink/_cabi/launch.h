@@ -30,6 +30,8 @@ struct driver {
   int (*load)(void**, const void*, const void*, void**, unsigned, const void*, void**, unsigned) = nullptr;
   int (*unload)(void*) = nullptr;
   int (*get_kernel)(void**, void*, const char*) = nullptr;
+  int (*get_device_attribute)(int*, int, int) = nullptr;
+  int (*get_attribute)(int*, int, void*, int) = nullptr;
   int (*set_attribute)(int, int, void*, int) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
                 void**, void**) = nullptr;
@@ -50,6 +52,8 @@ struct driver {
     find(library, "cuLibraryLoadData", load);
     find(library, "cuLibraryUnload", unload);
     find(library, "cuLibraryGetKernel", get_kernel);
+    find(library, "cuDeviceGetAttribute", get_device_attribute);
+    find(library, "cuKernelGetAttribute", get_attribute);
     find(library, "cuKernelSetAttribute", set_attribute);
     find(library, "cuLaunchKernel", launch);
     if (state == 0) {
@@ -127,7 +131,7 @@ class library {
 
 class kernel {
  public:
-  constexpr kernel(library& code, const char* name) noexcept : code_(code), name_(name), handle_(nullptr) {}
+  constexpr kernel(library& code, const char* name) noexcept : code_(code), name_(name), handle_(nullptr), devices_(0) {}
 
   int load(void*& handle) noexcept {
     handle = handle_.load(std::memory_order_acquire);
@@ -155,14 +159,8 @@ class kernel {
       return error;
     }
     const driver& api = get_driver();
-    /* A kernel may use 48 KiB without being allowed more. */
-    if (shared_bytes > 48u * 1024u) {
-      int device = 0;
-      if (const int error = api.get_device(&device)) {
-        return error;
-      }
-      /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-      if (const int error = api.set_attribute(8, static_cast<int>(shared_bytes), handle, device)) {
+    if (shared_bytes != 0) {
+      if (const int error = allow_shared(handle)) {
         return error;
       }
     }
@@ -171,9 +169,42 @@ class kernel {
   }
 
  private:
+  /*
+   * Beyond 48 KiB, static memory included, the driver has to be asked for dynamic shared memory. It is asked for the
+   * most, once for a device: what one launch needs would be too little for that of another thread.
+   */
+  int allow_shared(void* handle) noexcept {
+    const driver& api = get_driver();
+    int device = 0;
+    int most = 0;
+    int fixed = 0;
+    if (const int error = api.get_device(&device)) {
+      return error;
+    }
+    const std::uint64_t bit = device < 64 ? std::uint64_t{1} << device : 0;
+    if ((devices_.load(std::memory_order_acquire) & bit) != 0) {
+      return 0;
+    }
+    /* CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+    if (const int error = api.get_device_attribute(&most, 97, device)) {
+      return error;
+    }
+    /* CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES */
+    if (const int error = api.get_attribute(&fixed, 1, handle, device)) {
+      return error;
+    }
+    /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    if (const int error = api.set_attribute(8, most > fixed ? most - fixed : 0, handle, device)) {
+      return error;
+    }
+    devices_.fetch_or(bit, std::memory_order_release);
+    return 0;
+  }
+
   library& code_;
   const char* name_;
   std::atomic<void*> handle_;
+  std::atomic<std::uint64_t> devices_; /* which allow it all shared memory, a bit each */
 };
 
 }  // namespace launch

@@ -38,14 +38,16 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuEventDestroy_v2": (_ADDRESS,),
     "cuLibraryLoadData": (_OUT, ctypes.c_char_p, *(_ADDRESS, _ADDRESS, _UINT) * 2),
     "cuLibraryGetKernel": (_OUT, _ADDRESS, ctypes.c_char_p),
+    "cuDeviceGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int),
+    "cuKernelGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
 }
+_STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+_OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
-# What a kernel may use without being asked; "cudaFuncSetAttribute" in the CUDA C++ Programming Guide.
-_PLAIN_SHARED = 48 << 10
 # 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
 _SPECIAL_STREAMS = range(3)
 _CURES = {
@@ -188,11 +190,14 @@ def launch(  # noqa: PLR0917 - the order is the driver's
         LaunchError: The driver refuses the launch.
     """
     api = _api()
-    if shared > _PLAIN_SHARED:
+    if shared:
         device = ctypes.c_int()
         _check(api, api.cuCtxGetDevice(device), "the current device is unknown")
-        answer = api.cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, shared, handle, device)
-        _check(api, answer, f"kernel {name} cannot have {shared} bytes of dynamic shared memory")
+        allowed = _dynamic_shared(handle, device.value)
+        if shared > allowed:
+            raise LaunchError(
+                f"Kernel {name} cannot have {shared} bytes of dynamic shared memory; pass at most {allowed}."
+            )
     memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
     base = ctypes.addressof(memory)
     arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
@@ -201,6 +206,25 @@ def launch(  # noqa: PLR0917 - the order is the driver's
         _check(
             api, answer, f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
         )
+
+
+@functools.cache
+def _dynamic_shared(handle: int, device: int) -> int:
+    """
+    Return the dynamic shared memory that a kernel may have on *device*, and let it have that.
+
+    Beyond 48 KiB, static memory included, the driver has to be asked; "cudaFuncSetAttribute" in the CUDA C++
+    Programming Guide. It is asked for the most: what one launch needs would be too little for that of
+    another thread.
+    """
+    api, most, static = _api(), ctypes.c_int(), ctypes.c_int()
+    unknown = "the shared memory of the device is unknown"
+    _check(api, api.cuDeviceGetAttribute(most, _OPT_IN_SHARED, device), unknown)
+    _check(api, api.cuKernelGetAttribute(static, _STATIC_SHARED, handle, device), unknown)
+    allowed = max(0, most.value - static.value)
+    answer = api.cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, allowed, handle, device)
+    _check(api, answer, f"a kernel cannot have {allowed} bytes of dynamic shared memory")
+    return allowed
 
 
 @functools.cache

@@ -95,7 +95,7 @@ def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
         "context 0x51",
         "load ba55ed50 0",
         f"launch mixed 2,3,1 64,1,1 0 0x50 0 {arguments} ",
-        "attribute 8 50000 mixed 5",
+        "attribute 8 232448 mixed 5",
         f"launch mixed 5,1,1 128,1,1 50000 (nil) 0 {arguments} ",
         "launch load 1,1,1 1,1,1 0 0x50 0 ",
     ] == launches.log_of(tmp_path)

@@ -1,7 +1,7 @@
 /*
  * Stands in for libcuda.so.1 where kernels are launched without a device. Each call that matters is a line of the
  * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists; the kernel FAKE_PLAIN
- * has none. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
+ * has none. Kernels have FAKE_STATIC bytes of shared memory, and may have 48 KiB, or what is set. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -16,6 +16,12 @@
   }
 
 static _Thread_local void *current;
+static _Atomic int allowed = 49152;
+
+static int static_shared(void) {
+  const char *size = getenv("FAKE_STATIC");
+  return size ? atoi(size) : 0;
+}
 
 static int failure(const char *name) {
   const char *wanted = getenv("FAKE_FAIL");
@@ -93,7 +99,18 @@ int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
   return library ? 0 : 1;
 }
 
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 97 && device == 5 ? 232448 : 0;
+  return 0;
+}
+
+int cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {
+  *value = attribute == 1 && kernel && device == 5 ? static_shared() : 0;
+  return 0;
+}
+
 int cuKernelSetAttribute(int attribute, int value, void *kernel, int device) {
+  allowed = value;
   note("attribute %d %d %s %d\n", attribute, value, (char *)kernel, device);
   return 0;
 }
@@ -101,6 +118,7 @@ int cuKernelSetAttribute(int attribute, int value, void *kernel, int device) {
 int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   FAILS("cuLaunchKernel")
+  if ((int)shared > allowed || (allowed == 49152 && (int)shared + static_shared() > allowed)) return 1;
   char line[2048] = "";
   size_t length = 0;
   const char *sizes = getenv("FAKE_SIZES"), *plain = getenv("FAKE_PLAIN");

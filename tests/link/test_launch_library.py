@@ -376,7 +376,7 @@ def test_a_launch_reaches_the_driver_and_imports_nothing(exported, tmp_path):
         "record 0x202 0x66",
         "wait (nil) 0x202 0",
         "destroy 0x202",
-        "attribute 8 50000 scale 5",
+        "attribute 8 232448 scale 5",
         f"launch scale 1,1,1 32,1,1 50000 (nil) 0 {array} 0000c03f ",
     ] == launches.log_of(tmp_path)
 
