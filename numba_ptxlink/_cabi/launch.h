@@ -5,14 +5,31 @@ struct CUstream_st;
 
 namespace numba_ptxlink {
 
-/* Blocks of a grid or threads of a block: one to three numbers, or CUDA's dim3. */
+/*
+ * Blocks of a grid or threads of a block: one to three integers, or CUDA's dim3. Numbers that CUDA has not, such as
+ * negative ones, are 0, which the driver refuses.
+ */
 struct extent {
+  template <class Number>
+  static constexpr bool is_number = std::is_integral<Number>::value && !std::is_same<Number, bool>::value;
+
   unsigned x, y, z;
 
-  constexpr extent(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) noexcept : x(x_), y(y_), z(z_) {}
+  constexpr extent() noexcept : x(1), y(1), z(1) {}
 
-  template <class Dim3, class = decltype(Dim3::x), class = decltype(Dim3::z)>
-  constexpr extent(const Dim3& other) noexcept : x(other.x), y(other.y), z(other.z) {}
+  template <class X, class Y = unsigned, class Z = unsigned,
+            class = std::enable_if_t<is_number<X> && is_number<Y> && is_number<Z>>>
+  constexpr extent(X x_, Y y_ = 1, Z z_ = 1) noexcept : x(checked(x_)), y(checked(y_)), z(checked(z_)) {}
+
+  template <class Dim3, class = std::enable_if_t<is_number<decltype(Dim3::x)> && is_number<decltype(Dim3::y)> &&
+                                                 is_number<decltype(Dim3::z)> && sizeof(Dim3) == 12>>
+  constexpr extent(const Dim3& other) noexcept : extent(other.x, other.y, other.z) {}
+
+ private:
+  template <class Number>
+  static constexpr unsigned checked(Number number) noexcept {
+    return static_cast<unsigned long long>(number) > 0x7fffffffu ? 0u : static_cast<unsigned>(number);
+  }
 };
 
 namespace launch {

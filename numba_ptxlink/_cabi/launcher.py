@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import names as cnames
+from . import types as c
 from .header import as_comment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .header import Declaration
 
@@ -25,6 +27,13 @@ _STANDARD = """\
 #if !defined(__cplusplus) || __cplusplus < 201703L
 #error "kernels are launched from C++17 or later: -std=c++17"
 #endif
+"""
+_INCLUDES = """\
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
 """
 _ABOUT = """\
 /*
@@ -46,6 +55,7 @@ def render(stem: str, declarations: Sequence[Declaration], code: bytes) -> str:
     """
     kernels = [declaration for declaration in declarations if declaration.signature.kernel]
     symbols = {declaration.signature.name for declaration in declarations}
+    symbols.update(c.structs(declaration.signature for declaration in declarations))
     space = cnames.legal(f"{cnames.legal(stem)}_kernels", symbols)
     own = hashlib.sha256(code).hexdigest()[:16]
     guard = f"NUMBA_PTXLINK_{cnames.legal(stem).upper()}_{own.upper()}_LAUNCH_H"
@@ -61,7 +71,7 @@ def render(stem: str, declarations: Sequence[Declaration], code: bytes) -> str:
     blocks = [
         f"/* {about} */\n#ifndef {guard}\n#define {guard}\n",
         _STANDARD,
-        f'#include <dlfcn.h>\n\n#include <atomic>\n#include <cstdint>\n\n#include "{stem}.h"\n',
+        f'{_INCLUDES}\n#include "{stem}.h"\n',
         _SHARED.read_text(),
         # The code is in the names, so that two exports of one name can be in one program.
         f"namespace {space} {{\ninline namespace of_{own} {{\nnamespace {_DETAIL} {{\n",
@@ -98,19 +108,22 @@ def _load(kernels: Sequence[Declaration]) -> str:
 def _function(declaration: Declaration) -> str:
     signature = declaration.signature
     labels = [label for label, _ in signature.params]
+    # Kernels and parameters may be called what types are called: those are global.
+    structs = c.structs([signature])
+    taken = {*labels, *structs}
     stream, grid, block, shared = (
-        cnames.legal(name, labels) for name in ("stream", "grid", "block", "shared_bytes")
+        cnames.legal(name, taken) for name in ("stream", "grid", "block", "shared_bytes")
     )
     params = [
         f"CUstream_st* {stream}",
         f"const numba_ptxlink::extent& {grid}",
         f"const numba_ptxlink::extent& {block}",
         f"unsigned {shared}",
-        *(ctype.declare(label) for label, ctype in signature.params),
+        *(f"{_qualified(ctype.name, structs)} {label}" for label, ctype in signature.params),
     ]
     lines = [declaration.python, declaration.summary, f"Defined in {declaration.source}.", declaration.errors]
     comment = "".join(f" * {as_comment(line)}\n" for line in lines if line)
-    arguments = cnames.legal("arguments", labels)
+    arguments = cnames.legal("arguments", taken)
     addresses = ", ".join(f"&{label}" for label in labels)
     array = f"  void* {arguments}[] = {{{addresses}}};\n" if labels else ""
     return (
@@ -118,3 +131,8 @@ def _function(declaration: Declaration) -> str:
         f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {shared}, "
         f"{arguments if labels else 'nullptr'});\n}}\n"
     )
+
+
+def _qualified(spelling: str, structs: Collection[str]) -> str:
+    """Return the spelling of a type with the *structs* in it as the global ones."""
+    return re.sub(r"(?<!:)\b[A-Za-z_]\w*", lambda word: f"{'::' * (word[0] in structs)}{word[0]}", spelling)

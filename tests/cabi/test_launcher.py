@@ -23,7 +23,7 @@ from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
-WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wold-style-cast")
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wold-style-cast")
 STRICT = ("-std=c++17", "-O1", *WARNINGS, "-Wpedantic", "-Werror")
 particle = np.dtype([("mass", "f8"), ("charge", "i2")], align=True)
 
@@ -216,6 +216,65 @@ def test_names_do_not_collide(tmp_path):
     assert [kernel.name for kernel in kernels] == [
         line.split()[1] for line in launches.log_of(tmp_path) if line.startswith("launch")
     ]
+
+
+NAMES = ("block", "grid", "stream", "arguments", "shared_bytes", "load", "udfs_kernels", "kernels", "extent")
+
+
+def test_records_may_be_called_what_the_launcher_uses(tmp_path):
+    """Records of any name are passed by value, in an array and by pointer, also to kernels of that name."""
+    (tmp_path / "udfs.py").write_text(
+        "import numpy as np\nfrom numba_ptxlink import kernel\n"
+        + "".join(
+            f'{name} = np.dtype([("of_{name}", "f4")])\n'
+            f'@kernel("void({name}, {name}[::1], CPointer({name}), {name}[:, :])")\n'
+            f"def takes_{name}(p, q, r, s):\n    q[0].of_{name} = p.of_{name}\n"
+            for name in NAMES
+        )
+    )
+    pl.export(tmp_path / "udfs.py", tmp_path, archs=["sm_90"], emit=["launcher"])
+    header = (tmp_path / "udfs.launch.h").read_text()
+    space = re.search(r"namespace (udfs_kernels\w*) ", header)[1]
+    calls = "".join(
+        f"  ::{name} a_{name}{{1.5f}};\n"
+        f"  failed |= {space}::takes_{name}(nullptr, 1, 1, 0, a_{name}, {{&a_{name}, 1}}, &a_{name}, "
+        f"{{&a_{name}, {{1, 1}}, {{4, 4}}}});\n"
+        for name in NAMES
+    )
+    body = f"int main() {{\n  int failed = {space}::load();\n{calls}  return failed;\n}}\n"
+    program = build(tmp_path, f'#include "udfs.launch.h"\n{body}')
+    run(program, **launches.fake_driver(tmp_path))
+    assert len([line for line in launches.log_of(tmp_path) if line.startswith("launch")]) == len(NAMES)
+
+
+EXTENTS = """
+#include <cstddef>
+#include <type_traits>
+#include "made.launch.h"
+struct numbers4 { int x, y, z, w; };
+struct numbers3 { unsigned x, y, z; };
+struct floats3 { float x, y, z; };
+using numba_ptxlink::extent;
+template <class T>
+constexpr bool takes = std::is_convertible<T, extent>::value;
+static_assert(takes<int> && takes<unsigned char> && takes<std::size_t> && takes<long long>);
+static_assert(takes<numbers3>);
+static_assert(!takes<float> && !takes<double> && !takes<bool> && !takes<void*>);
+static_assert(!takes<numbers4> && !takes<floats3>);
+static_assert(extent(-1).x == 0 && extent(1ll << 32).x == 0 && extent(3, 4u).y == 4 && extent{}.z == 1);
+int run(CUstream_st* stream, float* x, int n, std::size_t block) {
+  return made_kernels::first(stream, (n + 127) / 128, block, 0, {x, n})
+       | made_kernels::first(stream, {n, 2u}, {block, 1, n}, 0, {x, n});
+}
+int main() {}
+"""
+
+
+def test_extents_are_integers_of_any_type(tmp_path):
+    """Grids of signed, unsigned and 64-bit integers compile without a warning; others do not convert."""
+    kernel = launches.kernel_of(types.float32[::1], name="first")
+    pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    build(tmp_path, EXTENTS)
 
 
 def make(out: Path, *assignments: str) -> None:
