@@ -46,8 +46,9 @@ FLOORS = (
     "doctor",
     "_report",
     "cli",
+    "__main__",
 )
-MOST_IN_A_DIRECTORY = 27
+MOST_IN_A_DIRECTORY = 28
 
 
 def name_of(path: Path, package: Path) -> str:
