@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import unicodedata
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,7 @@ from ._tools import python_imports, python_sources
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 
@@ -97,7 +98,7 @@ class Export:
 
 
 def export(
-    source: ModuleType | str | Path | Iterable[Udf],
+    source: ModuleType | str | Path | Udf | Iterable[Udf],
     out_dir: str | Path | None = None,
     *,
     archs: str | Iterable[ArchLike] = ("sm_75",),
@@ -122,8 +123,8 @@ def export(
 
     Args:
         source: A module or the path of a Python file, whose UDFs are exported in order of definition,
-            or the UDFs themselves. A file is imported from its source, with the modules of its folder, and
-            leaves no module behind.
+            or the UDFs themselves, or one. A file is imported from its source, with the modules of its
+            folder, and leaves no module behind.
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for. "native" are those of this machine, "all" those that the toolkit
             compiles for, "all-major" the first one of these and of each generation.
@@ -158,6 +159,8 @@ def export(
     """
     config()
     consumer = Consumer.of(cuda, ptx_isa)
+    if not isinstance(archs, Iterable):
+        raise ExportError(f'archs is {archs!r}; pass a list of GPUs, such as ["sm_90"].')
     parsed = architectures.chosen(archs, consumer.isa if consumer else None)
     kinds = None if emit is None else _check_emit(emit)
     if not parsed:
@@ -246,6 +249,8 @@ def compile_udfs(
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(emit, Iterable):
+        raise ExportError(f"emit is {emit!r}; pass a list of kinds: {', '.join(EMIT)}.")
     kinds = (emit,) if isinstance(emit, str) else tuple(emit)
     for kind in kinds:
         if kind not in EMIT:
@@ -262,6 +267,9 @@ def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tu
     if isinstance(source, ModuleType):
         yield source.__name__.rpartition(".")[2], _defined_in(source)
     else:
+        source = (source,) if isinstance(source, Udf) else source
+        if not isinstance(source, Iterable):
+            raise ExportError(f"export() takes a module, a path, or functions with @udf, not {source!r}.")
         udfs = tuple(source)
         for function in udfs:
             if not isinstance(function, Udf):
@@ -325,6 +333,7 @@ def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) ->
 def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
     """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
     former = manifests.read(manifest)
+    _check_owners(out, files, manifest)
     try:
         for name in files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -351,8 +360,22 @@ def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
         )
 
 
+def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
+    """Refuse to write into *out* what another export there lists."""
+    for path in sorted(out.glob("*.json")) if out.is_dir() else ():
+        other = manifests.read(path) if path.name != manifest.name else None
+        both = sorted({*files, manifest.name}.intersection(other.digests)) if other else []
+        if both or (other and path.name in files):
+            raise ExportError(
+                f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
+                "another name or folder, or delete that export."
+            )
+
+
 def _check_stem(stem: str) -> str:
     """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
+    if not isinstance(stem, str):
+        raise ExportError(f"The name is {stem!r}; pass text that begins file names.")
     bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
     reason = ""
     if not stem.strip(". "):
@@ -373,6 +396,8 @@ def _check_stem(stem: str) -> str:
 def _check_out(out_dir: str | Path | None) -> Path:
     """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
     out = Path("" if out_dir is None else out_dir)
+    if "\0" in str(out):
+        raise ExportError(f"{str(out)!r} is no path: it has a NUL in it; give another folder.")
     try:
         if out_dir is None or out.is_dir():
             return out

@@ -417,3 +417,67 @@ def test_kernels_of_every_signature_are_described():
     """Types that only members have are described too."""
     kernel = launches.loaded(types.Tuple((types.int8, types.Optional(types.complex64))), types.voidptr)
     assert "taking" in repr(kernel)
+
+
+@pytest.mark.parametrize("source", [None, 5, "a\0b", b"a\0b", SimpleNamespace(manifest=1)], ids=repr)
+def test_what_is_no_export_is_not_loaded(source):
+    """The error says what `load` takes."""
+    with pytest.raises(pl.LaunchError, match=r"takes the path|could not be read"):
+        pl.load(source)
+
+
+def test_artifacts_are_read_by_any_spelling_of_a_gpu(exported):
+    """A library takes the spellings that `Export.read` takes."""
+    library = pl.load(exported.manifest)
+    only = exported.read("kernels")
+    assert library.read("kernels") == only
+    made = pl.export([launches.kernel_of()], archs=["sm_80", "sm_90"], emit=["ptx"], name="made")
+    for arch in ("sm_90", "90", "9.0", (9, 0), pl.Arch(9, 0)):
+        assert made.read("ptx", "sm_90") == pl.load(made).read("ptx", arch)
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_kernel_for_cuda_core_needs_it(scale, monkeypatch):
+    """Without cuda.core the error says what to install."""
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    with pytest.raises(pl.LaunchError, match=r"to_core\(\) needs cuda\.core: .*; install it"):
+        scale.to_core()
+
+
+def places(value, path=()):
+    """Yield the path of everything inside *value*, which JSON holds."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        if isinstance(inner, (dict, list)):
+            yield from places(inner, (*path, key))
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_damaged_manifest_is_refused():
+    """Whatever a manifest lacks or has instead, loading and launching end well or with an error of ours."""
+    ty = types.Tuple((types.int8, types.Optional(types.complex64)))
+    kernel = launches.kernel_of(ty, types.float32[::1], types.UniTuple(types.int32, 2))
+    made = pl.export([kernel], archs=["sm_90"], emit=["kernels"], name="made")
+    text, refused = made.contents["made.json"], 0
+    arguments = ((1, 2j), launches.array(3, "<f4"), (1, 2))
+    for path in list(places(json.loads(text))):
+        for new in (None, "zz", -1, [], "gone"):
+            fields = json.loads(text)
+            inner = fields
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = new
+            if new == "gone":
+                del inner[path[-1]]
+            content = json.dumps(fields).encode()
+            try:
+                library = pl.load(
+                    SimpleNamespace(manifest=made.manifest, contents={**made.contents, "made.json": content})
+                )
+                assert "kernels of" in repr(library) + "".join(map(repr, library.values()))
+                library.read("kernels")
+                if "taking" in library:
+                    library.taking[1, 1](*arguments)
+            except pl.LaunchError:
+                refused += 1
+    assert refused > 100

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._arch import Arch, ArchLike
 from numba_ptxlink._formats.kinds import KERNELS
 from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
@@ -53,21 +54,31 @@ def load(source: str | os.PathLike[str] | Export) -> Library:
         LaunchError: There is no manifest, or it tells too little of the kernels.
     """
     if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
+        path = Path(os.fsdecode(source))
         try:
             content = path.read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # A path with a NUL in it is a ValueError.
+            reason = getattr(error, "strerror", error)
+            shown = str(path).replace("\0", "\\0")
             raise LaunchError(
-                f"{path} could not be read: {error.strerror}; give the .json file of an export."
+                f"{shown} could not be read: {reason}; give the .json file of an export."
             ) from error
         files: Mapping[str, bytes] | Path = path.parent
+    elif not hasattr(source, "manifest") or not hasattr(source, "contents"):
+        raise LaunchError(f"load() takes the path of an export's .json file, or an Export, not {source!r}.")
     else:
         path, files = source.manifest, source.contents
         content = files[path.name]
     manifest = manifests.parse(content, path)
     if manifest is None:
         raise LaunchError(f"{path} is no manifest of this release; export again.")
-    return Library(manifest, files)
+    try:
+        return Library(manifest, files)
+    except LaunchError:
+        raise
+    except Exception as error:
+        raise LaunchError(f"{path} is damaged: {type(error).__name__}: {error}; export again.") from error
 
 
 class Library(Mapping[str, "LoadedKernel"]):
@@ -84,6 +95,8 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path) -> None:
         self._manifest = manifest
         self._files = files
+        for entry in manifest.artifacts:
+            _check_texts(entry["kind"], entry["file"], entry["sha256"], entry["arch"] or "")
         self._lock = Lock()
         self._handle = 0
         self._kernels = {
@@ -114,25 +127,24 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __repr__(self) -> str:
         return f"<kernels of {self._manifest.path}: {', '.join(self) or 'none'}>"
 
-    def read(self, kind: str, arch: str = "") -> bytes:
+    def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
         Return an artifact of the export, such as its LTO-IR for another linker.
 
         Args:
             kind: Such as "ltoir" or "ptx".
-            arch: Such as "sm_90"; may be left out where there is one of *kind*.
+            arch: The GPU it is for, such as "sm_90" or (9, 0); may be left out where there is one of *kind*.
 
         Raises:
             LaunchError: There is none or several, it could not be read, or it is not of this export.
         """
         manifest = self._manifest
+        sm = Arch.of(arch).sm if arch else None
         entries = [
-            entry
-            for entry in manifest.artifacts
-            if entry["kind"] == kind and (not arch or entry["arch"] == arch)
+            entry for entry in manifest.artifacts if entry["kind"] == kind and (not sm or entry["arch"] == sm)
         ]
         if len(entries) != 1:
-            what = f"{kind} for {arch}" if arch else kind
+            what = f"{kind} for {sm}" if sm else kind
             have = ", ".join(
                 " for ".join(filter(None, (entry["kind"], entry["arch"]))) for entry in manifest.artifacts
             )
@@ -144,6 +156,10 @@ class Library(Mapping[str, "LoadedKernel"]):
         try:
             files = self._files
             content = (files / name).read_bytes() if isinstance(files, Path) else files[name]
+        except KeyError as error:
+            raise LaunchError(
+                f"The export holds no {name}, which {manifest.path} lists; export again."
+            ) from error
         except OSError as error:
             raise LaunchError(
                 f"{error.filename} could not be read: {error.strerror}; keep it beside {manifest.path.name}."
@@ -180,6 +196,7 @@ class LoadedKernel:
     def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: values.Types) -> None:
         self.name: str = function["symbol"]
         self.declaration: str = function["declaration"]
+        _check_texts(self.name, self.declaration)
         self._load = load
         self._handle = 0
         self._parameters: list[tuple[str, str, int, int, values.Pack]] = []
@@ -187,7 +204,10 @@ class LoadedKernel:
         try:
             for parameter in function["parameters"]:
                 layout = values.layout(types, parameter["type"])
-                place = parameter["offset"]
+                place = operator.index(parameter["offset"])
+                _check_texts(parameter["name"])
+                if place < self._size or layout.size < 0:
+                    raise ValueError(f"{parameter['name']} of {self.name} is at {place}")
                 self._parameters.append((parameter["name"], parameter["type"], place, *layout))
                 self._size = place + layout.size
         except KeyError as error:
@@ -254,9 +274,19 @@ class LoadedKernel:
         return self._handle
 
     def to_core(self) -> Any:
-        """Return the kernel as a `cuda.core.Kernel`, for `cuda.core.launch` and the kernel's attributes."""
-        from cuda.core import Kernel
+        """
+        Return the kernel as a `cuda.core.Kernel`, for `cuda.core.launch` and the kernel's attributes.
 
+        Raises:
+            LaunchError: cuda.core is not installed, or the kernel cannot be loaded.
+        """
+        try:
+            from cuda.core import Kernel
+        except ImportError as error:
+            raise LaunchError(
+                f"to_core() needs cuda.core: {error}; install it by `pip install cuda-core`, or launch the "
+                "kernel without it."
+            ) from error
         return Kernel.from_handle(self.handle)
 
     def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
@@ -276,6 +306,12 @@ class LoadedKernel:
                     f"read: {type(error).__name__}: {error}; pass another value."
                 ) from error
         return buffer
+
+
+def _check_texts(*texts: Any) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} stands for a text")
 
 
 def _checked(grid: Any, block: Any, stream: Any, shared: Any) -> tuple[Dim3, Dim3, int, int]:

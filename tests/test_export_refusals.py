@@ -1,0 +1,61 @@
+"""Exports into a folder of another export, and arguments of `export` that it cannot mean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+
+
+@pl.kernel("void(CPointer(int32))")
+def store(out):
+    """Write one number."""
+    out[0] = 1
+
+
+@pytest.mark.parametrize(("name", "emit"), [("a.launch", "ptx"), ("a.kernels", "fatbin")])
+def test_no_export_writes_over_another(tmp_path, name, emit):
+    """A stem that makes the name of another export's file is refused, and nothing is changed."""
+    pl.export([store], tmp_path, name="a", emit=["launcher", "kernels", "ptx"])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(
+        pl.ExportError, match=r"belongs to the export .*a\.json; no file was changed\. Choose"
+    ):
+        pl.export([store], tmp_path, name=name, emit=[emit])
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    pl.export([store], tmp_path, name="a", emit=["ptx"])
+    # Nor the other way around.
+    pl.export([store], tmp_path, name=name, emit=[emit])
+    with pytest.raises(pl.ExportError, match=rf"belongs to the export .*{name}\.json"):
+        pl.export([store], tmp_path, name="a", emit=["launcher", "kernels"])
+
+
+def test_one_function_and_one_arch_are_enough():
+    """A function alone is exported, for an architecture alone."""
+    exported = pl.export(store, archs="sm_90", emit="ptx")
+    assert exported.manifest == Path("store.json")
+    assert b"store" in exported.read("ptx", (9, 0))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"name": 5}, {"archs": 90}, {"emit": 3}, {"source": 5}, {"source": None}, {"out_dir": "a\0b"}],
+    ids=str,
+)
+def test_what_it_cannot_mean_is_refused(arguments):
+    """The error says what to pass."""
+    call = {"source": [store], "archs": ["sm_90"], **arguments}
+    with pytest.raises(pl.PtxlinkError, match=r"pass|takes|give"):
+        pl.export(call.pop("source"), **call)
+
+
+def test_the_package_is_the_command():
+    """`python -m numba_ptxlink` is the command line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "numba_ptxlink", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (0, True) == (done.returncode, pl.__version__ in done.stdout)
