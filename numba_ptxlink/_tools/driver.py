@@ -38,7 +38,6 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuEventDestroy_v2": (_ADDRESS,),
     "cuLibraryLoadData": (_OUT, ctypes.c_char_p, *(_ADDRESS, _ADDRESS, _UINT) * 2),
     "cuLibraryGetKernel": (_OUT, _ADDRESS, ctypes.c_char_p),
-    "cuDeviceGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int),
     "cuKernelGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
