@@ -56,7 +56,7 @@ int cuGetErrorString(int error, const char **text) { *text = error ? "made up" :
 int cuDeviceGetCount(int *count) { FAILS("cuDeviceGetCount") *count = 2; return 0; }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 75 ? 8 + device : 0;
+  *value = attribute == 75 ? 8 + device : attribute == 97 && device == 5 ? 232448 : 0;
   return 0;
 }
 
@@ -97,11 +97,6 @@ int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
   FAILS("cuLibraryGetKernel")
   *kernel = strdup(name);
   return library ? 0 : 1;
-}
-
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 97 && device == 5 ? 232448 : 0;
-  return 0;
 }
 
 int cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {
