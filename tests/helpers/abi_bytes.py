@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -110,23 +111,33 @@ class Layout:
         )
 
 
-def fill(layout: Layout, generator: random.Random) -> bytes:
-    """Return random arguments: any bytes, but for booleans, which are 0 or 1."""
+def fill(layout: Layout, generator: random.Random, front_end: str = "numba-cuda") -> bytes:
+    """
+    Return random arguments: any bytes, but for booleans, which are 0 or 1.
+
+    Where *front_end* counts strides in elements, those of an array of numbers are multiples of its elements.
+    """
     data = bytearray(generator.randbytes(layout.arguments_size))
     place = 0
     for ctype in layout.params:
         for offset in _booleans(ctype):
             data[place + offset] &= 1
+        for offset, size in _strides(ctype) if front_end == "numba-cuda-mlir" else ():
+            stride = slice(place + offset, place + offset + 8)
+            data[stride] = (int.from_bytes(data[stride], "little") // size * size).to_bytes(8, "little")
         place += ctype.size
     return bytes(data)
 
 
+def split(layout: Layout, arguments: bytes) -> list[bytes]:
+    """Return the bytes of each of the *arguments*."""
+    ends = itertools.accumulate((ctype.size for ctype in layout.params), initial=0)
+    return [arguments[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
 def outcome(layout: Layout, arguments: bytes) -> tuple[bytes, bytes]:
     """Return the bytes that have to come back for *arguments*, and which of them matter: padding does not."""
-    parts, place = [], 0
-    for spec, ctype in zip(layout.echo.params, layout.params, strict=True):
-        parts.append((spec, ctype, arguments[place : place + ctype.size]))
-        place += ctype.size
+    parts = list(zip(layout.echo.params, layout.params, split(layout, arguments), strict=True))
     expected, relevant = bytearray(layout.result.size), bytearray(layout.result.size)
     members = layout.result.members if len(parts) > 1 else ()  # type: ignore[attr-defined]
     places = [member.offset for member in members] or [0]
@@ -187,11 +198,25 @@ def _relevance(ctype: c.CType) -> bytearray:
 
 def _booleans(ctype: c.CType) -> Iterator[int]:
     """Yield where the booleans of *ctype* are."""
-    if isinstance(ctype, c.Scalar) and ctype.kind == "bool":
-        yield 0
-    elif isinstance(ctype, c.Array):
+    yield from (
+        offset for offset, part in _parts(ctype) if isinstance(part, c.Scalar) and part.kind == "bool"
+    )
+
+
+def _strides(ctype: c.CType) -> Iterator[tuple[int, int]]:
+    """Yield where the strides of *ctype*'s arrays of numbers are, with the size of an element."""
+    for offset, part in _parts(ctype):
+        if isinstance(part, c.View) and not isinstance(part.element, c.Struct):
+            yield from ((offset + 8 + 8 * (part.ndim + axis), part.element.size) for axis in range(part.ndim))
+
+
+def _parts(ctype: c.CType, start: int = 0) -> Iterator[tuple[int, c.CType]]:
+    """Yield what *ctype* is made of, each with its offset from *start*."""
+    if isinstance(ctype, c.Array):
         for number in range(ctype.count):
-            yield from (number * ctype.element.size + offset for offset in _booleans(ctype.element))
+            yield from _parts(ctype.element, start + number * ctype.element.size)
     elif isinstance(ctype, c.Struct):
         for member in ctype.members:
-            yield from (member.offset + offset for offset in _booleans(member.type))
+            yield from _parts(member.type, start + member.offset)
+    else:
+        yield start, ctype

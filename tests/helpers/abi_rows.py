@@ -112,9 +112,14 @@ def _has_optional_aggregate(spec: Any) -> bool:
         return False
     kind, *parts = spec
     if kind == "optional":
-        return parts[0][0] != "record" if not isinstance(parts[0], str) else parts[0].startswith("complex")
+        return _is_aggregate(parts[0])
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
     return kind in ("tuple", "named") and any(map(_has_optional_aggregate, inner))
+
+
+def _is_aggregate(spec: Any) -> bool:
+    """Return whether *spec* is none of what numba-cuda-mlir has an Optional of."""
+    return spec.startswith("complex") if isinstance(spec, str) else spec[0] in ("tuple", "named", "array")
 
 
 def numba_type(spec: Any, front_end: str = "numba-cuda") -> Any:
@@ -199,23 +204,28 @@ _LEAVES = st.one_of(
 )
 
 
-def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _around(inner: st.SearchStrategy[Any], optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.tuples(st.just("tuple"), st.lists(inner, min_size=1, max_size=4).map(tuple)),
         st.tuples(st.just("named"), _fields(inner, 4)),
-        st.tuples(st.just("optional"), inner.filter(lambda spec: spec[0] != "optional")),
+        st.tuples(st.just("optional"), optional),
     )
 
 
-def _nested(depth: int) -> st.SearchStrategy[Any]:
-    return _LEAVES if depth == 0 else st.one_of(_LEAVES, _around(_nested(depth - 1)))
+def _nested(depth: int, front_end: str = "numba-cuda") -> st.SearchStrategy[Any]:
+    if depth == 0:
+        return _LEAVES
+    inner = _nested(depth - 1, front_end)
+    whole = inner.filter(lambda spec: spec[0] != "optional")
+    # What the front end has no Optional of is not drawn, instead of left out afterwards.
+    optional = whole if front_end == "numba-cuda" else _LEAVES.filter(lambda spec: not _is_aggregate(spec))
+    return st.one_of(_LEAVES, _around(inner, optional))
 
 
-TYPES = _nested(3)
-"""Specs of every row, nested to a depth of three."""
-
-SIGNATURES = st.lists(TYPES, min_size=1, max_size=8).map(lambda params: Echo(tuple(params)))
-"""Functions of one to eight parameters of any type."""
+def signatures(front_end: str = "numba-cuda") -> st.SearchStrategy[Echo]:
+    """Return functions of one to eight parameters of any type that *front_end* has, to a depth of three."""
+    types = st.lists(_nested(3, front_end), min_size=1, max_size=8)
+    return types.map(lambda params: Echo(tuple(params)))
 
 
 def known_to_numba(echo: Echo) -> bool:
@@ -229,8 +239,8 @@ def known_to_numba(echo: Echo) -> bool:
         return False
 
 
-def draw(count: int, seed: int) -> list[Echo]:
-    """Return *count* different signatures, always the same for the same *seed*."""
+def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
+    """Return *count* different signatures that *front_end* has, always the same for the same *seed*."""
     import hypothesis
 
     found: dict[Echo, None] = {}
@@ -243,7 +253,7 @@ def draw(count: int, seed: int) -> list[Echo]:
         phases=[hypothesis.Phase.generate],
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(SIGNATURES)
+    @hypothesis.given(signatures(front_end))
     def collect(echo: Echo) -> None:
         if known_to_numba(echo):
             found[echo] = None

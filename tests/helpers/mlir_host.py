@@ -50,39 +50,48 @@ def host(udf: Udf) -> Callable[..., Any]:
     """
     compiled = lowered(udf)
     (text,) = compiled.front_end.modules(compiled.lowered, [udf.name], ARCH)
+    call, result = loaded(text, udf.name, compiled.signatures[0].result.size)
+    if result not in _FORMATS:
+        return call
+    return lambda *values: struct.unpack(_FORMATS[result], call(*values))[0]
+
+
+def loaded(text: str, name: str, size: int) -> tuple[Callable[..., bytes], str]:
+    """Return what calls *name* of the module *text*, whose result has *size* bytes, and its LLVM type."""
     match = re.search(
-        rf"^define (?:signext |zeroext )?(\S+) @\"{udf.name}\"\((.*)\)[^()]*{{$", text, re.MULTILINE
+        rf"^define (?:signext |zeroext )?(%\"[^\"]*\"|\S+) @\"{name}\"\((.*)\)[^()]*{{$", text, re.MULTILINE
     )
     assert match, text
     result = match[1]
     kinds = [each.rpartition(" %")[0] for each in _split(match[2])]
+    by_address = [" byval(" in kind for kind in kinds]
     bare = [re.sub(r" (?:signext|zeroext)$", "", kind) for kind in kinds]
-    loads = "".join(f"  %v{n} = load {kind}, ptr %a{n}, align 1\n" for n, kind in enumerate(bare))
-    passed = ", ".join(f"{kind} %v{n}" for n, kind in enumerate(bare))
+    loads = "".join(
+        f"  %v{n} = load {kind}, ptr %a{n}, align 1\n" for n, kind in enumerate(bare) if not by_address[n]
+    )
+    passed = ", ".join(f"{kind} %{'a' if by_address[n] else 'v'}{n}" for n, kind in enumerate(bare))
     places = ", ".join(f"ptr %a{n}" for n, _ in enumerate(bare))
     text += (
         f"define void @call(ptr %r{', ' if bare else ''}{places}) {{\n{loads}"
-        f'  %r0 = call {result} @"{udf.name}"({passed})\n  store {result} %r0, ptr %r, align 1\n'
+        f'  %r0 = call {result} @"{name}"({passed})\n  store {result} %r0, ptr %r, align 1\n'
         "  ret void\n}\n"
     )
     engine = _load(text)
 
-    def call(*values: Any) -> Any:
+    def call(*values: Any) -> bytes:
         given = [
             value if isinstance(value, bytes) else struct.pack(_FORMATS[kind], value)
             for value, kind in zip(values, bare, strict=True)
         ]
-        size = compiled.signatures[0].result.size
         buffers = [
             ctypes.create_string_buffer(size),
             *(ctypes.create_string_buffer(v, len(v)) for v in given),
         ]
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(buffers))
         kind(engine.get_function_address("call"))(*map(ctypes.addressof, buffers))
-        raw = buffers[0].raw
-        return struct.unpack(_FORMATS[result], raw)[0] if result in _FORMATS else raw
+        return buffers[0].raw
 
-    return call
+    return call, result
 
 
 def _split(params: str) -> list[str]:

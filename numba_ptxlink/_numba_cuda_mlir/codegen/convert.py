@@ -162,6 +162,18 @@ def _optional(builder: Builder, ctype: c.CType, ty: Any, have: Type, value: str)
         held = builder.value(f"select i1 {condition}, {address} {held}, {address} {none}")
         held = builder.value(f"load {part}, {address} {held}, align 1")
     else:
-        held = builder.convert(data, held, part)
+        condition = builder.convert(valid, there, Int(1))
+        held = _selected(builder, condition, part, builder.convert(data, held, part))
     flag = builder.convert(valid, there, I8)
     return builder.insert(kind, builder.insert(kind, "undef", part, held, first), I8, flag, second)
+
+
+def _selected(builder: Builder, condition: str, kind: Type, value: str) -> str:
+    """Return *value* if *condition* holds, else zero, by one select per scalar, which stays in registers."""
+    if not members(kind):
+        return builder.value(f"select i1 {condition}, {kind} {value}, {kind} zeroinitializer")
+    out = "undef"
+    for at, part in enumerate(members(kind)):
+        member = _selected(builder, condition, part, builder.extract(kind, value, at))
+        out = builder.insert(kind, out, part, member, at)
+    return out
