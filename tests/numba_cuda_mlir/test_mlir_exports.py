@@ -42,7 +42,10 @@ def exported(tmp_path_factory):
 @pytest.mark.slow
 def test_two_processes_write_the_same_bytes(exported):
     """Every artifact, the header and the manifest depend on the functions and the tools alone."""
-    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in exported)
+    first, second = (
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in exported
+    )
     assert {path.rpartition(".")[2] for path in first} == {"h", "json", "ptx", "ltoir", "cubin", "fatbin"}
     assert [] == [name for name in first if first[name] != second.get(name)]
 
