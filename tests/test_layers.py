@@ -189,6 +189,13 @@ def test_what_is_private_to_a_front_end_is_named_in_its_package():
     assert named == []
 
 
+def test_marks_name_no_front_end_in_code():
+    """What an object needs to be called is asked of the front end; a mark's text has no attribute of one."""
+    tree = ast.parse((PACKAGE / "_export" / "marks.py").read_text())
+    names = [getattr(node, "id", getattr(node, "attr", getattr(node, "name", ""))) for node in ast.walk(tree)]
+    assert [] == [name for name in names if name and "mlir" in name]
+
+
 def test_the_architecture_names_every_floor():
     """ARCHITECTURE.md tells what each module and package is for."""
     text = (ROOT / "ARCHITECTURE.md").read_text()

@@ -104,14 +104,9 @@ class Udf(Marked):
     @property
     def _numba_type_(self) -> Any:
         # Numba types a global by this attribute: other functions can call the UDF as a device function.
-        return self._dispatcher._numba_type_
-
-    # numba-cuda-mlir compiles a call of an object that has these two as one of the dispatcher.
-    __numba_cuda_mlir_jitable__ = True
-
-    @property
-    def _numba_cuda_mlir_device_dispatcher(self) -> Any:
-        return self._dispatcher
+        dispatcher = self._dispatcher
+        self.__dict__.update((_asking() or self.front_end).call_attributes(dispatcher))
+        return dispatcher._numba_type_
 
 
 class Kernel(Udf):

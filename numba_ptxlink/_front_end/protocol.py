@@ -206,6 +206,9 @@ class FrontEnd(Protocol):
         The result has the attribute `_numba_type_`, by which other functions of this front end call it.
         """
 
+    def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:
+        """Return what else an object needs, by name, for a call of it to be one of *dispatcher*."""
+
     def lower(
         self,
         function: Callable[..., Any],

@@ -101,6 +101,9 @@ class NumbaCuda:
 
         return cuda.jit(device=True)(function) if device else cuda.jit(launch_bounds=launch_bounds)(function)
 
+    def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - its type suffices
+        return {}
+
     def lower(
         self,
         function: Callable[..., Any],

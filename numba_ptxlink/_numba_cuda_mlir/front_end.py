@@ -96,6 +96,10 @@ class NumbaCudaMlir:
         jit = cuda.jit(device=device, launch_bounds=launch_bounds, annotations_as_signatures=False)
         return jit(function)
 
+    def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:
+        # A call of an object that has these two is compiled as one of the dispatcher.
+        return {"__numba_cuda_mlir_jitable__": True, "_numba_cuda_mlir_device_dispatcher": dispatcher}
+
     def lower(
         self,
         function: Callable[..., Any],
