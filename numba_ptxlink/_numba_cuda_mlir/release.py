@@ -7,7 +7,7 @@ from importlib import metadata
 from numba_ptxlink._front_end.releases import Releases
 from numba_ptxlink.errors import ExportError
 
-SUPPORTED = Releases((0, 5, 2), (0, 7), without=((0, 5, 3),))
+SUPPORTED = Releases((0, 5, 4), (0, 7))
 """The supported releases."""
 
 DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"

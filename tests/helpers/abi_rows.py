@@ -228,10 +228,10 @@ def signatures(front_end: str = "numba-cuda") -> st.SearchStrategy[Echo]:
     return types.map(lambda params: Echo(tuple(params)))
 
 
-def known_to_numba(echo: Echo) -> bool:
+def known_to_numba(echo: Echo, front_end: str = "numba-cuda") -> bool:
     """Return whether Numba has types for *echo*: it stumbles over some nested records."""
     try:
-        return all(numba_type(spec) is not None for spec in echo.params)
+        return all(numba_type(spec, front_end) is not None for spec in echo.params)
     except ValueError as error:
         # What NumPy says of the dtype that Numba makes of such a record.
         if "field alignment" not in str(error) and "cannot override to smaller itemsize" not in str(error):
@@ -255,7 +255,7 @@ def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     )
     @hypothesis.given(signatures(front_end))
     def collect(echo: Echo) -> None:
-        if known_to_numba(echo):
+        if known_to_numba(echo, front_end):
             found[echo] = None
 
     collect()

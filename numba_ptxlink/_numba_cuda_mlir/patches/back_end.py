@@ -144,12 +144,9 @@ def _pointees(cres: Any) -> str:
     from numba_cuda_mlir import mlir_optimization
     from numba_cuda_mlir.lowering_utilities import context
 
-    find = getattr(mlir_optimization, "struct_pointees_attr", None)
-    if find is None:  # before 0.5.4
-        return ""
     with context.get_context():
         module = mlir_optimization._get_single_gpu_module(cres.metadata["mlir_module"])
-        return str(find(module.operation))
+        return str(mlir_optimization.struct_pointees_attr(module.operation))
 
 
 @functools.cache
