@@ -163,8 +163,6 @@ class Address(Node):
         if isinstance(only, Name):
             return 0
         parts = only.parts if isinstance(only, Expression) else ()
-        if len(parts) == 3 and parts[1] == "+" and isinstance(parts[2], Immediate):
-            return int(parts[2].value) if isinstance(parts[0], Name) else None
         signs = "".join(part for part in parts if isinstance(part, str))
         # Python refuses to convert thousands of digits.
         numbers = [part.value for part in parts if isinstance(part, Immediate) and len(part.text) <= 100]
