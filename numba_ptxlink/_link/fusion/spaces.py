@@ -1,20 +1,24 @@
 """
 Give generic accesses the state space that they can only reach, where a compiler could not see it before.
 
-A 64-bit register holds numbers, or addresses of one state space, or what is not known. All its definitions
-count, whatever their order and predicates:
+A 64-bit register holds numbers, or what depends on addresses of one state space, or what is not known. These
+labels form a lattice, from numbers at the bottom by the state spaces to what is not known. All definitions of
+a register count, whatever their order and predicates; it has the least label above those of all of them:
 
+- Constants, and what has 32 bits or fewer or is masked by a constant to them, are numbers.
 - A parameter of a kernel, or a member of one, is an address of global memory, as NVVM takes it too. A host
   cannot have another one: shared, local and parameter memory exist while a grid runs ("Device Memory Space
   Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide). If it is a number, that does no harm:
   what is accessed is one address and numbers.
 - `cvta` of a state space, and `cvta.to.global`, give an address of that space.
-- A move, a sum, a difference, a choice or a rounding of addresses and numbers is what its operands are.
-- Products, quotients, shifts to the left by up to 15 bits, and what was narrow are numbers.
-- Everything else is not known: what was loaded, returned, received from other threads or put together of
-  parts, and the names of variables, whose addresses are not generic.
+- What is moved, added, multiplied, divided, rounded, chosen or scaled has the least label above those of all
+  operands: a quotient of an address, times the divisor, is an address again.
+- Everything else is not known: what was loaded with 64 bits, returned, received from other threads or put
+  together of parts, which shifts and constant factors of more than 15 bits may do, and the names of
+  variables, whose addresses are not generic.
 
-So the sum of a parameter and a loaded word of 64 bits stays generic, since either could be the address.
+So the sum of a parameter and a loaded word of 64 bits is not known, and an access to it stays generic: either
+could be the address. What only branches tell of an address is not followed.
 A generic address of global memory is its address there (PTX ISA, "Generic Addressing"), so `.global` is all
 that changes. An address in a window is converted by `cvta.to` first, which costs nothing in machine code.
 """
@@ -44,13 +48,14 @@ _BASE = re.compile(r"\[\s*([%\w$]+)\s*(?:\+[^\]]*)?\]", re.ASCII)
 _NAME = re.compile(r"[%\w$]+", re.ASCII)
 # What every state space has: a vector and a type.
 _PLAIN = re.compile(r"(?:\.v[24])?\.[bsuf]\d+", re.ASCII)
-# The operands after the result that make it an address if one of them is; what has none makes numbers.
+# The operands after the result that it depends on; what other opcodes give is not known.
 _SOURCES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("mov", "neg", "not", "abs", "shr"), (0,)),
-    **dict.fromkeys(("add", "sub", "min", "max", "and", "selp"), (0, 1)),
-    **dict.fromkeys(("mul", "div", "rem"), ()),
-    "mad": (2,),
+    **dict.fromkeys(("mov", "neg", "not", "abs", "shr", "cvt"), (0,)),
+    **dict.fromkeys(("add", "sub", "mul", "div", "rem", "min", "max", "selp"), (0, 1)),
+    **dict.fromkeys(("and", "or", "xor", "shl"), (0, 1)),
+    "mad": (0, 1, 2),
 }
+# Bits that a number may be scaled by: more may make it the upper half of an address.
 _LARGEST_SCALE = 15
 _ADDRESSED = ("global", "shared", "local", "const")
 _UNKNOWN = ""
@@ -311,19 +316,44 @@ def _space_of(modifiers: Sequence[str]) -> str:
 
 
 def _sources(opcode: str, modifiers: Sequence[str], operands: list[str]) -> list[str] | None:
-    """Return the operands of which the result is an address if one of them is, None for an unknown result."""
-    if opcode == "cvt":
-        return operands if modifiers[-1:] in (["u64"], ["s64"]) else []
-    if opcode == "shl":
-        scale = operands[-1]
-        return [] if scale.isdigit() and 0 < int(scale[:9]) <= _LARGEST_SCALE else None
-    if opcode in ("or", "xor"):
-        # Two registers may be parts of an address.
-        return operands if any(map(_is_number, operands)) else None
+    """Return the operands that the label of the result depends on, None for an unknown result."""
+    if _is_narrow(opcode, modifiers, operands):
+        return []
     places = _SOURCES.get(opcode)
-    if places is None or len(operands) <= max(places, default=0):
+    if places is None or len(operands) <= max(places) or _joins(opcode, modifiers, operands):
         return None
+    if opcode in ("mul", "mad") and "wide" in modifiers:
+        return operands[2:]
     return [operands[place] for place in places]
+
+
+def _is_narrow(opcode: str, modifiers: Sequence[str], operands: Sequence[str]) -> bool:
+    """Return whether the result is made of 32 bits or fewer."""
+    if opcode in ("ld", "cvt"):
+        return any(0 < width(kind) < 64 for kind in modifiers)
+    return opcode == "and" and any(0 <= value < 1 << 32 for value in map(_constant, operands))
+
+
+def _joins(opcode: str, modifiers: Sequence[str], operands: Sequence[str]) -> bool:
+    """Return whether an instruction may put an address together of parts, or move one to its place."""
+    if opcode == "shl":
+        return not 0 <= _constant(operands[1]) <= _LARGEST_SCALE
+    if opcode in ("or", "xor"):
+        return not any(map(_is_number, operands))
+    return opcode in ("mul", "mad") and "hi" not in modifiers and not all(map(_scales, operands[:2]))
+
+
+def _scales(factor: str) -> bool:
+    """Return whether *factor* is no constant that moves bits of the other one into the upper half."""
+    return not _is_number(factor) or abs(_constant(factor)) <= 1 << _LARGEST_SCALE
+
+
+def _constant(operand: str) -> int:
+    """Return the integer *operand*, one below all of 64 bits if it is another operand."""
+    try:
+        return int(operand.removesuffix("U"), 0)
+    except ValueError:
+        return -1 << 64
 
 
 def _is_number(operand: str) -> bool:
