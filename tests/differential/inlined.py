@@ -75,6 +75,14 @@ def run(cubin: bytes) -> np.ndarray:
     return host
 
 
+def _ran(seed: int, way: str, cubin: bytes) -> np.ndarray:
+    """Return what the kernel of the program *seed* writes, or end: after a trap, no other can run here."""
+    try:
+        return run(cubin)
+    except Exception as error:  # noqa: BLE001 - errors of the driver and of the runtime share no other class
+        sys.exit(f"program {seed}, {way}: {type(error).__name__}: {error}")
+
+
 def _as_linked(cubin: bytes | str, linked: bytes | str) -> bool:
     """Return whether two cubins compute the same."""
     if isinstance(cubin, str) or isinstance(linked, str):
@@ -97,13 +105,13 @@ def compare(first: int, count: int, workers: int) -> int:
             if isinstance(results["single"], str):
                 totals["not compiled"] += 1
                 continue
-            expected = run(results["single"])
+            expected = _ran(seed, "single", results["single"])
             for way in LINKED:
                 cubin = results[way]
                 if isinstance(cubin, str):
                     wrong = cubin.splitlines()[0]
                 else:
-                    wrong = "" if np.array_equal(expected, run(cubin)) else "other values"
+                    wrong = "" if np.array_equal(expected, _ran(seed, way, cubin)) else "other values"
                 if wrong and way != "none" and _as_linked(cubin, results.get("none", "")):
                     # NVRTC compiles the two units to something else than the one.
                     totals[f"{way}: as nvJitLink links it, not as one unit"] += 1

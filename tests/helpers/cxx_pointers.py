@@ -38,8 +38,9 @@ FUNCTIONS = {
   unsigned low = (unsigned)address, high = (unsigned)(address >> 32);
   const unsigned long long* r = (const unsigned long long*)(((unsigned long long)high << 32) | low);
   return mix(h, r[h & mask]);""",
-    "difference": """long long apart = (const char*)q - (const char*)p;
-  return mix(h, *(const unsigned long long*)((const char*)p + apart + (h & mask) * 8));""",
+    # Of integers: what is added to a pointer stays in its object, and so in its state space.
+    "difference": """unsigned long long one = (unsigned long long)p, apart = (unsigned long long)q - one;
+  return mix(h, *(const unsigned long long*)(one + apart + (h & mask) * 8));""",
     "vector": """if (mask == 0) return h;
   ulonglong2 pair = *(const ulonglong2*)(p + (h & 14));
   *(ulonglong2*)(q + ((h >> 5) & 14)) = make_ulonglong2(pair.y + 1, pair.x ^ h);
@@ -146,10 +147,14 @@ def _body(name: str) -> str:
 def units(one: str, two: str) -> tuple[str, str]:
     """Return a kernel that gives the memory *one* and *two* to every function, and the functions."""
     pointers = Pointers(0, [*FUNCTIONS, *STRUCTS, "give"], (one, two))
+    head = f"namespace {{ {MIX} }}\n{pointers.types}\n"
+    return f"{head}{kernel_of(pointers)}\n", f"{head}{pointers.definitions}\n"
+
+
+def kernel_of(pointers: Pointers) -> str:
+    """Return a kernel with the calls of *pointers*, and the memory that they get."""
     body = "\n  ".join((pointers.start, *pointers.calls))
-    kernel = (
-        'extern "C" __global__ void k(unsigned long long* out, int n)\n{\n'
+    return (
+        f'{pointers.variables}\nextern "C" __global__ void k(unsigned long long* out, int n)\n{{\n'
         f"  unsigned long long h = threadIdx.x * 2654435761u + 1;\n  {body}\n  out[threadIdx.x] = h;\n}}"
     )
-    head = f"namespace {{ {MIX} }}\n{pointers.types}\n"
-    return f"{head}{pointers.variables}\n{kernel}\n", f"{head}{pointers.definitions}\n"

@@ -8,7 +8,7 @@ from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
-from cxx_pointers import units
+from cxx_pointers import MIX, Pointers, kernel_of, units
 from linkcases import HEAD
 from numba.cuda import types
 
@@ -80,7 +80,8 @@ def accesses(body: str, function: str = "") -> list[str]:
         (
             (
                 "mul.wide.u32 %e1, %r1, %r2; div.u64 %e2, %d2, 12; mul.lo.s64 %e2, %e2, %e1;"
-                "rem.s64 %e3, %e2, 7; mul.hi.u64 %e3, %e3, -6148914691236517205; mad.lo.s64 %d4, %e3, 12, %d1; ld.b64 %d5, [%d4];"
+                "rem.s64 %e3, %e2, 7; mul.hi.u64 %e3, %e3, -6148914691236517205;"
+                "mad.lo.s64 %d4, %e3, 12, %d1; ld.b64 %d5, [%d4];"
             ),
             ["ld.global.b64"],
         ),
@@ -377,3 +378,11 @@ def test_pointers_of_cxx_into_memory_that_is_known():
     # Addresses that functions loaded or returned, put together of halves, or indexed by loaded words.
     assert 20 >= len(generic.findall(known.ptx)) < len(generic.findall(loaded.ptx)) - 5
     assert len(re.findall(r"\b(?:ld|st|atom)\.(?:volatile\.)?shared", known.ptx)) > 25
+
+
+def test_random_programs_add_no_distance_to_an_address_of_another_space():
+    """NVRTC takes what is added to a global address for one: no program may reach local memory that way."""
+    pointers = Pointers(0, ["difference"], ("global", "loaded"))
+    parts = (f"namespace {{ {MIX} }}", pointers.types, pointers.definitions, kernel_of(pointers))
+    linked = pl.link("\n".join(parts), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
+    assert re.search(r"\bld\.[ub]64", linked.ptx)
