@@ -268,6 +268,37 @@ def test_functions_of_one_input_stay_apart():
     assert (2, (), {"f", "g"}) == (everything.count, everything.left, set(everything.dropped))
 
 
+@pytest.mark.parametrize("body", ["{}", "{ }", "{ // Nothing\n}", "{L:}", "{ret;}", "{{}}"])
+@pytest.mark.parametrize("guard", ["", "@%p1 "])
+def test_an_empty_body_is_inlined(body, guard):
+    """There is nothing in the place of the call then."""
+    kernel = f"{TOP}.extern .func f();\n.visible .entry k()\n{{\n.reg .pred %p<2>; {guard}call f;\nret;\n}}\n"
+    result = inlined(kernel, f"{TOP}.visible .func f()\n{body}\n")
+    assert (1, 0, ("f",)) == (result.count, calls(result.text), result.dropped)
+
+
+def test_without_kernels_visible_functions_stay():
+    """A module that has nothing to launch is there for others to call, inlined functions too."""
+    declared = ".extern .func (.param .b32 r) f(.param .b32 a);\n"
+    passed = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], 1; call.uni (r), f, (a); }"
+    other = (
+        f"{TOP}{declared}.visible .func g()\n{{\n{passed}\nret;\n}}\n"
+        ".weak .func w()\n{\nret;\n}\n.func unused()\n{\nret;\n}\n"
+    )
+    linked = pl.link(callee(RETURN), other, arch="sm_80")
+    module = ptx.parse(linked.ptx)
+    assert {"f": "visible", "g": "visible", "w": "weak"} == {
+        function.name: function.linkage for function in module.functions if function.defined
+    }
+    assert (1, 0) == (linked.inlined, calls(linked.ptx))
+    # A kernel can be linked with it afterwards.
+    with_kernel = pl.link(PLAIN, linked.ptx, arch="sm_80")
+    assert (1, ["k"]) == (
+        with_kernel.inlined,
+        [function.name for function in ptx.parse(with_kernel.ptx).functions if function.defined],
+    )
+
+
 def test_a_large_function_with_several_calls_stays():
     """By default a function of many instructions is copied once at most."""
     long = RETURN.replace("add.s32", "add.s32 %r1, %r1, 3;\n" * 300 + "add.s32")

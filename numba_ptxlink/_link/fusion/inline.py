@@ -58,7 +58,8 @@ def inline(combined: Combined, *, everything: bool = False, closed: bool = True)
         combined: The module. A call of a function that it does not define stays, and so do calls between
             functions of one origin: the compiler that saw both left them.
         everything: Whether to inline these too, and functions of any size.
-        closed: Whether nothing else is linked with it. Else visible functions stay, and weak ones are called.
+        closed: Whether nothing else is linked with it. Else visible functions stay, and weak ones are called;
+            so do those of a module without kernels, which is of use to other modules alone.
 
     Raises:
         LinkError: A function is malformed.
@@ -70,7 +71,7 @@ class _Inliner:
     def __init__(self, combined: Combined, *, everything: bool, closed: bool) -> None:
         self._combined = combined
         self._functions = {function.name: function for function in combined.functions if function.defined}
-        self._closed = closed
+        self._closed = closed and any(function.kind == "entry" for function in self._functions.values())
         self._everything = everything
         self._bodies = self._read()
         self._callers = Counter(site.callee for body in self._bodies.values() for site in body.sites)
@@ -295,7 +296,7 @@ def _block(callee: Body, prefix: str, edits: dict[ptx.Span, str]) -> str:
         **edits,
         **{name.span: labels[name.name] for name in (*callee.labels, *callee.jumps) if name.name in labels},
     }
-    last = callee.statements[-1]
+    last = next(reversed(callee.statements), None)
     jumps = False
     for instruction in callee.returns:
         falls = instruction is last and not instruction.predicate
