@@ -34,6 +34,11 @@ def store_second(out, pair):
     out[0] = pair[1]
 
 
+def second(_, number):
+    """Return the second argument."""
+    return number
+
+
 def defined(ptx):
     """Return the functions in *ptx* by name."""
     return {each.name: each for each in parse(ptx).functions if each.defined and each.linkage == "visible"}
@@ -137,3 +142,23 @@ def test_its_own_code_calls_declared_functions_as_cxx_does(cc, output):
     (found,) = (each.prototype for each in parse(code).functions if each.name == "extern_half")
     wanted = ".func (.align 8 .b8[8]) extern_half(.align 2 .b8[2], .align 8 .b8[8])"
     assert wanted == str(found)
+
+
+@pytest.mark.parametrize(
+    "pointee",
+    [types.Type("of an extension"), types.Tuple(()), types.Optional(types.int32), types.float32[:]],
+    ids=str,
+)
+@pytest.mark.parametrize("output", ["ptx", "ltoir"])
+def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplog):
+    """A pointer to what C lacks, such as an extension's struct, compiles as before; the log says why."""
+    signature = types.int32(types.CPointer(pointee), types.int32)
+    info = {"abi_name": "second"}
+    with caplog.at_level("INFO"):
+        code, result = cuda.compile(second, signature, cc=CC, abi="c", abi_info=info, output=output)
+    assert types.int32 == result
+    assert "parameter '_', of Numba type" in caplog.text
+    if output == "ptx":
+        assert ["second"] == list(defined(code))
+    with pytest.raises(pl.AbiError, match="parameter '_', of Numba type"):
+        cuda.compile(second, signature, cc=CC, abi_info={**info, "checked": True}, output=output)

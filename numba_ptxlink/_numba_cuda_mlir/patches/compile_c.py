@@ -11,10 +11,17 @@ from typing import Any
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.requests import requested_cc
+from numba_ptxlink.errors import AbiError
 
 log = logging.getLogger(__name__)
 
 _OUTPUTS = (PTX, LTOIR, CUBIN, FATBIN)
+# What only this package makes of `abi_info`: nothing else can stand in for it.
+_OURS = ("aggregates", "on_error", "checked")
+
+
+class _NoCTypeError(Exception):
+    """A type of the function has no counterpart in C; the cause says which one."""
 
 
 def _wrap_compile(original: Any) -> Any:
@@ -25,7 +32,13 @@ def _wrap_compile(original: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
-        return _compile_c(given) if _is_ours(given) else original(*args, **kwargs)
+        if not _is_ours(given):
+            return original(*args, **kwargs)
+        try:
+            return _compile_c(given)
+        except _NoCTypeError as error:
+            log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
+        return original(*args, **kwargs)
 
     return compile
 
@@ -65,13 +78,15 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     args, result = front_end.normalize(given["sig"])
     kernel = not given["device"]
     lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
-    signature = abi.c_signature(
-        info.abi_name or _default_name(function),
-        lowered.result,
-        zip(_labels(function, len(args)), lowered.args, strict=True),
-        kernel=kernel,
-        names=record_names(function, front_end),
-    )
+    name = info.abi_name or _default_name(function)
+    labeled = list(zip(_labels(function, len(args)), lowered.args, strict=True))
+    names = record_names(function, front_end)
+    try:
+        signature = abi.c_signature(name, lowered.result, labeled, kernel=kernel, names=names)
+    except AbiError as error:
+        if kernel or any(key in (given["abi_info"] or {}) for key in _OURS):
+            raise
+        raise _NoCTypeError from error
     if output != LTOIR:
         abi.check_ptx(signature)
     bounds = given["launch_bounds"]
