@@ -25,6 +25,21 @@ def replaced() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let numba-cuda-mlir find no driver, whether or not there is one."""
+    from numba_cuda_mlir import tools
+    from numba_cuda_mlir.numba_cuda.cudadrv import devices
+    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+    def get_context(devnum: object = None) -> None:
+        del devnum
+        raise CudaSupportError("no driver")
+
+    monkeypatch.setattr(devices, "get_context", get_context)
+    monkeypatch.setattr(tools, "_cached_cc", None)
+
+
 @contextlib.contextmanager
 def stock() -> Iterator[None]:
     """Take the replacements back for a `with` block inside `replaced`, with an architecture for no device."""

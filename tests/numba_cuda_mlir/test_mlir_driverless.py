@@ -5,34 +5,19 @@ from __future__ import annotations
 import threading
 
 import pytest
-from mlir_replaced import CC, CHIP, cubin_of, replaced, signature, stock
+from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature, stock
 
 from numba_ptxlink._front_end import served
 from numba_ptxlink.errors import PtxlinkError
 
 pytestmark = pytest.mark.usefixtures("replaced")
-__all__ = ["replaced"]
+__all__ = ["no_device", "replaced"]
 
 
 def scale(x, y, n):
     """Double the first item."""
     if n > 0:
         y[0] = x[0] * 2
-
-
-@pytest.fixture
-def no_device(monkeypatch):
-    """Let numba-cuda-mlir find no driver, whether or not there is one."""
-    from numba_cuda_mlir import tools
-    from numba_cuda_mlir.numba_cuda.cudadrv import devices
-    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
-
-    def get_context(devnum=None):
-        del devnum
-        raise CudaSupportError("no driver")
-
-    monkeypatch.setattr(devices, "get_context", get_context)
-    monkeypatch.setattr(tools, "_cached_cc", None)
 
 
 def links() -> int:

@@ -47,6 +47,16 @@ def _wrap_resolve_gpu_target(original: Any) -> Any:
     return resolve_gpu_target
 
 
+def _wrap_compile_mlir(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile_mlir(pyfunc: Any, return_type: Any, args: Any, targetoptions: Any) -> Any:
+        # What the function calls is compiled meanwhile, without options of its own.
+        with entered(cc=requested_cc(targetoptions)):
+            return original(pyfunc, return_type, args, targetoptions)
+
+    return compile_mlir
+
+
 def _wrap_call_llvm70_capi(original: Any) -> Any:
     @functools.wraps(original)
     def _call_llvm70_capi(module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
@@ -94,6 +104,12 @@ SUBSTITUTIONS = (
         _wrap_resolve_gpu_target,
         "A compilation for a given architecture needs no device.",
         bound=PACKAGE,
+    ),
+    Substitution(
+        "numba_cuda_mlir.mlir_compiler",
+        "compile_mlir",
+        _wrap_compile_mlir,
+        "What a function calls, such as an `@overload`, is compiled for its architecture.",
     ),
     Substitution(
         "numba_cuda_mlir.mlir_optimization",

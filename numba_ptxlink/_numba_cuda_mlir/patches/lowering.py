@@ -33,6 +33,17 @@ def _wrap_compile_as_device_callee(original: Any) -> Any:
     return _compile_as_device_callee
 
 
+def _wrap_compile(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:  # noqa: A001
+        if current() is None:
+            return original(self, sig, abi_info=abi_info, output=output)
+        # The caller takes the MLIR of what it calls; nothing asks for more of it.
+        return self._compile_as_device_callee(sig, abi_name=(abi_info or {}).get("abi_name"))
+
+    return compile
+
+
 def _wrap_handle_lowering_error(original: Any) -> Any:
     @functools.wraps(original)
     def handle_lowering_error(*args: Any, **kwargs: Any) -> Any:
@@ -55,6 +66,12 @@ LOWERING = (
         "MLIRDispatcher._compile_as_device_callee",
         _wrap_compile_as_device_callee,
         "What a function of an export calls is compiled with it; stock reuses the first result for all.",
+    ),
+    Substitution(
+        "numba_cuda_mlir.descriptor",
+        "MLIRDispatcher.compile",
+        _wrap_compile,
+        "An `@overload` that a function of an export calls is compiled with it, not linked for a device.",
     ),
     Substitution(
         "numba_cuda_mlir.mlir_compiler",
