@@ -47,7 +47,7 @@ def end(module: Module, root: str, *, trap: bool, byte: str) -> tuple[list[int],
     Returns:
         The numbers of the places that are left, callers first; and whether *root* has the parameter `ERROR`.
     """
-    module.functions = {name: module.functions[name] for name in module.reached(root)}
+    module.keep(module.reached(root))
     module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
     places: dict[int, None] = {}
     failing: set[str] = set()
