@@ -118,14 +118,15 @@ class NumbaCudaMlir:
         self,
         lowered: Lowered,
         signature: Signature,
-        abi: AbiOptions,  # noqa: ARG002 - `lower` has let errors do what they are to
+        abi: AbiOptions,
         *,
         inline: bool,
         launch_bounds: Any = None,
     ) -> None:
-        from .codegen import wrapper
+        from .codegen import arrays, wrapper
         from .compile import INNER
 
+        arrays.check(signature, lowered.args, lowered.result)
         lowered.symbol = signature.name
         lowered.text = wrapper.add(
             lowered.module,
@@ -135,6 +136,7 @@ class NumbaCudaMlir:
             lowered.result,
             modern=lowered.modern,
             inline=inline,
+            trap=abi.on_error == "trap",
             launch_bounds=launch_bounds,
         )
 

@@ -25,11 +25,14 @@ class Builder:
     Args:
         modern: Whether pointers have no target.
         taken: The types that the module defines already: their bodies by name.
+
+    Its `conditions`, values of i1, are what the arguments have to fulfil.
     """
 
     def __init__(self, taken: Mapping[str, str], *, modern: bool) -> None:
         self.lines: list[str] = []
         self.types: dict[str, Struct] = {}
+        self.conditions: list[str] = []
         self._modern = modern
         self._taken = taken
         self._numbers = itertools.count()

@@ -59,6 +59,11 @@ def _unit(ctype: c.View, ty: Any) -> int:
     return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
 
+def _is_composed(element: c.CType) -> bool:
+    """Return whether aligned elements may have a distance that is no multiple of their size."""
+    return isinstance(element, c.Complex) or element.size != element.align
+
+
 def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]:
     kind, unit = builder.c_type(ctype), _unit(ctype, ty)
     address = members(kind)[0]
@@ -75,6 +80,10 @@ def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]
     else:
         strides = [builder.extract(kind, value, 2, axis) for axis in range(ctype.ndim)]
         if unit > 1:
+            if _is_composed(ctype.element):
+                for stride in strides:
+                    rest = builder.value(f"srem i64 {stride}, {unit}")
+                    builder.conditions.append(builder.value(f"icmp eq i64 {rest}, 0"))
             strides = [builder.value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
     return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
 

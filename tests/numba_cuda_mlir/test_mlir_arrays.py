@@ -1,0 +1,88 @@
+"""Arrays whose strides numba-cuda-mlir cannot count in elements, or ignores."""
+
+from __future__ import annotations
+
+import re
+
+import front_ends
+import numpy as np
+import pytest
+from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
+
+import numba_ptxlink as pl
+
+NAME = "numba-cuda-mlir"
+cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
+RECORD = front_ends.get(NAME).from_dtype(np.dtype([("x", "f4"), ("y", "f4"), ("z", "i4")], align=True))
+pytestmark = pytest.mark.usefixtures("replaced", "no_device")
+
+
+def real(array):
+    """Read a part of the third element."""
+    return array[2].real
+
+
+def item(array):
+    """Read the third element."""
+    return array[2]
+
+
+def field(array):
+    """Read a field of the third record."""
+    return array[2].y
+
+
+def rows(array):
+    """Return an extent."""
+    return float(array.shape[0])
+
+
+def nested(pair):
+    """Read a field of a record in an array in a tuple."""
+    return pair[1][2].y
+
+
+def compiled(function, ty, result, on_error="zero"):
+    """Return the PTX of a function of one argument."""
+    return cuda.compile(function, result(ty), cc=(9, 0), abi_info={"abi_name": "f", "on_error": on_error})[0]
+
+
+@pytest.mark.parametrize("on_error", ["zero", "trap"])
+@pytest.mark.parametrize(
+    ("element", "result"), [(types.complex64, types.float32), (types.complex128, types.float64)], ids=str
+)
+def test_a_stride_between_elements_is_an_error(element, result, on_error):
+    """A stride of 12 bytes of complex64, which no count of elements is, ends the function before its body."""
+    ptx = compiled(real, element[:], result, on_error)
+    mask = element.bitwidth // 8 - 1
+    assert re.search(rf"and\.b64\s+%rd\d+, %rd\d+, {mask};", ptx)
+    assert ("trap;" in ptx) is (on_error == "trap")
+    assert re.search(r"@%p\d+ bra|selp", ptx)
+    contiguous = compiled(real, element[::1], result, on_error)
+    assert "setp" not in contiguous
+
+
+@pytest.mark.parametrize("element", [types.float32, types.float16, types.int64], ids=str)
+def test_aligned_numbers_are_not_checked(element):
+    """A stride of aligned numbers is always a multiple of their size."""
+    assert "setp" not in compiled(item, element[:], element)
+
+
+@pytest.mark.parametrize(
+    ("function", "ty"),
+    [
+        (field, RECORD[:]),
+        (rows, RECORD[::1, :]),
+        (nested, types.Tuple((types.int32, RECORD[:]))),
+    ],
+    ids=["strided", "fortran", "in a tuple"],
+)
+def test_arrays_of_records_with_strides_are_refused(function, ty):
+    """numba-cuda-mlir ignores their strides; the error names the parameter and the cure."""
+    with pytest.raises(pl.AbiError, match=r"parameter '(array|pair)'.* C order, such as record\[::1\]"):
+        compiled(function, ty, types.float32)
+
+
+def test_arrays_of_records_in_c_order_work():
+    """The third record's field is at its offset."""
+    assert re.search(r"ld\.\w*\.?[fb]32\s+\S+, \[%rd\d+\+28\];", compiled(field, RECORD[::1], types.float32))
