@@ -162,3 +162,14 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
         assert ["second"] == list(defined(code))
     with pytest.raises(pl.AbiError, match="parameter '_', of Numba type"):
         cuda.compile(second, signature, cc=CC, abi_info={**info, "checked": True}, output=output)
+
+
+@pytest.mark.parametrize("asked", [{"checked": True}, {"on_error": "trap"}], ids=str)
+@pytest.mark.parametrize("own", [{"aggregates": "flat"}, {"debug": True, "opt": False}], ids=str)
+def test_errors_are_not_dropped_without_a_word(asked, own):
+    """What numba-cuda-mlir's own C ABI lacks is refused where that ABI is chosen."""
+    info = {"abi_name": "f", **{key: own[key] for key in own if key == "aggregates"}}
+    options = {key: own[key] for key in own if key != "aggregates"}
+    assert ["f"] == list(defined(cuda.compile(increment, INT, cc=CC, abi_info=info, **options)[0]))
+    with pytest.raises(pl.AbiError, match=f"asks for {next(iter(asked))}, which numba-cuda-mlir lacks with"):
+        cuda.compile(increment, INT, cc=CC, abi_info={**info, **asked}, **options)

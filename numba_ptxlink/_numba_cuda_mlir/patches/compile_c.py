@@ -53,10 +53,26 @@ def _is_ours(given: dict[str, Any]) -> bool:
     # Only callers of this package's C ABI set abi_info for a kernel: without it, that is refused.
     if not given["device"] and abi_info is None:
         return False
+    flat = isinstance(abi_info, dict) and abi_info.get("aggregates") == "flat"
+    if not (given["debug"] or flat):
+        return True
+    _check_alien(abi_info, 'aggregates="flat"' if flat else "debug=True")
     if given["debug"]:
         log.info("debug=True: numba-cuda-mlir passes and returns values in its own way")
-        return False
-    return not (isinstance(abi_info, dict) and abi_info.get("aggregates") == "flat")
+    return False
+
+
+def _check_alien(abi_info: Any, why: str) -> None:
+    """Check that *abi_info* asks numba-cuda-mlir's own C ABI for nothing that it lacks."""
+    from numba_ptxlink import abi
+
+    info = abi.AbiOptions.of_compile(abi_info)
+    asked = [key for key in ("on_error", "checked") if getattr(info, key) != getattr(abi.AbiOptions, key)]
+    if asked:
+        raise AbiError(
+            f"abi_info asks for {' and '.join(asked)}, which numba-cuda-mlir lacks with {why}; leave one of "
+            "them out."
+        )
 
 
 def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
