@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _INCLUDE_DIR = Path(__file__).parents[1] / "include"
 _NAME = "numba_ptxlink_header.cu"
 _CALLER = "numba_ptxlink_calls_"
+# A parameter hides a function of its name: names that begin so are not for functions.
+_PARAM = "numba_ptxlink_value_"
 _FLAGS = ("-std=c++17",)
 _ERROR = re.compile(rf"^{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 # The toolkit's headers are missing, which says nothing about this one.
@@ -78,13 +80,13 @@ def _compile(source: str, arch: Arch) -> Compiled:
 
 def _call(number: int, signature: c.Signature) -> str:
     """Return one line: a function that passes its parameters on, or a kernel with the same ones."""
-    params = ", ".join(ctype.declare(f"p{place}") for place, (_, ctype) in enumerate(signature.params))
+    params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
     if signature.kernel:
         # Only a pointer to the kernel says that the two have the same type.
         types = ", ".join(ctype.declare("") for _, ctype in signature.params)
         same = f"{{ void (*kernel)({types}) = ::{signature.name}; (void)kernel; }}"
         return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
-    values = ", ".join(f"p{place}" for place in range(len(signature.params)))
+    values = ", ".join(f"{_PARAM}{place}" for place in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
     return f'extern "C" __device__ {head} {{ return {signature.name}({values}); }}'
 

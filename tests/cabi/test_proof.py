@@ -84,6 +84,13 @@ def test_a_call_that_cxx_refuses_names_the_function():
         prove(good, text=text)
 
 
+@pytest.mark.parametrize("name", ["p0", "p1", "x", "value"])
+@pytest.mark.parametrize("kernel", [False, True])
+def test_no_name_of_a_function_is_hidden_by_the_proof(name, kernel):
+    """The proof's own parameters have names that no function has."""
+    prove(declare(name, c.Void() if kernel else FLOAT, ("x", FLOAT), ("y", FLOAT), kernel=kernel))
+
+
 def test_a_call_that_reaches_cuda_is_refused():
     """A function of CUDA's own name and types compiles, and calls would reach CUDA's."""
     params = (("value", DOUBLE), ("by", DOUBLE))
