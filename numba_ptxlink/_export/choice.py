@@ -26,8 +26,8 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
     installed.
 
     Raises:
-        ExportError: The one that is named is unknown, or *function* reads what belongs to another; or none is
-            installed.
+        ExportError: The one that is named is unknown, or *function* reads what belongs to another, or to
+            several; or none is installed.
     """
     named = function.asked or asked
     told = _told(function)
@@ -41,6 +41,12 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
                     f"{other.name}."
                 )
         return front_end
+    if len({front_end.name for front_end in told.values()}) > 1:
+        uses = " and ".join(f"{what}, which belongs to {front_end.name}" for what, front_end in told.items())
+        raise ExportError(
+            f"{function.name} ({function.source}) uses {uses}; one front end compiles a function with all "
+            "that it calls: take all of them from one."
+        )
     if told:
         return next(iter(told.values()))
     return default()

@@ -144,6 +144,21 @@ def test_a_choice_that_cannot_be_is_refused():
     )
 
 
+def test_a_function_that_mixes_front_ends_is_refused(ours):
+    """One function with helpers of both is told which one belongs where; neither is tried."""
+    (helper,) = (cell.cell_contents for cell in ours.__closure__)
+
+    def mixed(x):
+        return theirs(x) + helper(x)
+
+    with pytest.raises(pl.ExportError) as caught:
+        front_end_of(mixed)
+    assert "theirs in " in str(caught.value)
+    assert "which belongs to numba-cuda-mlir" in str(caught.value)
+    assert "helper in " in str(caught.value)
+    assert "which belongs to numba-cuda; one front end compiles" in str(caught.value)
+
+
 def test_a_mixed_export_is_refused(tmp_path, ours):
     """The functions of one export have one front end; the message names both, with lines and cures."""
     marked = [pl.udf("float32(float32)")(function) for function in (ours, calls_theirs)]
