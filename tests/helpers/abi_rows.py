@@ -93,8 +93,8 @@ class Echo:
         return marks.Udf(ECHOES[len(params)], signature, abi.AbiOptions(name))
 
     def compiles(self, front_end: str) -> bool:
-        """Return whether *front_end* can compile it: numba-cuda-mlir has no Optional of an aggregate."""
-        return front_end == "numba-cuda" or not any(map(_has_optional_aggregate, self.params))
+        """Return whether *front_end* can compile it: numba-cuda-mlir lacks some Optionals and strides."""
+        return front_end == "numba-cuda" or not any(map(_is_only_in_numba_cuda, self.params))
 
 
 def _echo(count: int) -> Callable[..., Any]:
@@ -107,14 +107,23 @@ def _echo(count: int) -> Callable[..., Any]:
 ECHOES = {count: _echo(count) for count in range(1, 9)}
 
 
-def _has_optional_aggregate(spec: Any) -> bool:
+def _is_only_in_numba_cuda(spec: Any) -> bool:
     if isinstance(spec, str):
         return False
     kind, *parts = spec
     if kind == "optional":
         return _is_aggregate(parts[0])
+    if kind == "array":
+        return _has_strided_records(spec)
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
-    return kind in ("tuple", "named") and any(map(_has_optional_aggregate, inner))
+    return kind in ("tuple", "named") and any(map(_is_only_in_numba_cuda, inner))
+
+
+def _has_strided_records(spec: Any) -> bool:
+    if spec[0] != "array" or spec[1][0] != "record":
+        return False
+    _, _, ndim, layout = spec
+    return ndim > 0 and layout != "C" and (layout, ndim) != ("F", 1)
 
 
 def _is_aggregate(spec: Any) -> bool:
@@ -213,13 +222,16 @@ def _around(inner: st.SearchStrategy[Any], optional: st.SearchStrategy[Any]) -> 
 
 
 def _nested(depth: int, front_end: str = "numba-cuda") -> st.SearchStrategy[Any]:
+    leaves = _LEAVES
+    if front_end != "numba-cuda":
+        leaves = leaves.filter(lambda spec: not _has_strided_records(spec))
     if depth == 0:
-        return _LEAVES
+        return leaves
     inner = _nested(depth - 1, front_end)
     whole = inner.filter(lambda spec: spec[0] != "optional")
     # What the front end has no Optional of is not drawn, instead of left out afterwards.
-    optional = whole if front_end == "numba-cuda" else _LEAVES.filter(lambda spec: not _is_aggregate(spec))
-    return st.one_of(_LEAVES, _around(inner, optional))
+    optional = whole if front_end == "numba-cuda" else leaves.filter(lambda spec: not _is_aggregate(spec))
+    return st.one_of(leaves, _around(inner, optional))
 
 
 def signatures(front_end: str = "numba-cuda") -> st.SearchStrategy[Echo]:
