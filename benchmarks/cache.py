@@ -430,7 +430,10 @@ def compile_twice(bench: _harness.Bench, linker: str) -> dict[str, list[float]]:
         environ = {**os.environ, "NUMBA_PTXLINK": LINKERS[linker], "NUMBA_PTXLINK_CACHE": folder}
         command = [sys.executable, "-W", "ignore", "-c", MLIR.format(kernels=bench.options.kernels)]
         for caches in ("cold", "warm"):
-            done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+            # Not in a checkout, whose package has no extension.
+            done = subprocess.run(
+                command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=True
+            )
             outcome = json.loads(done.stdout.splitlines()[-1])
             if outcome["active"] != (linker == "plugin"):
                 sys.exit("the plugin is not active where it should be, or the other way round")

@@ -18,8 +18,6 @@ from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import nvjitlink, nvrtc, packages, pynvjitlink
 from numba_ptxlink.errors import ConfigError, LinkError
 
-from .checks import dotted
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -86,6 +84,8 @@ def _for_one_ptx(ptx: Input, arch: Arch) -> tuple[str, str]:
     found = None if known and packages.major() >= compiler[0] else installed()
     if found is None:
         return "nvptxcompiler", usual
+    from .checks import dotted
+
     name, linker = found
     older = linker[0] < compiler[0]
     ours, theirs = f"nvPTXCompiler {dotted(compiler)}", f"nvJitLink {dotted(linker)}"

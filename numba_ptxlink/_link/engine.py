@@ -3,6 +3,9 @@ Link inputs, after CUDA C++ is compiled, to a cubin: choose the tool, check the 
 
 A single PTX needs no linker: nvPTXCompiler assembles it in this process, unless the toolkit is of an older
 major version. Everything else goes to nvJitLink. Nothing here needs a driver.
+
+What a link that is found in the cache does not need is imported where it is used: that takes longer than the
+rest.
 """
 
 from __future__ import annotations
@@ -17,15 +20,14 @@ from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
-from . import backends, explain, packed_ltoir, symbols
-from .checks import check, unread
-from .fusion.fuse import Fused, fuse
+from . import backends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
 
+    from .fusion.fuse import Fused
     from .inputs import Input
 
 log = logging.getLogger(__name__)
@@ -124,7 +126,7 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
         AssembleError: A single PTX could not be assembled.
     """
     fused = _as_one(inputs, arch, options, lto=lto)
-    if isinstance(fused, Fused):
+    if not isinstance(fused, str):
         others = [source for source in inputs if source.kind != PTX]
         try:
             linked = _linked((fused.input, *others), arch, options, lto=lto)
@@ -154,6 +156,8 @@ def _linked(
     try:
         entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
     except LinkError as error:
+        from . import packed_ltoir
+
         without = packed_ltoir.replaced(inputs, arch, error.log) if lto else None
         if without is None:
             raise
@@ -179,6 +183,8 @@ def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: b
         return "line numbers are kept"
     if options.extra_flags and asked == "auto":
         return "the flags are nvJitLink's"
+    from .fusion.fuse import fuse
+
     checks = config().checks if options.checks is None else options.checks
     closed = len(texts) == len(inputs) and not lto
     return fuse(texts, arch, checks=checks, everything=policy == "all", closed=closed)
@@ -212,6 +218,8 @@ def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
             extra_flags=options.extra_flags,
         )
     except AssembleError as error:
+        from . import explain, symbols
+
         cure = explain.explain(error.log, [symbols.table(ptx, arch)])
         message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
         raise AssembleError(message, flags=error.flags, inputs=(ptx.name,), log=error.log) from error
@@ -235,6 +243,8 @@ def link_to_ptx(
 def _run_nvjitlink(
     inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str, asked: str | None
 ) -> cache.Entry:
+    from .checks import unread
+
     tool = backends.linker(backend)
     checks = config().checks if asked is None else asked
     contents = [(source.kind, source.name, source.code) for source in inputs]
@@ -246,6 +256,9 @@ def _run_nvjitlink(
 def _check_and_link(
     inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any, checks: str
 ) -> cache.Entry:
+    from . import explain
+    from .checks import check
+
     lto = "-lto" in flags
     findings = check(inputs, arch, tool.version(), tool.package(), lto=lto, checks=checks)
     if findings.merged:

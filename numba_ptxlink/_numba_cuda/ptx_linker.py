@@ -304,13 +304,15 @@ class PtxLinker:
 
     def _linked(self) -> engine.Linked:
         from numba_ptxlink._link import engine
-        from numba_ptxlink._link.packed_ltoir import Reason, reason_for_lto
 
-        told = self._has_ltoir or self.lto is not None
-        packed = Reason() if told else reason_for_lto(self._inputs, self._arch)
-        lto = self._has_ltoir or bool(packed.text)
+        reason = ""
+        if self.lto is None and not self._has_ltoir and any(source.kind != PTX for source in self._inputs):
+            from numba_ptxlink._link.packed_ltoir import reason_for_lto
+
+            reason = reason_for_lto(self._inputs, self._arch).text
+        lto = self._has_ltoir or bool(reason)
         linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=lto)
-        return replace(linked, reason=f"{linked.reason}, for the {packed.text}") if packed.text else linked
+        return replace(linked, reason=f"{linked.reason}, for the {reason}") if reason else linked
 
     def _add(self, kind: str, code: Any, name: Any) -> None:
         from numba_ptxlink._link.inputs import Input
