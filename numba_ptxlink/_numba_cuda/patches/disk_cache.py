@@ -10,8 +10,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._config import config
-from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
+from numba_ptxlink._front_end.describe import describe, describe_stateless
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numba_ptxlink.cache.key import Key
 
 log = logging.getLogger(__name__)
 
@@ -165,46 +163,16 @@ def _mark_given(kernel: Any, link: Sequence[Any]) -> None:
 
 
 def _digest(options: dict[str, Any], link: Sequence[Any]) -> str:
-    try:
-        return _key(options, link).digest.hex()
-    except IndescribableError as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the cache never fails a build
-        reason = f"{type(error).__name__}: {error}"
-    log.info("cache: a kernel is not kept: %s", reason)
-    return _UNKNOWN
+    from numba_ptxlink._front_end import disk_keys
 
-
-def _key(options: dict[str, Any], link: Sequence[Any]) -> Key:
-    from numba_ptxlink._front_end import link_digests
-    from numba_ptxlink._tools import build_id, nvptxcompiler
-    from numba_ptxlink.cache.key import Key, package_version
-
-    files = [link_digests.of_item(code, _search_path) for code in link]
-    if None in files:
-        raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    settings = config()._asdict()
     tools = ["nvvm", "nvJitLink", *(["nvrtc"] if link else ())]
-    return Key.of(
-        "jit",
-        {
-            "package": package_version(),
-            "config": [
-                f"{name}={settings[name]!r}" for name in settings if not name.startswith(("cache", "log"))
-            ],
-            "tools": [*nvptxcompiler.identity(), *map(build_id.of_library, tools)],
-            "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
-            "files": [digest for digest in files if digest],
-        },
-    )
+    key = disk_keys.of_kernel("jit", options, link, described=_option, search_path=_search_path, tools=tools)
+    return key or _UNKNOWN
 
 
 def _option(name: str, value: Any) -> str:
-    try:
-        # Extensions convert arguments at launch: the machine code is the same, but the pickle contains them.
-        return describe_stateless(value or ()) if name == "extensions" else describe(value)
-    except IndescribableError as error:
-        raise IndescribableError(f"its option {name} holds {error}") from None
+    # Extensions convert arguments at launch: the machine code is the same, but the pickle contains them.
+    return describe_stateless(value or ()) if name == "extensions" else describe(value)
 
 
 SUBSTITUTIONS = (

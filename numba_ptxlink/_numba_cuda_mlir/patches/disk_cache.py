@@ -13,9 +13,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from numba_ptxlink._config import config
 from numba_ptxlink._front_end import link_digests
-from numba_ptxlink._front_end.describe import IndescribableError, describe, describe_stateless
+from numba_ptxlink._front_end.describe import describe, describe_stateless
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.requests import entered, requested_cc
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from numba_ptxlink.cache.key import Key
 
 log = logging.getLogger(__name__)
 
@@ -189,50 +187,27 @@ def _code_digest(payload: dict[str, Any]) -> str:
 
 
 def _digest(cache: Any) -> str:
-    try:
-        return _key(cache).digest.hex()
-    except IndescribableError as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the cache never fails a build
-        reason = f"{type(error).__name__}: {error}"
-    log.info("cache: a kernel is not kept: %s", reason)
-    return _UNKNOWN
-
-
-def _key(cache: Any) -> Key:
-    from numba_ptxlink._tools import build_id, nvptxcompiler
-    from numba_ptxlink.cache.key import Key, package_version
+    from numba_ptxlink._front_end import disk_keys
 
     options = {name: value for name, value in cache._targetoptions.items() if name not in ("link", "cache")}
-    files = [link_digests.of_item(item, _search_path) for item in _link_items(cache)]
-    if None in files:
-        raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    settings = config()._asdict()
-    tools = ["nvvm", "nvJitLink", "nvrtc"]
-    return Key.of(
+    key = disk_keys.of_kernel(
         "jit-mlir",
-        {
-            "package": package_version(),
-            "config": [
-                f"{name}={settings[name]!r}" for name in settings if not name.startswith(("cache", "log"))
-            ],
-            "tools": [*nvptxcompiler.identity(), *map(build_id.of_library, tools)],
-            "options": [f"{name}={_option(name, options[name])}" for name in sorted(options)],
-            "files": [digest for digest in files if digest],
-        },
+        options,
+        _link_items(cache),
+        described=_option,
+        search_path=_search_path,
+        tools=["nvvm", "nvJitLink", "nvrtc"],
     )
+    return key or _UNKNOWN
 
 
 def _option(name: str, value: Any) -> str:
-    try:
-        # Extensions convert arguments at launch: the machine code is the same, but the pickle contains them.
-        if name == "extensions":
-            return describe_stateless(value or ())
-        # numba-cuda-mlir's own functions are of its release, which is in the index.
-        own = inspect.isfunction(value) and value.__module__.startswith("numba_cuda_mlir.")
-        return f"{value.__module__}.{value.__qualname__}" if own else describe(value)
-    except IndescribableError as error:
-        raise IndescribableError(f"its option {name} holds {error}") from None
+    # Extensions convert arguments at launch: the machine code is the same, but the pickle contains them.
+    if name == "extensions":
+        return describe_stateless(value or ())
+    # numba-cuda-mlir's own functions are of its release, which is in the index.
+    own = inspect.isfunction(value) and value.__module__.startswith("numba_cuda_mlir.")
+    return f"{value.__module__}.{value.__qualname__}" if own else describe(value)
 
 
 _CACHING = "numba_cuda_mlir.caching"
