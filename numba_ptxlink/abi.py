@@ -347,8 +347,8 @@ def _record(ty: Any, names: Names) -> CType:
     if own is None:
         name = "packed" if packed else "record"
         name += f"{len(members)}_" + "_".join(f"{member.name}_{code(member.type)}" for member in members)
-        # Size and alignment: equal members can have different offsets.
-        own = _shortened(f"{name}_{ty.size}_{align}" if packed else name)
+        # Equal members can have different offsets, sizes and alignments.
+        own = _shortened(f"{name}{_gaps(members)}_{ty.size}_{align}" if packed else name)
     return Struct(
         cnames.legal_type(own),
         ty.size,
@@ -359,6 +359,13 @@ def _record(ty: Any, names: Names) -> CType:
         record=True,
         about=_fields(ty),
     )
+
+
+def _gaps(members: Sequence[Member]) -> str:
+    """Return, for the name of a record, which *members* do not begin where the one before ends, and where."""
+    ends = (0, *(member.offset + member.type.size for member in members))
+    places = enumerate(zip(members, ends, strict=False))
+    return "".join(f"_{index}at{member.offset}" for index, (member, end) in places if member.offset != end)
 
 
 def _is_empty(ty: Any) -> bool:

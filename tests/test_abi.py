@@ -67,6 +67,16 @@ def test_a_record_keeps_its_offsets(fields, aligned, size, align, packed):
     assert [dtype.fields[name][1] for name in dtype.names] == [offset for _, _, offset in members(struct)]
 
 
+def test_records_that_differ_in_offsets_alone_have_names_of_their_own():
+    """Members, size and alignment may be equal where the gaps between the members are not."""
+    layouts = [[0, 1, 4], [0, 4, 5], [0, 4, 8], [4, 5, 8], [4, 8, 9]]
+    dtypes = [
+        np.dtype({"names": list("abc"), "formats": ["i1", "i1", "i4"], "offsets": offsets, "itemsize": 16})
+        for offsets in layouts
+    ]
+    assert len(layouts) == len({abi.c_type(from_dtype(dtype)).name for dtype in dtypes})
+
+
 @pytest.mark.parametrize(
     ("ty", "message"),
     [
