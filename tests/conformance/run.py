@@ -64,7 +64,12 @@ def main() -> int:
         environ = _environ(options, folder)
         if options.build_binaries:
             environ["NUMBA_CUDA_TEST_BIN_DIR"] = str(_build(testing, environ, options.cc))
-        stock = _run("stock", "0", testing, environ, options)
+        if options.stock:
+            stock = json.loads(options.stock.read_text())["stock"]
+        else:
+            stock = _run("stock", "0", testing, environ, options)
+        if options.json:
+            options.json.write_text(json.dumps({"stock": stock}))
         plugin = _run("plugin", "1", testing, environ, options)
         worse = _compare(stock, plugin, options)
         if worse:
@@ -110,6 +115,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--least-links", type=int, help="links that the plugin has to serve (default: 1000; 1)"
     )
+    parser.add_argument("--stock", type=Path, help="take the run without the plugin from this --json file")
     parser.add_argument("--json", type=Path, help="write everything to this file")
     options = parser.parse_args()
     if options.least_links is None:
