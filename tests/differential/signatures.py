@@ -9,13 +9,12 @@ Needs a device:
 from __future__ import annotations
 
 import argparse
-import collections
 import itertools
 import os
 import random
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -240,22 +239,25 @@ def target() -> str:
     return Arch.of(tuple(device.compute_capability)).sm
 
 
-def run(count: int, first: int, way: Way, workers: int) -> Counts:
-    """Execute *count* signatures, from the seed *first* on, in *workers* processes."""
+def run(count: int, first: int, way: Way, workers: int, seconds: float = float("inf")) -> Counts:
+    """Execute *count* signatures from the seed *first* on, or what *workers* processes begin in *seconds*."""
     counts, started = Counts(last=first), time.monotonic()
+    ends = started + seconds
     seeds = itertools.count(first)
     # A trap takes the process's context with it, so each batch has a process of its own.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        jobs = collections.deque(pool.submit(check, next(seeds), BATCH, way) for _ in range(2 * workers))
+        jobs = {pool.submit(check, next(seeds), BATCH, way) for _ in range(workers + 2)}
         while jobs:
-            counts.last, done, skipped, inlined, failed = jobs.popleft().result()
-            counts.executed += done
-            counts.left_out += skipped
-            counts.inlined += inlined
-            counts.failures += [(counts.last, *failure) for failure in failed]
-            enough = counts.executed + (BATCH // 2) * len(jobs) >= count
-            if not enough and len(counts.failures) < MOST_FAILURES:
-                jobs.append(pool.submit(check, next(seeds), BATCH, way))
+            finished, jobs = wait(jobs, return_when=FIRST_COMPLETED)
+            for seed, done, skipped, inlined, failed in map(Future.result, finished):
+                counts.last = max(counts.last, seed)
+                counts.executed += done
+                counts.left_out += skipped
+                counts.inlined += inlined
+                counts.failures += [(seed, *failure) for failure in failed]
+            missing = count - counts.executed - (BATCH // 2) * len(jobs)
+            if missing > 0 and time.monotonic() < ends and len(counts.failures) < MOST_FAILURES:
+                jobs |= {pool.submit(check, next(seeds), BATCH, way) for _ in finished}
         # What traps between two pieces of C++ is no matter of the Python function.
         theirs = {
             failure: pool.submit(traps_in_cxx, failure[2], way, failure[0])
@@ -304,11 +306,12 @@ def main() -> int:
     parser.add_argument("--signatures", type=int, default=10000)
     parser.add_argument("--first", type=int, default=1, help="the seed of the first batch")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after that time")
     parser.add_argument("--inlined", action="store_true", help="only as PTX that is inlined")
     parser.add_argument("--front-end", default="numba-cuda", help="what compiles the functions")
     options = parser.parse_args()
     way = Way(target(), ("inlined",) if options.inlined else KINDS, options.front_end)
-    counts = run(options.signatures, options.first, way, options.workers)
+    counts = run(options.signatures, options.first, way, options.workers, options.seconds)
     print(f"{way.arch}, {', '.join(way.kinds)}: {counts}")
     if counts.failures:
         print(smallest(counts, way))
