@@ -3,7 +3,8 @@ Choose the tool that makes the cubin: the one the inputs need, or exactly the on
 
 nvPTXCompiler is inside this package, whatever toolkit is installed. A driver loads machine code of every
 release of its own major version and of older ones. So under a toolkit of an older major version, whose
-drivers may be as old, the toolkit's own nvJitLink takes its place, as far as it knows device and PTX.
+drivers may be as old, the toolkit's own nvJitLink takes its place, as far as it knows device and PTX. So it
+does under any older toolkit where line numbers are kept: cuobjdump 13.0 and 13.2 stop at those of 13.5.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ _MODULES = {"nvjitlink": nvjitlink, "pynvjitlink": pynvjitlink}
 
 
 def choose(
-    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str = "auto", obstacle: str = ""
+    inputs: Sequence[Input],
+    arch: Arch,
+    *,
+    lto: bool,
+    asked: str = "auto",
+    obstacle: str = "",
+    for_debugger: bool = False,
 ) -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
@@ -39,6 +46,7 @@ def choose(
         lto: Whether to optimise at link time.
         asked: The tool to use, or "auto" to choose by the inputs and the installed toolkit.
         obstacle: Why several PTX inputs are not made one, if that was tried.
+        for_debugger: Whether debug information or line numbers are kept, which the toolkit's programs read.
 
     Raises:
         ConfigError: *asked* is not the name of a tool.
@@ -56,7 +64,7 @@ def choose(
         )
     if asked != "auto":
         return asked, "asked for"
-    return _linker(obstacle) if obstacle else _for_one_ptx(inputs[0], arch)
+    return _linker(obstacle) if obstacle else _for_one_ptx(inputs[0], arch, for_debugger=for_debugger)
 
 
 def linker(name: str) -> Any:
@@ -75,13 +83,13 @@ def installed() -> tuple[str, tuple[int, int]] | None:
     return None
 
 
-def _for_one_ptx(ptx: Input, arch: Arch) -> tuple[str, str]:
+def _for_one_ptx(ptx: Input, arch: Arch, *, for_debugger: bool) -> tuple[str, str]:
     """Return the tool that compiles a single PTX, and the reason for it."""
     usual = "one PTX and nothing to link it with"
     compiler = assembler.compiler_version()
     known = Arch(*arch.cc) in assembler.supported_archs()
     # Loading nvJitLink to ask for its version takes longer than most kernels.
-    found = None if known and packages.major() >= compiler[0] else installed()
+    found = None if known and packages.major() >= compiler[0] and not for_debugger else installed()
     if found is None:
         return "nvptxcompiler", usual
     from .checks import dotted
@@ -92,14 +100,15 @@ def _for_one_ptx(ptx: Input, arch: Arch) -> tuple[str, str]:
     # A newer release knows all devices of its major version; the next major version drops old ones.
     if (older or linker > compiler) and not known:
         return name, f"{arch.sm}, which {ours} does not know"
-    if not older:
+    if linker >= compiler or not (older or for_debugger):
         return "nvptxcompiler", usual
     declared, newest = ptx.header.version, sure_isa(linker)
     if declared is not None and newest is not None and declared > newest:
         return "nvptxcompiler", f"PTX {declared}, and {theirs} reads {newest} at most"
     if not _toolkit_knows(arch, linker):
         return "nvptxcompiler", f"{arch.sm}, which {theirs} does not know"
-    return name, f"the toolkit is of CUDA {dotted(linker)}, whose drivers may not load {ours}'s code"
+    reason = "drivers may not load" if older else "programs may not read line numbers in"
+    return name, f"the toolkit is of CUDA {dotted(linker)}, whose {reason} {ours}'s code"
 
 
 def _toolkit_knows(arch: Arch, linker: tuple[int, int]) -> bool:

@@ -142,7 +142,14 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
 def _linked(
     inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool, obstacle: str = ""
 ) -> Linked:
-    backend, reason = choose_backend(inputs, arch, lto=lto, asked=options.backend, obstacle=obstacle)
+    backend, reason = choose_backend(
+        inputs,
+        arch,
+        lto=lto,
+        asked=options.backend,
+        obstacle=obstacle,
+        for_debugger=options.debug or options.lineinfo,
+    )
     names = tuple(source.name for source in inputs)
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
@@ -289,7 +296,13 @@ def _check_and_link(
 
 
 def choose_backend(
-    inputs: Sequence[Input], arch: Arch, *, lto: bool, asked: str | None = None, obstacle: str = ""
+    inputs: Sequence[Input],
+    arch: Arch,
+    *,
+    lto: bool,
+    asked: str | None = None,
+    obstacle: str = "",
+    for_debugger: bool = False,
 ) -> tuple[str, str]:
     """
     Return the tool that makes a cubin of *inputs*, and the reason for it.
@@ -300,9 +313,10 @@ def choose_backend(
         lto: Whether to optimise at link time.
         asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
         obstacle: Why several PTX inputs are not made one, if that was tried.
+        for_debugger: Whether debug information or line numbers are kept.
     """
     asked = config().backend if asked is None else asked
-    return backends.choose(inputs, arch, lto=lto, asked=asked, obstacle=obstacle)
+    return backends.choose(inputs, arch, lto=lto, asked=asked, obstacle=obstacle, for_debugger=for_debugger)
 
 
 def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:

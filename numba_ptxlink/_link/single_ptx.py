@@ -74,7 +74,8 @@ def compile_ptx(
 
 
 def _loadable(source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
-    backend, reason = backends.choose([source], arch, lto=False)
+    for_debugger = options.debug or options.lineinfo
+    backend, reason = backends.choose([source], arch, lto=False, for_debugger=for_debugger)
     if backend == "nvptxcompiler":
         return _by_nvptxcompiler(source.code, arch, options)
     log.info("cubin for %s: %s, %s", arch.sm, backend, reason)

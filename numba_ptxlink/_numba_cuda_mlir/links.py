@@ -245,7 +245,8 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
             options["opt_level"] = int(name[2:])
         elif name not in ("-arch", "-lto", "-ptx"):
             others.append(flag)
-    backend, _ = engine.choose_backend(inputs, arch, lto=lto)
+    for_debugger = bool(options.keys() & {"debug", "lineinfo"})
+    backend, _ = engine.choose_backend(inputs, arch, lto=lto, for_debugger=for_debugger)
     if backend == "nvptxcompiler":
         others = [
             flag.removeprefix("-Xptxas=") for flag in others if flag.startswith(("-Xptxas=", "-verbose"))

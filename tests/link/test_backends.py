@@ -146,6 +146,35 @@ def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, a
     assert chosen == backends.choose([ptx], pl.Arch.of(arch), lto=False)
 
 
+@pytest.mark.parametrize(
+    ("toolkit", "isa", "chosen"),
+    [
+        (None, "8.0", USUAL),
+        ((13, 5), "8.0", USUAL),
+        ((14, 0), "8.0", USUAL),
+        (
+            (13, 0),
+            "8.0",
+            (
+                "nvjitlink",
+                (
+                    "the toolkit is of CUDA 13.0, whose programs may not read line numbers in "
+                    "nvPTXCompiler 13.5's code"
+                ),
+            ),
+        ),
+        ((13, 0), "9.5", ("nvptxcompiler", "PTX 9.5, and nvJitLink 13.0 reads 9.0 at most")),
+    ],
+)
+def test_the_toolkit_makes_what_its_debugger_reads(monkeypatch, toolkit, isa, chosen):
+    """Line numbers are made by an older toolkit's own nvJitLink, as far as it reads the PTX."""
+    in_a_toolkit(monkeypatch, toolkit)
+    monkeypatch.setattr(backends.assembler, "compiler_version", lambda: (13, 5))
+    monkeypatch.setattr(backends.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
+    ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
+    assert chosen == backends.choose([ptx], pl.Arch(8, 0), lto=False, for_debugger=True)
+
+
 def test_a_device_that_is_known_loads_no_linker(monkeypatch):
     """Under a toolkit of nvPTXCompiler's own major version, nvJitLink is not asked for its version."""
     in_a_toolkit(monkeypatch, (13, 5))
