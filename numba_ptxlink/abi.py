@@ -15,23 +15,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._cabi import names as cnames
+from ._cabi.numbers import NUMBERS
 from ._cabi.options import AbiOptions
 from ._cabi.types import (
     Array,
-    Complex,
+    Compound,
     CType,
-    Half,
     Member,
     Pointer,
     Scalar,
     Signature,
     Struct,
-    Vector,
     View,
     Void,
+    number,
     struct,
     structs,
     unaligned_member,
+    vector,
     view,
 )
 from ._front_end.registry import of_type
@@ -41,14 +42,12 @@ __all__ = [
     "AbiOptions",
     "Array",
     "CType",
-    "Complex",
-    "Half",
+    "Compound",
     "Member",
     "Pointer",
     "Scalar",
     "Signature",
     "Struct",
-    "Vector",
     "View",
     "Void",
     "c_signature",
@@ -60,31 +59,16 @@ __all__ = [
 _LONGEST_NAME = 48
 
 
-_BOOL = Scalar("bool", 1, 1, "bool")
-_CHAR = Scalar("char", 1, 1, "char")
-_FLOATS = {32: Scalar("float", 4, 4, "float"), 64: Scalar("double", 8, 8, "float")}
-_HALVES = {
-    "float16": Half("__half", 2, 2, "cuda_fp16.h"),
-    "__nv_bfloat16": Half("__nv_bfloat16", 2, 2, "cuda_bf16.h"),
+# By the names of Numba types, which are the same in all front ends.
+_NUMBERS = {
+    "float16": "__half",
+    "__nv_bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "cuFloatComplex",
+    "complex128": "cuDoubleComplex",
 }
-_COMPLEX = {
-    64: Complex("cuFloatComplex", 8, 8, _FLOATS[32]),
-    128: Complex("cuDoubleComplex", 16, 16, _FLOATS[64]),
-}
-_VECTOR_STEMS = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
-# The abbreviations of C types in generated names of structs.
-_CODES = {
-    "bool": "b",
-    "float": "f32",
-    "double": "f64",
-    "__half": "f16",
-    "__nv_bfloat16": "bf16",
-    "__half_raw": "f16",
-    "cuFloatComplex": "c64",
-    "cuDoubleComplex": "c128",
-}
-
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 Names = Mapping[Any, str]
@@ -199,43 +183,29 @@ def _check_open(ty: Any) -> None:
 
 def _scalar(ty: Any) -> CType | None:
     front_end = of_type(ty)
-    types = front_end.types
-    if isinstance(ty, types.Boolean):
-        return _BOOL
-    if isinstance(ty, (types.NPDatetime, types.NPTimedelta)):
-        return _integer(64, signed=True)
-    if isinstance(ty, types.IntEnumMember):
-        return c_type(ty.dtype)
-    if isinstance(ty, types.Integer):
-        return _integer(ty.bitwidth, signed=ty.signed)
-    if isinstance(ty, types.Float) and ty.bitwidth in _FLOATS:
-        return _FLOATS[ty.bitwidth]
-    if isinstance(ty, types.Complex):
-        return _COMPLEX[ty.bitwidth]
-    vector = front_end.vector(ty)
-    if vector is not None:
-        return _vector(*vector)
-    if isinstance(ty, types.NoneType):
+    if isinstance(ty, front_end.types.NoneType):
         return Void()
-    return _HALVES.get(ty.name)
+    shape = front_end.vector(ty)
+    if shape is not None:
+        base, count = shape
+        element = _scalar(base)
+        return vector(element, count) if element is not None else None
+    name = _number(ty)
+    return number(name) if name in NUMBERS else None
 
 
-def _integer(bits: int, *, signed: bool) -> Scalar:
-    return Scalar(f"{'' if signed else 'u'}int{bits}_t", bits // 8, bits // 8, "int" if signed else "uint")
-
-
-def _vector(base_type: Any, count: int) -> Vector | None:
-    element = _scalar(base_type)
-    if not isinstance(element, Scalar):
-        return None
-    base = str(base_type)
-    stem = element.name if element.kind == "float" else _VECTOR_STEMS[base.removeprefix("u")]
-    size = count * element.size
-    align = min(size, 16) if count in (2, 4) else element.align
-    name = f"{'u' if element.kind == 'uint' else ''}{stem}{count}"
-    # CUDA 13 deprecates the plain name; the header defines the alias as the CUDA version's own type.
-    alias = f"numba_ptxlink_{name}" if size == 32 else name
-    return Vector(alias, size, align, element=element, count=count, cuda_name=name)
+def _number(ty: Any) -> str:
+    """Return the C name of the number *ty*; "" or a name that C has not for what is none."""
+    types = of_type(ty).types
+    if isinstance(ty, types.Boolean):
+        return "bool"
+    if isinstance(ty, (types.NPDatetime, types.NPTimedelta)):
+        return "int64_t"
+    if isinstance(ty, types.IntEnumMember):
+        return _number(ty.dtype)
+    if isinstance(ty, types.Integer):
+        return f"{'' if ty.signed else 'u'}int{ty.bitwidth}_t"
+    return _NUMBERS.get(ty.name, "")
 
 
 def _composite(ty: Any, names: Names) -> CType | None:
@@ -248,7 +218,9 @@ def _composite(ty: Any, names: Names) -> CType | None:
         return _tuple(ty, names)
     if isinstance(ty, types.Optional):
         value = _member(ty.type, "its value", names)
-        return struct(f"optional_{code(value)}", [("value", value), ("has_value", _BOOL)], about=str(ty))
+        return struct(
+            f"optional_{code(value)}", [("value", value), ("has_value", number("bool"))], about=str(ty)
+        )
     if isinstance(ty, types.Record):
         return _record(ty, names)
     if isinstance(ty, types.NestedArray):
@@ -308,9 +280,10 @@ def _tuple(ty: Any, names: Names) -> CType:
     members = list(zip(_labels(fields, inner, name), inner, strict=True))
     layout = struct(name, members, about=str(ty))
     # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
-    alike = (Scalar, Half, Pointer)
     in_memory = all(
-        isinstance(member, alike) or (isinstance(member, Struct) and member.in_memory and not member.record)
+        isinstance(member, (Scalar, Pointer))
+        or (isinstance(member, Compound) and member.element is None)
+        or (isinstance(member, Struct) and member.in_memory and not member.record)
         for _, member in members
     )
     return dataclasses.replace(layout, in_memory=in_memory)
@@ -380,8 +353,8 @@ def _is_empty(ty: Any) -> bool:
 
 def _raw(ctype: CType) -> CType:
     """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
-    if isinstance(ctype, Half):
-        return dataclasses.replace(ctype, name=f"{ctype.name}_raw", is_class=False)
+    if isinstance(ctype, Compound):
+        return number(ctype.row.raw) if ctype.row.raw else ctype
     if isinstance(ctype, Array):
         return dataclasses.replace(ctype, element=_raw(ctype.element))
     if isinstance(ctype, Struct) and not ctype.packed:
@@ -403,9 +376,9 @@ def _field(ty: Any, what: str, names: Names) -> CType:
             ctype = _array(ctype, count)
         return ctype
     if isinstance(ty, types.CharSeq):
-        return _array(_CHAR, ty.count)
+        return _array(number("char"), ty.count)
     if isinstance(ty, types.UnicodeCharSeq):
-        return _array(_integer(32, signed=False), ty.count)
+        return _array(number("uint32_t"), ty.count)
     return _member(ty, what, names)
 
 
@@ -440,11 +413,7 @@ def code(ctype: CType) -> str:
         const = "c" if ctype.readonly else ""
         # The layout's initial: c, f or a.
         return f"{const}view{ctype.ndim}{ctype.layout[0]}_{code(ctype.element)}"
-    if isinstance(ctype, Scalar) and ctype.kind in ("int", "uint"):
-        return f"{ctype.kind[0]}{ctype.size * 8}"
-    if isinstance(ctype, Vector):
-        return ctype.cuda_name
-    return _CODES.get(ctype.name, ctype.name)
+    return ctype.row.code if isinstance(ctype, (Scalar, Compound)) else ctype.name
 
 
 def _shortened(name: str) -> str:

@@ -48,9 +48,11 @@ _ASSERT = """\
 #endif
 #endif
 """
-_VECTOR_TYPES = """\
+# NVRTC has them built in.
+_VECTORS = "vector_types.h"
+_VECTOR_TYPES = f"""\
 #if !defined(__CUDACC_RTC__)
-#include <vector_types.h>
+#include <{_VECTORS}>
 #endif
 """
 # CUDA 13 deprecates its 16-byte aligned vectors of 32 bytes in favour of names that state the alignment.
@@ -180,13 +182,13 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
         blocks.append(_ASSERT)
     for cxx in (False, True):
         group = [ctype for ctype in types if _needs_cxx([ctype]) == cxx]
-        headers = sorted({ctype.include for ctype in group if ctype.include})
+        headers = sorted({ctype.include for ctype in group if ctype.include} - {_VECTORS})
         if headers:
             blocks.append(_only_cxx("".join(map(_include, headers)), cxx=cxx))
-    vectors = [ctype for ctype in types if isinstance(ctype, c.Vector)]
+    vectors = [ctype for ctype in types if isinstance(ctype, c.Compound) and ctype.include == _VECTORS]
     if vectors:
         blocks.append(_VECTOR_TYPES)
-    aligned = sorted({vector.cuda_name for vector in vectors if vector.cuda_name != vector.name})
+    aligned = sorted({vector.row.code for vector in vectors if vector.row.code != vector.name})
     if aligned:
         new = "".join(f"typedef {name}_16a numba_ptxlink_{name};\n" for name in aligned)
         old = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)

@@ -29,16 +29,15 @@ def parameters(signature: c.Signature) -> list[dict[str, Any]]:
 def _describe(ctype: c.CType) -> dict[str, Any]:
     described: dict[str, Any] = {"kind": "void", "size": ctype.size, "align": ctype.align}
     if isinstance(ctype, c.Scalar):
-        described["kind"] = ctype.kind
-    elif isinstance(ctype, c.Half):
-        described["kind"] = "bfloat16" if "bf16" in ctype.header else "float16"
+        described["kind"] = ctype.row.kind
+    elif isinstance(ctype, c.Compound):
+        described["kind"] = ctype.row.kind
+        if ctype.element:
+            described |= {"element": ctype.element.name, "count": ctype.row.lanes}
     elif isinstance(ctype, c.Pointer):
         described |= {"kind": "pointer", "target": ctype.target.name}
-    elif isinstance(ctype, c.Complex):
-        described |= {"kind": "complex", "element": ctype.element.name}
-    elif isinstance(ctype, (c.Vector, c.Array)):
-        kind = "vector" if isinstance(ctype, c.Vector) else "array"
-        described |= {"kind": kind, "element": ctype.element.name, "count": ctype.count}
+    elif isinstance(ctype, c.Array):
+        described |= {"kind": "array", "element": ctype.element.name, "count": ctype.count}
     elif isinstance(ctype, c.View):
         described |= {"kind": "view", "element": ctype.element.name}
         described |= {"ndim": ctype.ndim, "layout": ctype.layout, "readonly": ctype.readonly}

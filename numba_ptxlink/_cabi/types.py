@@ -16,10 +16,12 @@ from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink.errors import AbiError
 
 from . import names as cnames
+from .numbers import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .numbers import Number
 
 # In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
@@ -40,6 +42,11 @@ class CType:
     name: str
     size: int
     align: int
+
+    @property
+    def natural_align(self) -> int:
+        """The alignment of the type in LLVM IR that nvcc uses for it, in bytes."""
+        return self.align
 
     @property
     def cxx_only(self) -> bool:
@@ -78,13 +85,24 @@ class Void(CType):
 @dataclass(frozen=True)
 class Scalar(CType):
     """
-    A boolean, an integer, a float of 32 or 64 bits, or a byte of a string.
+    A number of the language: a boolean, an integer, a float of 32 or 64 bits, or a byte of a string.
 
     Args:
-        kind: "bool", "int", "uint", "float" or "char".
+        row: What it is.
     """
 
-    kind: str
+    row: Number
+
+    @property
+    def extension(self) -> str:
+        """
+        How LLVM IR says that a device function extends it to 32 bits, "" for nothing.
+
+        Both sides of a call rely on the other's.
+        """
+        if self.row.format or self.size >= 4:
+            return ""
+        return "signext" if self.row.kind == "int" else "zeroext"
 
     def param(self, *, kernel: bool = False) -> Param | None:
         """Return the 32 or 64 bits it is passed in; a kernel's parameter keeps its width."""
@@ -92,55 +110,32 @@ class Scalar(CType):
 
 
 @dataclass(frozen=True)
-class Half(CType):
+class Compound(CType):
     """
-    A 16-bit float, which CUDA C++ declares as a class around 16 bits.
+    A struct or class that CUDA declares around one or more numbers: `__half`, `cuFloatComplex`, `float4`.
 
     Args:
-        header: The CUDA header that declares it.
-        is_class: Whether it is the class, which C has not, rather than its bits, such as `__half_raw`.
+        row: What it is.
+        element: The type of its elements, None if it is one number.
     """
 
-    header: str
-    is_class: bool = True
+    row: Number
+    element: CType | None = None
+
+    @property
+    def natural_align(self) -> int:
+        """The alignment of one number, in bytes."""
+        return self.size // self.row.lanes
 
     @property
     def cxx_only(self) -> bool:
         """Whether C has no such type."""
-        return self.is_class
+        return not self.row.in_c
 
     @property
     def include(self) -> str | None:
         """The CUDA header that declares the type."""
-        return self.header
-
-
-@dataclass(frozen=True)
-class Complex(CType):
-    """`cuFloatComplex` or `cuDoubleComplex`, as aligned as it is large."""
-
-    element: Scalar
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return "cuComplex.h"
-
-
-@dataclass(frozen=True)
-class Vector(CType):
-    """
-    One of CUDA's vector types, such as `float4`.
-
-    Args:
-        element: The type of its elements.
-        count: The number of its elements.
-        cuda_name: Its name in CUDA before 13; *name* differs if CUDA 13 deprecates that.
-    """
-
-    element: Scalar
-    count: int
-    cuda_name: str
+        return self.row.header
 
 
 @dataclass(frozen=True)
@@ -161,6 +156,11 @@ class Array(CType):
 
     element: CType
     count: int
+
+    @property
+    def natural_align(self) -> int:
+        """The alignment of an element in LLVM IR, in bytes."""
+        return self.element.natural_align
 
     def declare(self, name: str) -> str:
         """Return the declaration of a member *name*."""
@@ -196,6 +196,31 @@ class Struct(CType):
     about: str = ""
 
     @property
+    def natural_align(self) -> int:
+        """The alignment of the struct in LLVM IR, in bytes."""
+        return 1 if self.packed else max(member.type.natural_align for member in self.members)
+
+    @property
+    def slots(self) -> Iterator[tuple[CType, Member | None]]:
+        """The members of the struct in LLVM IR: the type of each, with None for padding."""
+        end = 0
+        for member in self.members:
+            align = 1 if self.packed else member.type.natural_align
+            if member.offset > _round_up(end, align):
+                yield from self._padding(member.offset - end)
+            yield member.type, member
+            end = member.offset + member.type.size
+        yield from self._padding(self.size - end)
+
+    def _padding(self, size: int) -> Iterator[tuple[CType, None]]:
+        byte = number("uint8_t")
+        # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
+        if self.packed and size:
+            yield Array(f"uint8_t[{size}]", size, 1, byte, size), None
+        elif not self.packed:
+            yield from [(byte, None)] * size
+
+    @property
     def fingerprint(self) -> int:
         """A CRC-32 of the definition, equal for equal definitions."""
         members = ";".join(f"{member.offset}:{member.type.declare(member.name)}" for member in self.members)
@@ -228,6 +253,21 @@ class View(CType):
     def include(self) -> str | None:
         """The header of this package that declares the type."""
         return "numba_ptxlink/array_view.h"
+
+
+def number(name: str) -> Scalar | Compound:
+    """Return the row *name* of the table of numbers as a type."""
+    row = NUMBERS[name]
+    if not row.header:
+        return Scalar(row.name, row.size, row.align, row)
+    return Compound(row.name, row.size, row.align, row, number(row.element) if row.element else None)
+
+
+def vector(element: CType, count: int) -> Scalar | Compound | None:
+    """Return CUDA's vector type of *count* times *element*, None where it has none."""
+    wanted = ("vector", element.name, count)
+    rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.lanes) == wanted)
+    return next(map(number, rows), None)
 
 
 def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
@@ -370,7 +410,7 @@ def _walk(ctype: CType, seen: set[CType]) -> Iterator[CType]:
         inner = (member.type for member in ctype.members)
     elif isinstance(ctype, Pointer):
         inner = (ctype.target,)
-    elif isinstance(ctype, (Array, Vector, Complex, View)):
+    elif isinstance(ctype, (Array, View, Compound)) and ctype.element:
         inner = (ctype.element,)
     for part in inner:
         yield from _walk(part, seen)

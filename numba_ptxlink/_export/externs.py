@@ -142,7 +142,7 @@ def declared(args: Sequence[Any], result: Any, prototype: Prototype) -> c.Signat
         return None
     # Numba's calling convention returns a status, and the result through an address.
     address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
-    status = c.Scalar("int32_t", 4, 4, "int")
+    status = c.number("int32_t")
     own = c.Signature(prototype.name, status, (("result", address), *plain.params))
     for candidate in (plain, own):
         if prototype in [candidate.prototype_for(modern=modern) for modern in (True, False)]:

@@ -15,8 +15,8 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
-FLOAT = c.Scalar("float", 4, 4, "float")
-DOUBLE = c.Scalar("double", 8, 8, "float")
+FLOAT = c.number("float")
+DOUBLE = c.number("double")
 STEMS = ("udfs", "my-udfs", "my_udfs", "MY.UDFS", "3 spaces here", "größe", "数", "")
 
 

@@ -25,7 +25,7 @@ from numba_ptxlink.linker import INCLUDE_DIR
 if TYPE_CHECKING:
     from pathlib import Path
 
-FLOAT = c.Scalar("float", 4, 4, "float")
+FLOAT = c.number("float")
 F32 = types.float32
 # What a user might call a function: the words of arithmetic, of arrays and of physics, in no order.
 PLAUSIBLE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import pickle
@@ -15,10 +16,10 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import LinkError
 
-FLOAT = c.Scalar("float", 4, 4, "float")
-DOUBLE = c.Scalar("double", 8, 8, "float")
-INT = c.Scalar("int32_t", 4, 4, "int")
-FLOAT3 = c.Vector("float3", 12, 4, FLOAT, 3, "float3")
+FLOAT = c.number("float")
+DOUBLE = c.number("double")
+INT = c.number("int32_t")
+FLOAT3 = c.number("float3")
 SM_90 = pl.Arch.of("sm_90")
 
 
@@ -39,7 +40,7 @@ def test_what_cxx_accepts_is_proven():
         declare("scalar", FLOAT, ("value", FLOAT), ("count", INT)),
         declare("nothing", c.Void()),
         declare("of_struct", pair, ("value", pair), ("at", c.Pointer("pair*", 8, 8, pair))),
-        declare("run", c.Void(), ("value", pair), ("small", c.Scalar("int8_t", 1, 1, "int")), kernel=True),
+        declare("run", c.Void(), ("value", pair), ("small", c.number("int8_t")), kernel=True),
     )
     externs = (c.Signature("elsewhere", DOUBLE, (("arg0", DOUBLE),)),)
     for arch in ("sm_90", "sm_90a", "sm_100"):
@@ -101,14 +102,14 @@ def test_a_call_that_reaches_cuda_is_refused():
 @pytest.mark.parametrize("kernel", [False, True])
 def test_a_prototype_that_differs_is_refused(kernel):
     """A model of the C ABI that is wrong about a type is found out."""
-    wrong = c.Scalar("double", 4, 4, "float")
+    wrong = dataclasses.replace(DOUBLE, size=4, align=4)
     with pytest.raises(pl.ExportError, match=r"NVRTC makes the prototype .*please report this"):
         prove(declare("f", c.Void(), ("value", wrong), kernel=kernel))
 
 
 def test_functions_for_cxx_to_define_are_compared_too():
     """What the export calls has the prototype that C++ gives its definition."""
-    wrong = c.Scalar("double", 4, 4, "float")
+    wrong = dataclasses.replace(DOUBLE, size=4, align=4)
     with pytest.raises(pl.ExportError, match="of elsewhere"):
         prove(declare("f", FLOAT), externs=(c.Signature("elsewhere", FLOAT, (("arg0", wrong),)),))
 
@@ -130,7 +131,7 @@ def test_without_nvrtc_the_log_says_so(monkeypatch, caplog):
 def test_without_cudas_headers_the_log_says_so(monkeypatch, caplog):
     """A type whose header is not installed cannot be proven; the export goes on."""
     monkeypatch.setattr(nvrtc, "toolkit_include_dirs", tuple)
-    half = c.Half("__half", 2, 2, "cuda_fp16.h")
+    half = c.number("__half")
     with caplog.at_level(logging.WARNING, "numba_ptxlink"):
         prove(declare("f", half, ("value", half)))
     assert "cuda_fp16.h" in caplog.text

@@ -114,6 +114,6 @@ def test_types_of_llvm_differ_with_their_layouts():
 def test_a_packed_struct_is_a_type_of_its_own():
     """A packed struct and one that is not, of equal members, are two types of LLVM."""
     module = ir.Module(context=ir.Context())
-    members = (c.Member("a", c.Scalar("int32_t", 4, 4, "int"), 0),)
+    members = (c.Member("a", c.number("int32_t"), 0),)
     plain, packed = (c.Struct("S", 4, 4 - 3 * flag, members, bool(flag)) for flag in (0, 1))
     assert convert.ir_type(module, plain) != convert.ir_type(module, packed)

@@ -198,9 +198,7 @@ def _relevance(ctype: c.CType) -> bytearray:
 
 def _booleans(ctype: c.CType) -> Iterator[int]:
     """Yield where the booleans of *ctype* are."""
-    yield from (
-        offset for offset, part in _parts(ctype) if isinstance(part, c.Scalar) and part.kind == "bool"
-    )
+    yield from (offset for offset, part in _parts(ctype) if part == c.number("bool"))
 
 
 def _strides(ctype: c.CType) -> Iterator[tuple[int, int]]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._cabi import names as cnames
+from numba_ptxlink._cabi.numbers import NUMBERS
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -39,15 +40,10 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 # What the package reserves by rule, whatever the headers hold.
 _BY_RULE = re.compile(r"__|_[A-Z]")
 # A generated header includes these.
-_CXX = (
-    "stdint.h",
-    "cuComplex.h",
-    "vector_types.h",
-    "cuda_fp16.h",
-    "cuda_bf16.h",
-    "numba_ptxlink/array_view.h",
-)
-_C = ("stdint.h", "stdbool.h", "assert.h", "stdalign.h", "cuComplex.h", "vector_types.h")
+_HEADERS = dict.fromkeys(row.header for row in NUMBERS.values() if row.header)
+_CXX = ("stdint.h", *_HEADERS, "numba_ptxlink/array_view.h")
+_IN_C = dict.fromkeys(row.header for row in NUMBERS.values() if row.header and row.element)
+_C = ("stdint.h", "stdbool.h", "assert.h", "stdalign.h", *_IN_C)
 # ISO/IEC 9899:2018 clause 7.
 _STANDARD_C = tuple(
     f"{name}.h"

@@ -240,7 +240,8 @@ REFUSED = {
     "numpy_complex": ("float64", np.complex64(1j), "pass a number"),
     "overflow": ("float32", 1e300, "too large for float"),
     "half_overflow": ("float16", 70000.0, "too large for __half"),
-    "bfloat_overflow": ("bfloat16", 1e300, "too large for bfloat16"),
+    "bfloat_overflow": ("bfloat16", 1e300, "too large for __nv_bfloat16"),
+    "bfloat_rounds_up": ("bfloat16", 3.4e38, "too large for __nv_bfloat16; pass less, or math.inf"),
     "two_for_bool": ("bool", 2, "pass True or False"),
     "short_vector": ("vector", (1, 2, 3), "for float4 pass 4 values"),
     "text_for_complex": ("complex64", "1j", "pass a complex number"),
@@ -293,7 +294,7 @@ def test_strides_of_no_consequence_are_not_looked_at(types_of, shape):
 
 
 @pytest.mark.parametrize(
-    "value", [0.0, -0.0, 1.0, 3.14159, 1e-40, 3.4e38, -7.25, math.inf, math.nan, 1.00390625]
+    "value", [0.0, -0.0, 1.0, 3.14159, 1e-40, 3.38e38, -7.25, math.inf, math.nan, 1.00390625]
 )
 def test_bfloat16_is_rounded_to_nearest(types_of, value):
     """Values become the bits that ml_dtypes makes of them."""

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from numba_ptxlink._cabi import numbers
+
 Leaves = tuple[tuple[int, str, tuple[str, ...]], ...]
 """
 The numbers in an element: where each begins, its type in NumPy's code, such as "f4", and the names of the
@@ -17,7 +19,7 @@ members that hold it, from the outermost on.
 """
 
 # "Data types" and "Device types" in dlpack.h.
-_DLPACK_CODES = {0: "i", 1: "u", 2: "f", 4: "V", 5: "c", 6: "b"}
+_DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
 _ON_HOST, _ON_CUDA = 1, (2, 3, 13)
 _READONLY = 1
 # 0 and 1 both are the legacy default stream; the interfaces of arrays know it as 1.
@@ -173,14 +175,11 @@ def _flatten(
             if not isinstance(code, str):
                 offset = _flatten(code, offset, leaves, own)
                 continue
-            # Voids without a name are padding, and bfloat16 where nothing else is there.
-            if name or code[1] != "V" or (len(descr) == 1 and _itemsize(code) == _BFLOAT16):
+            # Voids without a name are padding, and numbers where nothing else is there.
+            if name or code[1] != "V" or (len(descr) == 1 and numbers.is_void(_itemsize(code))):
                 leaves += leaf(code, offset, own)
             offset += _itemsize(code)
     return offset
-
-
-_BFLOAT16 = 2  # its bytes
 
 
 def leaf(code: str, offset: int, path: tuple[str, ...]) -> Leaves:

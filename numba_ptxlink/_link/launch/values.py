@@ -11,6 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from numba_ptxlink._cabi import numbers
+from numba_ptxlink._cabi.numbers import FloatFormat
+
 from . import arrays
 from .arrays import DeviceArray, Launch, Leaves, RefusedError
 
@@ -33,6 +36,9 @@ def layout(types: Types, name: str) -> Layout:
         KeyError: *types* do not describe it.
     """
     entry = types[name]
+    number = numbers.of_kind(entry["kind"], entry["size"])
+    if number is not None and number.format is not None:
+        return Layout(entry["size"], _float(name, entry["size"], number.format))
     return Layout(entry["size"], _MAKERS[entry["kind"]](types, name, entry))
 
 
@@ -50,7 +56,9 @@ def leaves(types: Types, name: str, offset: int = 0, path: tuple[str, ...] = ())
         step, element = types[entry["element"]]["size"], entry["element"]
         inner = [leaves(types, element, offset + step * number, path) for number in range(entry["count"])]
     else:
-        return ((offset, f"{_CODES[entry['kind']]}{entry['size']}", path),)
+        number = numbers.of_kind(entry["kind"], entry["size"])
+        letter = number.numpy if number else "u" if entry["kind"] == "pointer" else "V"
+        return ((offset, f"{letter}{entry['size']}", path),)
     return tuple(leaf for part in inner for leaf in part)
 
 
@@ -59,20 +67,8 @@ def _is_tuple(names: list[str]) -> bool:
     return names == [f"f{number}" for number, _ in enumerate(names)]
 
 
-# NumPy's codes. It has none for bfloat16, which is a void of 2 bytes to ml_dtypes and PyTorch.
-_CODES = {
-    "bool": "b",
-    "int": "i",
-    "uint": "u",
-    "char": "S",
-    "float": "f",
-    "float16": "f",
-    "bfloat16": "V",
-    "complex": "c",
-    "pointer": "u",
-    "void": "V",
-}
-_FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+# What Python packs itself.
+_PACKED = {FloatFormat(5, 10): "<e", FloatFormat(8, 23): "<f", FloatFormat(11, 52): "<d"}
 _ADDRESSES = range(1 << 64)
 _LONG = 256  # bits of an integer that is not written out
 
@@ -116,29 +112,16 @@ def _char(*_: Any) -> Pack:
     return pack
 
 
-def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    code = struct.Struct(_FLOATS[entry["size"]])
+def _float(name: str, size: int, form: FloatFormat) -> Pack:
+    code = struct.Struct(_PACKED[form]) if form in _PACKED else None
 
     def pack(value: Any, _: Launch) -> bytes:
         number = _real(value)
         try:
-            return code.pack(number)
+            return code.pack(number) if code else form.encode(number).to_bytes(size, "little")
         except OverflowError as error:
-            raise RefusedError(f"{number} is too large for {name}; pass less, or math.inf") from error
-
-    return pack
-
-
-def _bfloat16(*_: Any) -> Pack:
-    def pack(value: Any, _: Launch) -> bytes:
-        number = _real(value)
-        try:
-            (bits,) = struct.unpack("<I", struct.pack("<f", number))
-        except OverflowError as error:
-            raise RefusedError(f"{number} is too large for bfloat16; pass less, or math.inf") from error
-        if number == number:  # noqa: PLR0124 - it is not a NaN, which rounding up could make infinite
-            bits += 0x7FFF + (bits >> 16 & 1)
-        return int(bits >> 16).to_bytes(2, "little")
+            hint = "pass less, or math.inf" if form.infinite else "pass less"
+            raise RefusedError(f"{number} is too large for {name}; {hint}") from error
 
     return pack
 
@@ -417,9 +400,6 @@ _MAKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
     "int": _integer,
     "uint": _integer,
     "char": _char,
-    "float": _float,
-    "float16": _float,
-    "bfloat16": _bfloat16,
     "complex": _complex,
     "vector": _elements,
     "array": _elements,

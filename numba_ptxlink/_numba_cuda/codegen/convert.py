@@ -23,9 +23,7 @@ def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
     to be declared on the function.
     """
     if isinstance(ctype, c.Scalar):
-        if ctype.kind == "float":
-            return ir.FloatType() if ctype.size == 4 else ir.DoubleType()
-        return ir.IntType(ctype.size * 8)
+        return _number(ctype.row.ir)
     if isinstance(ctype, c.Pointer):
         return (
             _I8.as_pointer()
@@ -35,6 +33,11 @@ def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
     if isinstance(ctype, c.Array):
         return ir.ArrayType(ir_type(module, ctype.element), ctype.count)
     return _struct(module, ctype)
+
+
+def _number(name: str) -> ir.Type:
+    floats = {"half": ir.HalfType, "float": ir.FloatType, "double": ir.DoubleType}
+    return floats[name]() if name in floats else ir.IntType(int(name.removeprefix("i")))
 
 
 def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
@@ -51,47 +54,14 @@ def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
 
 
 def _elements(module: ir.Module, ctype: c.CType) -> tuple[ir.Type, ...]:
-    if isinstance(ctype, c.Half):
-        return (ir.IntType(16),)
-    if isinstance(ctype, c.Complex):
-        return (ir_type(module, ctype.element),) * 2
-    if isinstance(ctype, c.Vector):
-        return (ir_type(module, ctype.element),) * ctype.count
+    if isinstance(ctype, c.Compound):
+        return (_number(ctype.row.ir),) * ctype.row.lanes
     if isinstance(ctype, c.View):
         extents = (ir.ArrayType(_I64, ctype.ndim),) * (2 if ctype.ndim else 0)
         return (ir_type(module, ctype.element).as_pointer(), *extents)
     if isinstance(ctype, c.Struct):
-        return tuple(part for part, _ in _layout(module, ctype))
+        return tuple(ir_type(module, part) for part, _ in ctype.slots)
     raise TypeError(f"{type(ctype).__name__} has no IR type")
-
-
-def _layout(module: ir.Module, struct: c.Struct) -> list[tuple[ir.Type, c.Member | None]]:
-    """Return the element types of the IR struct in order, each with its C member, None for padding."""
-    parts: list[tuple[ir.Type, c.Member | None]] = []
-    end = 0
-    for member in struct.members:
-        align = 1 if struct.packed else natural_align(member.type)
-        if member.offset > -(-end // align) * align:
-            parts += _padding(member.offset - end, declared=struct.packed)
-        parts.append((ir_type(module, member.type), member))
-        end = member.offset + member.type.size
-    return parts + _padding(struct.size - end, declared=struct.packed)
-
-
-def _padding(size: int, *, declared: bool) -> list[tuple[ir.Type, c.Member | None]]:
-    # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
-    if declared:
-        return [(ir.ArrayType(_I8, size), None)] if size else []
-    return [(_I8, None)] * size
-
-
-def natural_align(ctype: c.CType) -> int:
-    """Return the natural alignment of the IR type of *ctype*, in bytes."""
-    if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
-        return natural_align(ctype.element)
-    if isinstance(ctype, c.Struct):
-        return 1 if ctype.packed else max(natural_align(member.type) for member in ctype.members)
-    return ctype.align
 
 
 def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
@@ -100,9 +70,9 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
         return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
     if isinstance(ctype, c.Pointer):
         return builder.bitcast(value, context.get_value_type(ty))
-    if isinstance(ctype, c.Half):
-        return builder.extract_value(value, 0)
-    if isinstance(ctype, (c.Complex, c.Vector)):
+    if isinstance(ctype, c.Compound):
+        if ctype.element is None:
+            return builder.bitcast(builder.extract_value(value, 0), context.get_value_type(ty))
         return _copied(builder, context.get_value_type(ty), value)
     if isinstance(ctype, c.View):
         return _array_from_view(context, builder, ctype, ty, value)
@@ -110,7 +80,7 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
         return _spill(builder, value, context.get_value_type(ty))
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder)
-        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        (value_place, member), (valid_place, _) = _places(ctype)
         data = builder.extract_value(value, value_place)
         optional.data = from_c(context, builder, member.type, ty.type, data)
         valid = builder.extract_value(value, valid_place)
@@ -119,7 +89,7 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
     if isinstance(ty, types.BaseTuple):
         parts = [
             from_c(context, builder, member.type, inner, builder.extract_value(value, number))
-            for (number, member), inner in zip(_places(builder, ctype), ty.types, strict=True)
+            for (number, member), inner in zip(_places(ctype), ty.types, strict=True)
         ]
         return context.make_tuple(builder, ty, parts)
     return value
@@ -132,9 +102,9 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
     if isinstance(ctype, c.Pointer):
         return builder.bitcast(value, ir_type(builder.module, ctype))
     target = ir_type(builder.module, ctype)
-    if isinstance(ctype, c.Half):
-        return _assemble(builder, target, {0: value})
-    if isinstance(ctype, (c.Complex, c.Vector)):
+    if isinstance(ctype, c.Compound):
+        if ctype.element is None:
+            return _assemble(builder, target, {0: builder.bitcast(value, target.elements[0])})
         return _copied(builder, target, value)
     if isinstance(ctype, c.View):
         array = cgutils.create_struct_proxy(ty)(context, builder, value=value)
@@ -146,7 +116,7 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
         return builder.load(builder.bitcast(value, target.as_pointer()), align=1)
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder, value=value)
-        (value_place, member), (valid_place, _) = _places(builder, ctype)
+        (value_place, member), (valid_place, _) = _places(ctype)
         data = _unless_none(context, builder, member.type, ty.type, optional)
         return _assemble(builder, target, {value_place: data, valid_place: builder.zext(optional.valid, _I8)})
     if isinstance(ty, types.BaseTuple):
@@ -155,9 +125,7 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
             target,
             {
                 place: to_c(context, builder, member.type, inner, builder.extract_value(value, number))
-                for number, ((place, member), inner) in enumerate(
-                    zip(_places(builder, ctype), ty.types, strict=True)
-                )
+                for number, ((place, member), inner) in enumerate(zip(_places(ctype), ty.types, strict=True))
             },
         )
     return value
@@ -251,12 +219,11 @@ def _contiguous(builder: ir.IRBuilder, shape: list[Any], itemsize: int) -> list[
     return strides[::-1]
 
 
-def _places(builder: ir.IRBuilder, ctype: c.CType) -> list[tuple[int, c.Member]]:
+def _places(ctype: c.CType) -> list[tuple[int, c.Member]]:
     """Return the members of a struct, each with its index in the IR struct."""
     if not isinstance(ctype, c.Struct):
         raise NotImplementedError(ctype)
-    parts = _layout(builder.module, ctype)
-    return [(number, member) for number, (_, member) in enumerate(parts) if member is not None]
+    return [(number, member) for number, (_, member) in enumerate(ctype.slots) if member is not None]
 
 
 def _copied(builder: ir.IRBuilder, target: ir.Type, value: Any) -> Any:

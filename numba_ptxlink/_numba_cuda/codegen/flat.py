@@ -15,8 +15,6 @@ from numba_ptxlink.errors import AbiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BYTE = c.Scalar("uint8_t", 1, 1, "uint")
-
 
 def signature(
     context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]], *, kernel: bool = False
@@ -60,13 +58,12 @@ def _plain(ty: Any) -> c.Scalar | None:
 
 
 def _leaf(kind: ir.Type, name: str) -> c.CType:
-    if isinstance(kind, ir.IntType):
-        size = max(8, kind.width) // 8
-        return c.Scalar(f"uint{size * 8}_t", size, size, "uint")
+    if isinstance(kind, ir.IntType) and kind.width <= 64:
+        return c.number(f"uint{max(8, kind.width)}_t")
     if isinstance(kind, ir.FloatType):
-        return c.Scalar("float", 4, 4, "float")
+        return c.number("float")
     if isinstance(kind, ir.DoubleType):
-        return c.Scalar("double", 8, 8, "float")
+        return c.number("double")
     if isinstance(kind, ir.PointerType):
         return c.Pointer("void*", 8, 8, c.Void())
     if isinstance(kind, ir.ArrayType):

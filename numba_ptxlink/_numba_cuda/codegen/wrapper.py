@@ -18,7 +18,7 @@ from numba.cuda.cudadrv import nvvm
 
 from numba_ptxlink._cabi import types as c
 
-from .convert import from_c, from_return, holds_record, ir_type, natural_align, to_c
+from .convert import from_c, from_return, holds_record, ir_type, to_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -207,8 +207,8 @@ class _RawResult(CUDACallConv):  # type: ignore[misc]
 
 def _extend(value: Any, ctype: c.CType) -> None:
     # nvcc's callers and callees assume that the other side extends a narrow integer to 32 bits.
-    if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
-        value.add_attribute("signext" if ctype.kind == "int" else "zeroext")
+    if isinstance(ctype, c.Scalar) and ctype.extension:
+        value.add_attribute(ctype.extension)
 
 
 def _align(function: ir.Function, signature: c.Signature) -> None:
@@ -219,7 +219,7 @@ def _align(function: ir.Function, signature: c.Signature) -> None:
     for position, ctype in enumerate(values):
         if position and c.is_large(ctype) and not signature.kernel:
             continue  # the byval parameter has an align attribute
-        if ctype.align != natural_align(ctype):
+        if ctype.align != ctype.natural_align:
             operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]
     if operands:
         annotations = cgutils.get_or_insert_named_metadata(function.module, "nvvm.annotations")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._cabi import types as c
 
-from .llvm import Float, Int, Named, Pointer, Sequence, Struct, Type, Void, members
+from .llvm import Float, Int, Named, Pointer, Sequence, Struct, Type, Void, members, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,9 +69,7 @@ class Builder:
         if isinstance(ctype, c.Void):
             return Void()
         if isinstance(ctype, c.Scalar):
-            if ctype.kind == "float":
-                return Float("float" if ctype.size == 4 else "double")
-            return Int(ctype.size * 8)
+            return read(ctype.row.ir)
         if isinstance(ctype, c.Pointer):
             return self.pointer(I8 if isinstance(ctype.target, c.Void) else self.c_type(ctype.target))
         if isinstance(ctype, c.Array):
@@ -87,35 +85,20 @@ class Builder:
         return Named(name, body)
 
     def _body(self, ctype: c.CType) -> Struct:
-        if isinstance(ctype, c.Half):
-            return Struct((Int(16),))
-        if isinstance(ctype, c.Complex):
-            return Struct((self.c_type(ctype.element),) * 2)
-        if isinstance(ctype, c.Vector):
-            return Struct((self.c_type(ctype.element),) * ctype.count)
+        if isinstance(ctype, c.Compound):
+            return Struct((read(ctype.row.ir),) * ctype.row.lanes)
         if isinstance(ctype, c.View):
             extents = (Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return Struct((self.pointer(self.c_type(ctype.element)), *extents))
         if isinstance(ctype, c.Struct):
-            return Struct(tuple(part for part, _ in self._layout(ctype)), ctype.packed)
+            return Struct(tuple(self.c_type(part) for part, _ in ctype.slots), ctype.packed)
         raise TypeError(f"{type(ctype).__name__} has no type in LLVM IR")
 
     def places(self, ctype: c.CType) -> list[tuple[int, c.Member]]:
         """Return the members of a struct, each with its index in the type."""
         if not isinstance(ctype, c.Struct):
             raise NotImplementedError(ctype)
-        return [(at, member) for at, (_, member) in enumerate(self._layout(ctype)) if member is not None]
-
-    def _layout(self, struct: c.Struct) -> list[tuple[Type, c.Member | None]]:
-        parts: list[tuple[Type, c.Member | None]] = []
-        end = 0
-        for member in struct.members:
-            align = 1 if struct.packed else natural_align(member.type)
-            if member.offset > -(-end // align) * align:
-                parts += _padding(member.offset - end, declared=struct.packed)
-            parts.append((self.c_type(member.type), member))
-            end = member.offset + member.type.size
-        return parts + _padding(struct.size - end, declared=struct.packed)
+        return [(at, member) for at, (_, member) in enumerate(ctype.slots) if member is not None]
 
     def convert(self, have: Type, value: str, want: Type) -> str:
         """Return *value*, a number, a pointer or an aggregate of these, as the type *want*."""
@@ -151,19 +134,3 @@ class Builder:
             else:
                 out = self.insert(want, out, new, part, at)
         return out
-
-
-def _padding(size: int, *, declared: bool) -> list[tuple[Type, c.Member | None]]:
-    # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
-    if declared:
-        return [(Sequence(size, I8), None)] if size else []
-    return [(I8, None)] * size
-
-
-def natural_align(ctype: c.CType) -> int:
-    """Return the natural alignment of the type of *ctype* in LLVM IR, in bytes."""
-    if isinstance(ctype, (c.Complex, c.Vector, c.Array)):
-        return natural_align(ctype.element)
-    if isinstance(ctype, c.Struct):
-        return 1 if ctype.packed else max(natural_align(member.type) for member in ctype.members)
-    return ctype.align

@@ -61,7 +61,8 @@ def _unit(ctype: c.View, ty: Any) -> int:
 
 def _is_composed(element: c.CType) -> bool:
     """Return whether aligned elements may have a distance that is no multiple of their size."""
-    return isinstance(element, c.Complex) or element.size != element.align
+    is_complex = isinstance(element, c.Compound) and element.row.kind == "complex"
+    return is_complex or element.size != element.align
 
 
 def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._cabi import types as c
 
-from .builder import natural_align
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,7 +35,7 @@ def of(builder: Builder, signature: c.Signature) -> Prototype:
     returned = builder.c_type(signature.result)
     params, bare, alignments = [], [], []
     values: list[tuple[str, Type | None]] = []
-    if signature.result.align != natural_align(signature.result):
+    if signature.result.align != signature.result.natural_align:
         alignments.append(signature.result.align)
     for number, (_, ctype) in enumerate(signature.params):
         kind, value = builder.c_type(ctype), f"%p{number}"
@@ -50,7 +48,7 @@ def of(builder: Builder, signature: c.Signature) -> Prototype:
         params.append(f"{kind} {value}" if signature.kernel else argument(builder, ctype, value))
         bare.append(str(kind))
         values.append((value, None))
-        if ctype.align != natural_align(ctype):
+        if ctype.align != ctype.natural_align:
             # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
             alignments.append((number + 1) << 16 | ctype.align)
     modern = builder.pointer(returned).target is None
@@ -74,10 +72,8 @@ def argument(builder: Builder, ctype: c.CType, value: str) -> str:
 
 
 def extension(ctype: c.CType) -> str:
-    """Return how a device function extends a narrow integer: both sides of a call rely on the other's."""
-    if isinstance(ctype, c.Scalar) and ctype.kind != "float" and ctype.size < 4:
-        return "signext " if ctype.kind == "int" else "zeroext "
-    return ""
+    """Return how a device function extends a narrow integer, in front of what it stands before."""
+    return f"{ctype.extension} " if isinstance(ctype, c.Scalar) and ctype.extension else ""
 
 
 def metadata(first: int, symbol: str, notes: Sequence[str]) -> list[str]:

@@ -1,0 +1,186 @@
+"""
+The numbers of C and CUDA and their vectors, a row each.
+
+Whatever deals with numbers follows from the rows: layouts, prototypes, headers, LLVM IR in every front end,
+manifests, and the bytes of arguments. `abi` says which Numba type is which row. Loading an export imports
+this module, so it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+
+class FloatFormat(NamedTuple):
+    """
+    The bits of a floating-point number: a sign, an exponent and a mantissa, from the highest on.
+
+    Args:
+        exponent: How many bits it has.
+        mantissa: How many bits it has, without the implied one.
+        infinite: Whether the largest exponent is that of infinities and NaNs; otherwise all bits set are NaN,
+            and there is no infinity.
+    """
+
+    exponent: int
+    mantissa: int
+    infinite: bool = True
+
+    def encode(self, number: float) -> int:
+        """
+        Return the bits of the value nearest to *number*, the even one of two.
+
+        Raises:
+            OverflowError: It is larger than the largest value.
+        """
+        sign = int(math.copysign(1, number) < 0) << self.exponent + self.mantissa
+        if self.infinite:
+            limit = (1 << self.exponent) - 1 << self.mantissa
+            nan = limit | 1 << self.mantissa - 1
+        else:
+            limit = nan = (1 << self.exponent + self.mantissa) - 1
+        if math.isnan(number):
+            return sign | nan
+        if math.isinf(number):
+            if self.infinite:
+                return sign | limit
+            raise OverflowError("there is no infinity")
+        if not number:
+            return sign
+        bias = (1 << self.exponent - 1) - 1
+        _, power = math.frexp(number)
+        # Below the smallest normal number the distance of values stays the same.
+        unit = max(power - 1, 1 - bias) - self.mantissa
+        bits = round(math.ldexp(abs(number), -unit)) + (unit + self.mantissa + bias - 1 << self.mantissa)
+        if bits >= limit:
+            raise OverflowError("it is too large")
+        return sign | bits
+
+
+class Number(NamedTuple):
+    """
+    A number, or several of one kind in a struct that CUDA declares.
+
+    Args:
+        name: Its spelling in C++.
+        kind: What manifests call it; all numbers of a kind and a size are read alike.
+        size: In bytes.
+        align: In bytes.
+        code: Its abbreviation in generated names of structs.
+        ir: The type in LLVM IR of the number, or of each in a struct: such as "i8" or "float".
+        numpy: NumPy's letter for it, which has none for the newer floats: these are voids.
+        dlpack: Its `DLDataTypeCode`, None for what has none.
+        format: The bits of a floating-point number.
+        element: The name of what the struct holds more than one of, or of a vector of one; "" for a number.
+        lanes: How many of them it holds.
+        header: The header of CUDA that declares it; "" for a number of the language.
+        in_c: Whether the header declares it in C, too.
+        raw: The struct of C that holds the same bits as a class, for packed structs; "" for none.
+    """
+
+    name: str
+    kind: str
+    size: int
+    align: int
+    code: str
+    ir: str
+    numpy: str = ""
+    dlpack: int | None = None
+    format: FloatFormat | None = None
+    element: str = ""
+    lanes: int = 1
+    header: str = ""
+    in_c: bool = True
+    raw: str = ""
+
+
+_HALF, _BFLOAT, _SINGLE, _DOUBLE = (
+    FloatFormat(5, 10),
+    FloatFormat(8, 7),
+    FloatFormat(8, 23),
+    FloatFormat(11, 52),
+)
+
+_ROWS = (
+    Number("bool", "bool", 1, 1, "b", "i8", "b", 6),
+    Number("char", "char", 1, 1, "char", "i8", "S"),
+    Number("int8_t", "int", 1, 1, "i8", "i8", "i", 0),
+    Number("int16_t", "int", 2, 2, "i16", "i16", "i", 0),
+    Number("int32_t", "int", 4, 4, "i32", "i32", "i", 0),
+    Number("int64_t", "int", 8, 8, "i64", "i64", "i", 0),
+    Number("uint8_t", "uint", 1, 1, "u8", "i8", "u", 1),
+    Number("uint16_t", "uint", 2, 2, "u16", "i16", "u", 1),
+    Number("uint32_t", "uint", 4, 4, "u32", "i32", "u", 1),
+    Number("uint64_t", "uint", 8, 8, "u64", "i64", "u", 1),
+    Number("float", "float", 4, 4, "f32", "float", "f", 2, _SINGLE),
+    Number("double", "float", 8, 8, "f64", "double", "f", 2, _DOUBLE),
+    # Classes of C++ around their bits.
+    Number(
+        "__half", "float16", 2, 2, "f16", "i16", "f", 2, _HALF, header="cuda_fp16.h", in_c=False,
+        raw="__half_raw",
+    ),
+    Number("__half_raw", "float16", 2, 2, "f16", "i16", "f", 2, _HALF, header="cuda_fp16.h"),
+    Number(
+        "__nv_bfloat16", "bfloat16", 2, 2, "bf16", "i16", "V", 4, _BFLOAT, header="cuda_bf16.h", in_c=False,
+        raw="__nv_bfloat16_raw",
+    ),
+    Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, _BFLOAT, header="cuda_bf16.h"),
+    # As aligned as they are large.
+    Number(
+        "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", lanes=2,
+        header="cuComplex.h",
+    ),
+    Number(
+        "cuDoubleComplex", "complex", 16, 16, "c128", "double", "c", 5, element="double", lanes=2,
+        header="cuComplex.h",
+    ),
+)  # fmt: skip
+# What the names of vectors in vector_types.h begin with.
+_STEMS = {
+    "int8_t": "char",
+    "uint8_t": "uchar",
+    "int16_t": "short",
+    "uint16_t": "ushort",
+    "int32_t": "int",
+    "uint32_t": "uint",
+    "int64_t": "longlong",
+    "uint64_t": "ulonglong",
+    "float": "float",
+    "double": "double",
+}
+
+
+def _vector(element: Number, count: int) -> Number:
+    size = count * element.size
+    align = min(size, 16) if count in (2, 4) else element.align
+    name = f"{_STEMS[element.name]}{count}"
+    # CUDA 13 deprecates the plain name; the header defines the alias as the CUDA version's own type.
+    alias = f"numba_ptxlink_{name}" if size == 32 else name
+    return Number(
+        alias, "vector", size, align, name, element.ir, element=element.name, lanes=count,
+        header="vector_types.h",
+    )  # fmt: skip
+
+
+NUMBERS = {row.name: row for row in _ROWS}
+"""The rows by their names."""
+
+NUMBERS |= {
+    row.name: row
+    for stem, count in itertools.product(_STEMS, range(1, 5))
+    for row in [_vector(NUMBERS[stem], count)]
+}
+
+
+@functools.cache
+def of_kind(kind: str, size: int) -> Number | None:
+    """Return a number of *kind*, as manifests call it, and of *size* bytes; None if there is none."""
+    return next((row for row in NUMBERS.values() if (row.kind, row.size) == (kind, size)), None)
+
+
+def is_void(size: int) -> bool:
+    """Return whether NumPy has no letter for a number of *size* bytes, such as bfloat16."""
+    return any(row.numpy == "V" and row.size == size for row in NUMBERS.values())
