@@ -7,13 +7,10 @@ dataclass takes several times as long to define.
 
 from __future__ import annotations
 
-import contextlib
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from numba_ptxlink._front_end.carried import Carried
 
 T = TypeVar("T")
 
@@ -75,23 +72,8 @@ class CompileContext(NamedTuple):
     nested: Nested | None = None
 
 
-_current: ContextVar[CompileContext] = ContextVar("numba_ptxlink_compile")
-_NONE = CompileContext()
-
-
-def current() -> CompileContext:
-    """Return the context of the compilation that this thread is in."""
-    return _current.get(_NONE)
-
-
-@contextlib.contextmanager
-def entered(**changes: Any) -> Iterator[None]:
-    """Change the context for the length of a `with` block."""
-    token = _current.set(current()._replace(**changes))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+_context = Carried("numba_ptxlink_compile", CompileContext())
+current, entered = _context.current, _context.entered
 
 
 class LibraryNotes:

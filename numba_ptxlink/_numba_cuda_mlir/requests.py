@@ -6,12 +6,9 @@ Importing this module imports nothing of numba-cuda-mlir: it may run during its 
 
 from __future__ import annotations
 
-import contextlib
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from numba_ptxlink._front_end.carried import Carried
 
 
 class Request(NamedTuple):
@@ -31,23 +28,8 @@ class Request(NamedTuple):
     remarks: list[str] | None = None
 
 
-_current: ContextVar[Request] = ContextVar("numba_ptxlink_mlir_request")
-_NONE = Request()
-
-
-def current() -> Request:
-    """Return the request of the compilation that this thread is in."""
-    return _current.get(_NONE)
-
-
-@contextlib.contextmanager
-def entered(**changes: Any) -> Iterator[None]:
-    """Change the request for the length of a `with` block."""
-    token = _current.set(current()._replace(**changes))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+_requests = Carried("numba_ptxlink_mlir_request", Request())
+current, entered = _requests.current, _requests.entered
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
