@@ -71,9 +71,10 @@ def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: 
     if isinstance(ctype, c.Pointer):
         return builder.bitcast(value, context.get_value_type(ty))
     if isinstance(ctype, c.Compound):
-        if ctype.element is None:
-            return builder.bitcast(builder.extract_value(value, 0), context.get_value_type(ty))
-        return _copied(builder, context.get_value_type(ty), value)
+        own = context.get_value_type(ty)
+        if isinstance(own, ir.Aggregate):
+            return _copied(builder, own, value)
+        return builder.bitcast(builder.extract_value(value, 0), own)
     if isinstance(ctype, c.View):
         return _array_from_view(context, builder, ctype, ty, value)
     if isinstance(ty, types.Record):
@@ -103,9 +104,9 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
         return builder.bitcast(value, ir_type(builder.module, ctype))
     target = ir_type(builder.module, ctype)
     if isinstance(ctype, c.Compound):
-        if ctype.element is None:
-            return _assemble(builder, target, {0: builder.bitcast(value, target.elements[0])})
-        return _copied(builder, target, value)
+        if isinstance(value.type, ir.Aggregate):
+            return _copied(builder, target, value)
+        return _assemble(builder, target, {0: builder.bitcast(value, target.elements[0])})
     if isinstance(ctype, c.View):
         array = cgutils.create_struct_proxy(ty)(context, builder, value=value)
         parts = {0: builder.bitcast(array.data, target.elements[0])}
