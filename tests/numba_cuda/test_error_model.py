@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import re
 import struct
-from pathlib import Path
 
 import errors_module as errors
 import host_jit
 import numpy as np
 import pytest
+from error_lines import line_of, modes, sites
 from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
@@ -178,40 +176,19 @@ def test_every_kind_of_array_is_checked(function, first):
 
 def test_one_export_holds_both_modes(tmp_path):
     """A helper of a checked and of an unchecked function has a variant for each."""
-    udfs = [
-        pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(errors.calls_device)
-        for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
-    ]
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="modes")
-    bodies = exported.artifacts["ptx", "sm_90"].read_text().split(".visible .func")[1:]
-    assert [False, True, False] == ["trap;" in body for body in bodies]
-
-
-def line_of(function, text) -> str:
-    """Return the place of the line that holds *text* in *function*, as headers spell it."""
-    function = getattr(function, "py_func", getattr(function, "function", function))
-    lines, first = inspect.getsourcelines(function)
-    (number,) = (first + number for number, line in enumerate(lines) if text in line)
-    return f"{Path(function.__code__.co_filename).name}:{number}"
-
-
-def sites(udf, folder) -> tuple[list[str], str]:
-    """Return what manifest and header of an export say about errors."""
-    exported = pl.export([udf], folder, archs=["sm_90"], emit=["ptx"])
-    (function,) = json.loads(exported.manifest.read_text())["functions"]
-    assert udf.options.checked is function["checked"]
-    lines = exported.header.read_text().splitlines()
-    return function["raises"], next((line for line in lines if "it raises" in line), "")
+    assert [False, True, False] == modes(errors.calls_device, tmp_path, "numba-cuda")
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
     """The manifest lists the lines left in the code, of the function and of what it really calls."""
     signature = "int64(int32[::1], int32)"
     own, callee = line_of(errors.summed, "assert"), line_of(errors.positive, "raise")
-    lines, said = sites(pl.udf(signature)(errors.summed), tmp_path)
+    lines, said = sites(pl.udf(signature)(errors.summed), tmp_path, "numba-cuda")
     assert [own, callee] == lines
     assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
-    lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(errors.summed), tmp_path)
+    lines, said = sites(
+        pl.udf(signature, checked=True, on_error="trap")(errors.summed), tmp_path, "numba-cuda"
+    )
     checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
     assert checks == lines
     assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
@@ -223,21 +200,23 @@ def test_a_kernel_returns_where_it_raises(tmp_path):
     def store(array, index):
         array[index] = 1
 
-    lines, said = sites(pl.kernel("void(int32[::1], int32)", checked=True)(store), tmp_path)
+    lines, said = sites(pl.kernel("void(int32[::1], int32)", checked=True)(store), tmp_path, "numba-cuda")
     assert [line_of(store, "= 1")] == lines
     assert "Where it raises, it returns." in said
 
 
 def test_a_function_without_errors_makes_no_promise(tmp_path):
     """A function that only divides says nothing unchecked, and a constant divisor is no error."""
-    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path) == ([], "")
+    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path, "numba-cuda") == ([], "")
     halved = pl.udf("int32(int32)", name="halved", checked=True)(lambda x: x // 2)
-    assert sites(halved, tmp_path) == ([], "")
+    assert sites(halved, tmp_path, "numba-cuda") == ([], "")
 
 
 def test_numbas_own_lines_are_named_as_such(tmp_path):
     """An error in a function of numba-cuda is listed by the file's place in it."""
-    lines, _ = sites(pl.udf("float32(float32, float32)", checked=True)(errors.inverse), tmp_path)
+    lines, _ = sites(
+        pl.udf("float32(float32, float32)", checked=True)(errors.inverse), tmp_path, "numba-cuda"
+    )
     assert lines
     assert {"numba/cuda/cpython/numbers.py"} == {line.rpartition(":")[0] for line in lines}
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import struct
-from pathlib import Path
 
 import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
+from error_lines import line_of, modes, sites
 from mlir_host import copied, host, lowered
 
 import numba_ptxlink as pl
@@ -235,29 +233,7 @@ def test_every_kind_of_array_is_checked(function, first, arch):
 
 def test_one_export_holds_both_modes(tmp_path):
     """A helper of a checked and of an unchecked function has a variant for each."""
-    udfs = [
-        pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(CALLS_DEVICE)
-        for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
-    ]
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="modes")
-    bodies = exported.artifacts["ptx", "sm_90"].read_text().split(".visible .func")[1:]
-    assert [False, True, False] == ["trap;" in body for body in bodies]
-
-
-def line_of(function, text) -> str:
-    """Return the place of the line that holds *text* in *function*, as headers spell it."""
-    function = getattr(function, "py_func", getattr(function, "function", function))
-    lines, first = inspect.getsourcelines(function)
-    (number,) = (first + number for number, line in enumerate(lines) if text in line)
-    return f"{Path(function.__code__.co_filename).name}:{number}"
-
-
-def sites(udf, folder) -> tuple[list[str], str]:
-    """Return what manifest and header of an export say about errors."""
-    exported = pl.export([udf], folder, archs=["sm_90"], emit=["ptx"], front_end="numba-cuda-mlir")
-    (function,) = json.loads(exported.manifest.read_text())["functions"]
-    lines = exported.header.read_text().splitlines()
-    return function["raises"], next((line for line in lines if "it raises" in line), "")
+    assert [False, True, False] == modes(CALLS_DEVICE, tmp_path, "numba-cuda-mlir")
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
@@ -265,10 +241,10 @@ def test_the_lines_that_raise_are_listed(tmp_path):
     signature = "int64(int32[::1], int32)"
     summed = copied(errors.summed, positive=positive, never=positive)
     own, callee = line_of(errors.summed, "assert"), line_of(positive, "raise")
-    lines, said = sites(pl.udf(signature)(summed), tmp_path)
+    lines, said = sites(pl.udf(signature)(summed), tmp_path, "numba-cuda-mlir")
     assert [own, callee] == lines
     assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
-    lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(summed), tmp_path)
+    lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(summed), tmp_path, "numba-cuda-mlir")
     checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
     assert checks == lines
     assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
@@ -276,9 +252,9 @@ def test_the_lines_that_raise_are_listed(tmp_path):
 
 def test_a_function_without_errors_makes_no_promise(tmp_path):
     """A function that only divides says nothing unchecked, and a constant divisor is no error."""
-    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path) == ([], "")
+    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path, "numba-cuda-mlir") == ([], "")
     halved = pl.udf("int32(int32)", name="halved", checked=True)(lambda x: x // 2)
-    assert sites(halved, tmp_path) == ([], "")
+    assert sites(halved, tmp_path, "numba-cuda-mlir") == ([], "")
 
 
 def test_its_own_launches_keep_their_errors():

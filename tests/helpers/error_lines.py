@@ -1,0 +1,37 @@
+"""Where functions raise, in their source and by what an export tells about itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import numba_ptxlink as pl
+
+
+def line_of(function, text) -> str:
+    """Return the place of the line that holds *text* in *function*, as headers spell it."""
+    function = getattr(function, "py_func", getattr(function, "function", function))
+    lines, first = inspect.getsourcelines(function)
+    (number,) = (first + number for number, line in enumerate(lines) if text in line)
+    return f"{Path(function.__code__.co_filename).name}:{number}"
+
+
+def sites(udf, folder, front_end) -> tuple[list[str], str]:
+    """Return what manifest and header of an export say about errors."""
+    exported = pl.export([udf], folder, archs=["sm_90"], emit=["ptx"], front_end=front_end)
+    (function,) = json.loads(exported.manifest.read_text())["functions"]
+    assert udf.options.checked is function["checked"]
+    lines = exported.header.read_text().splitlines()
+    return function["raises"], next((line for line in lines if "it raises" in line), "")
+
+
+def modes(function, folder, front_end) -> list[bool]:
+    """Return whether a function that is exported lax, strict and lax again traps in each of these."""
+    udfs = [
+        pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(function)
+        for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
+    ]
+    exported = pl.export(udfs, folder, archs=["sm_90"], emit=["ptx"], name="modes", front_end=front_end)
+    bodies = exported.artifacts["ptx", "sm_90"].read_text().split(".visible .func")[1:]
+    return ["trap;" in body for body in bodies]
