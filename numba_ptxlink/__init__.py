@@ -118,7 +118,8 @@ def _start() -> None:
     for hook in ("_numba_ptxlink_hook",) if late else ("_numba_cuda_redirector", "_numba_ptxlink_hook"):
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
-    if late or "numba_cuda_mlir" in sys.modules:
+    packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
+    if late or any(package in sys.modules for package in packages):
         importlib.import_module("._plugin", __name__).imported_late()
 
 

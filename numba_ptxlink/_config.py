@@ -23,13 +23,15 @@ CHECKS = ("all", "cheap", "none")
 INLINE = ("auto", "all", "none")
 # The front ends, the preferred one first; `_front_end.registry` knows their packages by these names.
 FRONT_ENDS = ("numba-cuda", "numba-cuda-mlir")
+# The schemes of URLs of stores that `cache.tiers` connects to, each with the Python package that it needs.
+STORES = {"redis": "redis", "rediss": "redis", "unix": "redis"}
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 # Patterns are compiled where they are used, which a process without these variables never does.
 _QUANTITY = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
 # A URL contains the character that separates directories, so it has to come last.
-_URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:rediss?|unix)://.*$"
+_URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _SECRET = ("cache_url", "cache_secret")
 
@@ -137,8 +139,8 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
             masked = re.sub(".*@", "***@", path)
             raise ConfigError(
                 f"NUMBA_PTXLINK_CACHE is unknown from {masked!r} on; set it to 1, 0, absolute directories "
-                f"separated by {os.pathsep!r}, or a URL that begins with redis://, rediss:// or unix:// and "
-                f"comes last."
+                f"separated by {os.pathsep!r}, or a URL that comes last and begins with one of "
+                f"{', '.join(f'{scheme}://' for scheme in STORES)}."
             )
     return True, dirs, url
 

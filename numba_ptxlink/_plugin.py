@@ -180,7 +180,7 @@ def status() -> Status:
             reason=told.reason,
             trigger=told.trigger,
             backend=_backend(),
-            versions=_versions(("numba", "numba-cuda", "numba-cuda-mlir", "cuda.core", "cuda.bindings")),
+            versions=_versions(("numba", *FRONT_ENDS, "cuda.core", "cuda.bindings")),
             front_ends=tuple(_front_end_status(each) for each in _activations.values()),
             **served,
         )

@@ -145,6 +145,19 @@ def test_front_ends_are_named_by_nobody():
     assert past == []
 
 
+def test_front_ends_are_listed_once():
+    """The name of a front end is in its own package and in the list: numba-cuda, the first, is known more."""
+    names = {spelled for name in FRONT_ENDS[1:] for spelled in (name, name.replace("-", "_"))}
+    listing = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if not path.relative_to(PACKAGE).parts[0].startswith("_numba_cuda")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert {"_config.py"} == listing
+
+
 def test_there_is_no_circle_of_imports():
     """No module needs itself, through whatever modules and however late it imports them."""
     assert circles(PACKAGE) == []

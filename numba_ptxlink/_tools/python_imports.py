@@ -28,6 +28,7 @@ from importlib.machinery import FileFinder, SourceFileLoader, SourcelessFileLoad
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._config import FRONT_ENDS, STORES
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ExportError
 
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 PROTECTED = sys.stdlib_module_names | {
-    *("numba", "numba_cuda", "numba_cuda_mlir", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
+    *("numba", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
+    *(name.replace("-", "_") for name in FRONT_ENDS),
+    *STORES.values(),
     *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
-    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "redis", "pynvjitlink"),
+    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "pynvjitlink"),
     *("pycparser", "yaml"),
 }
 """The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""

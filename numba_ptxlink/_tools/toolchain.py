@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink.errors import PtxlinkError
 
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
 _PACKAGES = (
     "numba-ptxlink",
-    "numba-cuda",
     "numba",
-    "numba-cuda-mlir",
+    *FRONT_ENDS,
     "cuda-core",
     "cuda-bindings",
     "nvidia-nvvm",

@@ -104,6 +104,7 @@ def test_sizes_have_units(value, size):
     [
         {"NUMBA_PTXLINK_CACHE": "perhaps"},
         {"NUMBA_PTXLINK_CACHE": "relative/path"},
+        {"NUMBA_PTXLINK_CACHE": "memcached://host"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "lots"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "0GiB"},
     ],
