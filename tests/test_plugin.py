@@ -13,6 +13,7 @@ import fakedevice
 import pytest
 
 from numba_ptxlink._config import Config
+from numba_ptxlink._numba_cuda import release
 
 SHOW = """
 s = pl.status()
@@ -282,7 +283,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         CAUGHT,
         """
         import numba_cuda
-        numba_cuda.__version__ = "0.31.0"
+        numba_cuda.__version__ = "99.0"
         from numba import cuda
         from numba.cuda.cudadrv import driver
         print(driver._Linker.__name__)
@@ -297,7 +298,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         print(warned())
         """,
     )
-    reason = "numba-cuda 0.31.0 is not supported; install numba-cuda>=0.30.4,<0.31"
+    reason = f"numba-cuda 99.0 is not supported; install numba-cuda{release.SUPPORTED}"
     assert lines == [
         "_Linker",
         f"False|{reason}|import hook|0",
@@ -343,7 +344,7 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
         """,
     )
     reason = "numba-cuda lacks what the plugin replaces (KeyError: 'no_such_function')"
-    assert lines == ["_Linker False 1", f"{reason}; install numba-cuda>=0.30.4,<0.31 again"]
+    assert lines == ["_Linker False 1", f"{reason}; install numba-cuda{release.SUPPORTED} again"]
 
 
 def test_the_simulator_is_left_alone():

@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from numba_ptxlink._numba_cuda_mlir import release
+
 DRIVER = "numba_cuda_mlir/numba_cuda/cudadrv/driver.py"
 # Its row, and what the other tests show.
 START = """
@@ -114,13 +116,13 @@ def test_both_are_served_in_either_order(run, first):
     [
         (
             {"version": "0.5.3"},
-            "numba-cuda-mlir 0.5.3 is not supported; install numba-cuda-mlir>=0.5.4,<0.7",
+            f"numba-cuda-mlir 0.5.3 is not supported; install numba-cuda-mlir{release.SUPPORTED}",
         ),
         pytest.param(
             {"attribute": "gone"},
             (
                 "numba-cuda-mlir lacks what the plugin replaces (KeyError: 'gone'); "
-                "install numba-cuda-mlir>=0.5.4,<0.7 again"
+                f"install numba-cuda-mlir{release.SUPPORTED} again"
             ),
             marks=pytest.mark.slow,
         ),
@@ -154,7 +156,7 @@ def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
 def test_numba_cuda_that_cannot_be_served_hampers_the_other_not(run):
     """enable() before any import serves the supported one, and says of the other why not."""
     lines = run(
-        "import numba_cuda\nnumba_cuda.__version__ = '0.31.0'\nprint(pl.enable().active)",
+        "import numba_cuda\nnumba_cuda.__version__ = '99.0'\nprint(pl.enable().active)",
         THEIRS,
         "linkers()\nshow()",
     )
