@@ -275,6 +275,7 @@ def device_code(code: bytes, kind: str, name: str) -> list[tuple[str, FatbinEntr
 
 
 _READERS = {FATBIN: _of_fatbin, OBJECT: _of_object, ARCHIVE: _of_archive}
+CONTAINERS = tuple(_READERS)
 
 
 def _split(content: bytes) -> Iterator[bytes]:

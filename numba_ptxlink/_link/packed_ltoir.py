@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers, elf
-from numba_ptxlink._formats.kinds import ARCHIVE, CU, FATBIN, LTOIR, OBJECT
+from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink.errors import LinkError
 
 from . import backends
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.containers import FatbinEntry
 
 log = logging.getLogger(__name__)
-
-CONTAINERS = (FATBIN, OBJECT, ARCHIVE)
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def replaced(inputs: Sequence[Input], arch: Arch, failure: str) -> Replaced | No
 
 def _held(source: Input, arch: Arch) -> list[tuple[FatbinEntry, FatbinEntry | None]]:
     """Return the LTO-IR that a link takes of each fat binary in *source*, and what it takes without LTO."""
-    if source.kind not in CONTAINERS or "cudadevrt" in source.name:
+    if source.kind not in containers.CONTAINERS or "cudadevrt" in source.name:
         return []
     chosen = [
         (containers.chosen(entries, arch, lto=True), containers.chosen(entries, arch, lto=False))
