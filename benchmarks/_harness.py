@@ -1,8 +1,11 @@
 """
 What the benchmarks share: arguments, timing in turns, and rows that are shown as soon as they are measured.
 
-A benchmark is a table of sections, functions that take a `Bench`. Contenders take turns and their ratio is
-taken turn by turn, so that a busy machine slows both. A row is in the file of --json before it is printed.
+A benchmark is a table of sections, functions that take a `Bench`. Contenders take turns, in the other order
+every second time, and their ratio is taken turn by turn, so that a busy machine slows both. Where the time is
+limited, what is left of it is shared among the measurements to come, and each ends its turns when its share
+is over. A row is in the file of --json before it is printed: words and whole numbers say what was measured,
+"NAME ms" and "NAME MB" are medians, and "NAME/OTHER" is the median ratio with its quartiles.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import os
 import signal
 import statistics
@@ -20,13 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Samples = dict[str, dict[str, list[float]]]
     Sections = Mapping[str, Callable[["Bench"], None]]
 
 # After this many seconds --quick begins nothing; the rest of the minute is for what has begun.
-QUICK_SECONDS = 40
+QUICK_SECONDS = 40.0
+SECONDS = (math.inf, QUICK_SECONDS)
 STARTED = timeit.default_timer()
 
 
@@ -40,12 +45,23 @@ def spread(samples: list[float]) -> dict[str, float]:
     return {"median": median, "low": low, "high": high, "samples": len(samples)}
 
 
-def compare(samples: Mapping[str, Sequence[float]]) -> dict[str, object]:
-    """Return the medians in milliseconds, and unless it is zero the ratios to the first, turn by turn."""
-    base, *others = samples if all(next(iter(samples.values()))) else [*samples][:1]
-    pairs = {name: zip(samples[name], samples[base], strict=True) for name in others}
-    ratios = {f"{name}/{base}": spread([a / b for a, b in pairs[name]]) for name in others}
-    return {**{f"{name} ms": 1e3 * statistics.median(samples[name]) for name in samples}, **ratios}
+def compare(
+    samples: Mapping[str, Sequence[float]], ours: str = "", unit: str = "ms", scale: float = 1e3
+) -> dict[str, object]:
+    """
+    Return the medians, times *scale*, and ratios taken turn by turn.
+
+    The ratios are those of the others to the first or, with *ours*, of that one to the others. None is taken
+    to what is zero.
+    """
+    names = [*samples]
+    pairs = [(ours, name) for name in names if name != ours] if ours else [(n, names[0]) for n in names[1:]]
+    ratios = {
+        f"{name}/{base}": spread([a / b for a, b in zip(samples[name], samples[base], strict=True)])
+        for name, base in pairs
+        if all(samples[base])
+    }
+    return {**{f"{name} {unit}": scale * statistics.median(samples[name]) for name in names}, **ratios}
 
 
 def timed(call: Callable[[], object]) -> dict[str, list[float]]:
@@ -67,6 +83,7 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, about: Mapping[str, object]) -> None:
         self.options, self.section, self.header = options, "", [""]
+        self.end = self.until = STARTED + options.seconds
         self.report: dict[str, Any] = {"about": about, "complete": False, "rows": [], "left out": []}
 
     def row(self, cells: Mapping[str, object]) -> None:
@@ -84,24 +101,36 @@ class Bench:
         self.write()
         print(f"  left out: {subject}: {reason}", flush=True)
 
+    def each(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield *items*; what is measured of each has its share of the time that is left."""
+        items, end = [*items], self.until
+        for index, item in enumerate(items):
+            now = timeit.default_timer()
+            self.until = now + max(0.0, end - now) / (len(items) - index)
+            yield item
+        self.until = end
+
     def out_of_time(self) -> bool:
-        """Return whether --quick begins nothing any more."""
-        return self.options.quick and timeit.default_timer() - STARTED > QUICK_SECONDS
+        """Return whether what is measured now has had its share of the time."""
+        return timeit.default_timer() > self.until
 
     def in_turns(self, contenders: Mapping[str, Callable[[], Any]], turns: int, warmup: int = 0) -> Samples:
         """Call the contenders in turns; return their samples, less *warmup* turns, by figure and name."""
         samples: Samples = {}
         for turn in range(warmup + turns):
-            if self.out_of_time():
-                if turn > warmup:
-                    break
-                raise LeftOutError(f"--quick begins nothing after {QUICK_SECONDS} s")
-            for name, contender in contenders.items():
-                for figure, values in contender().items():
-                    samples.setdefault(figure, {}).setdefault(name, []).extend(
+            begun = timeit.default_timer()
+            if begun > self.end:
+                raise LeftOutError(f"nothing begins after {self.options.seconds:.0f} s")
+            for name in [*contenders][:: -1 if turn % 2 else 1]:
+                for figure, values in contenders[name]().items():
+                    samples.setdefault(figure, {other: [] for other in contenders})[name].extend(
                         values if turn >= warmup else ()
                     )
-        return samples
+            # Another turn would take as long as this one.
+            now = timeit.default_timer()
+            if turn >= warmup and now + (now - begun) > self.until:
+                break
+        return {f: {n: v for n, v in by_name.items() if v} for f, by_name in samples.items()}
 
     def write(self) -> None:
         """Replace the file of --json by one with all that was measured so far."""
@@ -118,21 +147,25 @@ def make_parser(doc: str, sections: Sections, repeats: tuple[int, int]) -> argpa
     # Before Python 3.12 the empty list that stands for no argument has to be a choice, too.
     add("sections", nargs="*", choices=[*sections, []], metavar="SECTION", help=", ".join(sections))
     add("--quick", action="store_true", help="end within a minute; takes the second of two defaults")
-    add("--repeats", type=int, default=repeats, help="turns of each measurement, %(default)s")
+    add("--repeats", type=int, default=repeats, help="turns of each measurement at most, %(default)s")
+    add("--seconds", type=float, default=SECONDS, help="begin nothing after this time, %(default)s")
     add("--json", type=Path, metavar="FILE", help="write the rows there, too, each when it is known")
     return parser
 
 
-def run(parser: argparse.ArgumentParser, sections: Sections, **about: Any) -> Bench:
+def run(
+    parser: argparse.ArgumentParser, sections: Sections, argv: Sequence[str] | None = None, **about: Any
+) -> Bench:
     """Run the sections that the arguments name. SIGINT and SIGTERM end the process with 130 and 143."""
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     vars(options).update({k: v[options.quick] for k, v in vars(options).items() if isinstance(v, tuple)})
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     about |= {"python": sys.version.partition(" ")[0], "cores": len(os.sched_getaffinity(0))}
     print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
     bench = Bench(options, about)
-    for bench.section in options.sections or sections:
+    for section in bench.each(options.sections or sections):
+        bench.section = section
         print(f"\n{bench.section}", flush=True)
         try:
             sections[bench.section](bench)

@@ -17,8 +17,12 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import _harness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 INSIDE = """
 import time, _numba_ptxlink_hook as hook
@@ -36,12 +40,12 @@ print("in finder", spent[0], file=sys.stderr)
 """
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark."""
     programs = {"pass": "pass", "import": "import numba"}
     sections = {name: functools.partial(measure, program) for name, program in programs.items()}
     parser = _harness.make_parser(__doc__, sections, repeats=(200, 8))
-    _harness.run(parser, sections)
+    _harness.run(parser, sections, argv)
 
 
 def measure(program: str, bench: _harness.Bench) -> None:
@@ -59,7 +63,7 @@ def measure(program: str, bench: _harness.Bench) -> None:
         samples: dict[str, dict[str, list[float]]] = {}
         starts = 0
         # More and more starts to a row: hundreds take minutes.
-        while starts < bench.options.repeats:
+        while starts < bench.options.repeats and not (starts and bench.out_of_time()):
             turns = min(max(starts, 10), bench.options.repeats - starts)
             for figure, by_kind in bench.in_turns(contenders, turns).items():
                 for kind, values in by_kind.items():

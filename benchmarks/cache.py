@@ -8,8 +8,9 @@ herd: processes that start at one time and want one kernel, with and without a c
 them took, and how often the kernel was compiled. On a device also beside numba-cuda's own linker.
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
 with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
-with the driver's cache. "all" is the import and the first launch, "cpu" the processor time up to there, which
-other programs disturb less; what the first launch consists of follows it. A table of both ends the section.
+with the driver's cache; on a device numba-cuda-mlir takes turns, without the plugin and with it. "all" is the
+import and the first launch, "cpu" the processor time up to there, which other programs disturb less; what the
+first launch consists of follows it. A table of both ends the section.
 mlir: what numba-cuda-mlir does after its front end for distinct kernels, in a fresh process on a cold cache
 and in the one after it, beside numba-cuda-mlir without the plugin, which keeps nothing. No device is used.
 
@@ -39,7 +40,7 @@ from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SIZES = {"5 kB": 5_000, "50 kB": 50_000, "5 MB": 5_000_000}
 SMALLEST = 10
@@ -51,8 +52,7 @@ if os.environ["NUMBA_PTXLINK"] == "0":
     _numba_ptxlink_hook.remove()
 begin = time.perf_counter()
 import numpy as np
-from numba import cuda
-from numba.cuda import codegen, dispatcher
+{imports}
 imported = time.perf_counter()
 spent = collections.Counter()
 
@@ -66,21 +66,19 @@ def timed(owner, name, label):
             spent[label] += time.perf_counter() - started - (sum(spent.values()) - inner)
     setattr(owner, name, call)
 
-timed(dispatcher, "compile_cuda", "front end")
-timed(codegen.nvvm, "compile_ir", "NVVM")
-timed(codegen.CUDACodeLibrary, "get_cubin", "link")
-timed(codegen.CUDACodeLibrary, "get_cufunc", "load")
+{timed}
 if {stand_in!r}:
     sys.path.insert(0, {stand_in!r})
     import fakedevice
     fakedevice.install()
     fakedevice.ignore_launches()
-SOURCE = 'extern "C" __device__ int twice(float* out, float a) {{ *out = 2 * a; return 0; }}'
-twice = cuda.declare_device("twice", "float32(float32)")
+SOURCE = 'extern "C" __device__ float twice(float a) {{ return 2 * a; }}'
+link = {link}
+twice = cuda.declare_device("twice", "float32(float32)", abi="c"{declared})
 array = cuda.to_device(np.ones(1024, dtype=np.float32))
 context = time.perf_counter()
 
-@cuda.jit(link={link}, cache={cache})
+@cuda.jit(cache={cache}{jitted})
 def kernel(a, n):
     i = cuda.grid(1)
     if i < a.size:
@@ -103,7 +101,41 @@ print(json.dumps({{"all": imported - begin + first, "import": imported - begin, 
 """
 LINKS = {
     "no link file": {"link": "None", "call": "x"},
-    "link file": {"link": '[cuda.CUSource(SOURCE, name="twice.cu")]', "call": "twice(x)"},
+    "link file": {"link": 'CUSource(SOURCE, name="twice.cu")', "call": "twice(x)"},
+}
+# How a front end is imported, and its functions whose time is told apart. numba-cuda-mlir's optimize makes
+# MLIR into LLVM IR, and calls the ones that follow; what loads is not Python.
+NUMBA_CUDA = {
+    "imports": """
+from numba import cuda
+from numba.cuda import codegen, dispatcher
+from numba.cuda.cudadrv.linkable_code import CUSource
+""",
+    # It cannot keep a kernel on disk whose function declares what it links.
+    "declared": "",
+    "jitted": ", link=link and [link]",
+    "timed": """
+timed(dispatcher, "compile_cuda", "front end")
+timed(codegen.nvvm, "compile_ir", "NVVM")
+timed(codegen.CUDACodeLibrary, "get_cubin", "link")
+timed(codegen.CUDACodeLibrary, "get_cufunc", "load")
+""",
+}
+NUMBA_CUDA_MLIR = {
+    "imports": """
+from numba_cuda_mlir import cuda, linker, mlir_compiler, mlir_optimization
+from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource
+""",
+    "declared": ", link=link",
+    "jitted": "",
+    "timed": """
+timed(mlir_compiler, "compile_mlir", "front end")
+timed(mlir_optimization, "optimize", "front end")
+timed(mlir_optimization, "_compile_to_ptx", "NVVM")
+timed(mlir_optimization, "_compile_to_ltoir", "NVVM")
+timed(mlir_optimization, "_call_llvm70_capi", "NVVM")
+timed(linker.Linker, "complete", "link")
+""",
 }
 # The kernels of "start": whether they have a link file, and whether numba-cuda keeps them on disk, which it
 # cannot do with the last.
@@ -115,6 +147,8 @@ ROWS = {
 }
 PARTS = ("all", "cpu", "import", "context", "first launch", "front end", "NVVM", "link", "load", "rest")
 LINKERS = {"stock": "0", "plugin": "1"}
+# Likewise, with numba-cuda-mlir.
+MLIR_LINKERS = {"mlir": "0", "mlir plugin": "1"}
 STAND_IN = Path(__file__).resolve().parents[1] / "tests" / "helpers"
 
 HERD = """
@@ -154,7 +188,7 @@ print(json.dumps({{"active": pl.status().active, "back ends": spent}}))
 """
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the sections that were asked for."""
     sections = {"hits": hits, "growth": growth, "herd": herd, "start": start, "mlir": mlir}
     parser = _harness.make_parser(__doc__, sections, repeats=(3, 1))
@@ -170,14 +204,14 @@ def main() -> None:
         default=(tuple(ROWS)[:3], tuple(ROWS)[:2]),
         help=f"kernels of start, separated by commas: {', '.join(ROWS)} (no stock), %(default)s",
     )
-    _harness.run(parser, sections)
+    _harness.run(parser, sections, argv)
 
 
 def hits(bench: _harness.Bench) -> None:
     """Measure hits by size, with the key that a cubin of that size would have."""
     with tempfile.TemporaryDirectory() as folder:
         cache = open_cache(Path(folder, "cache"))
-        for label, size in SIZES.items():
+        for label, size in bench.each(SIZES.items()):
             code, ptx = os.urandom(size), os.urandom(size)
             cache.through(Key.of("assemble", {"ptx": ptx}), functools.partial(Entry, {"log": ""}, code))
             file = Path(folder, "file")
@@ -200,9 +234,8 @@ def growth(bench: _harness.Bench) -> None:
         paths = {"small": Path(folder, "small"), "grown": Path(folder, "grown")}
         fill(paths["small"], 0, SMALLEST)
         count = 0
-        for entries in (10, 100, 1_000, 10_000, 100_000):
-            if entries > bench.options.entries:
-                break
+        sizes = (10, 100, 1_000, 10_000, 100_000)
+        for entries in bench.each(size for size in sizes if size <= bench.options.entries):
             fill(paths["grown"], count, entries)
             count = entries
             code = os.urandom(50_000)
@@ -215,7 +248,7 @@ def growth(bench: _harness.Bench) -> None:
                 "hit": (functools.partial(cache.get, key) for cache in caches.values()),
                 "write": (functools.partial(cache.put, key, Entry({}, code)) for cache in caches.values()),
             }
-            for operation, calls in operations.items():
+            for operation, calls in bench.each(operations.items()):
                 contenders = dict(zip((f"{SMALLEST} entries", "grown"), calls, strict=True))
                 turns = {"hit": 200}.get(operation, 50)
                 bench.row({"operation": operation, "grown to": entries, **measure(bench, contenders, turns)})
@@ -242,8 +275,9 @@ def measure(bench: _harness.Bench, calls: dict[str, Callable[[], object]], turns
     """Return how *calls* compare, and the 99th percentile of the last."""
     contenders = {name: functools.partial(_harness.timed, call) for name, call in calls.items()}
     times = bench.in_turns(contenders, turns)["time"]
-    last = [*times][-1]
-    return {**_harness.compare(times), f"{last} p99 ms": 1e3 * sorted(times[last])[int(0.99 * (turns - 1))]}
+    last, ordered = [*times.items()][-1]
+    p99 = sorted(ordered)[int(0.99 * (len(ordered) - 1))]
+    return {**_harness.compare(times), f"{last} p99 ms": 1e3 * p99}
 
 
 def herd(bench: _harness.Bench) -> None:
@@ -331,9 +365,13 @@ def start(bench: _harness.Bench) -> None:
         for linker in LINKERS:
             launch_twice("link file", linker, jit_cache=False)
     table = []
-    for name in bench.options.rows:
+    with_mlir = can_launch_mlir(bench)
+    for name in bench.each(bench.options.rows):
         link, jit_cache = ROWS[name]
-        linkers = [linker for linker in LINKERS if linker != "stock" or name != "linked-kept"]
+        linkers = [*LINKERS, *(MLIR_LINKERS if with_mlir else ())]
+        if name == "linked-kept":
+            # The front ends keep no such kernel.
+            linkers = [linker for linker in linkers if linker.endswith("plugin")]
         contenders = {
             linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache) for linker in linkers
         }
@@ -341,13 +379,26 @@ def start(bench: _harness.Bench) -> None:
         samples = bench.in_turns(contenders, bench.options.alternations)
         for figure, times in samples.items():
             caches, _, part = figure.partition(" ")
-            spreads = {f"{linker} ms": _harness.spread([1e3 * s for s in times[linker]]) for linker in times}
-            bench.row(
-                {"kernel": kernel, "caches": caches, "part": part, **_harness.compare(times), **spreads}
-            )
+            bench.row({"kernel": kernel, "caches": caches, "part": part, **compare(times)})
         table += [summary(kernel, caches, samples) for caches in ("cold", "warm")]
     print("\n  medians in ms, and plugin/stock turn by turn")
     print(*table, sep="\n", flush=True)
+
+
+def can_launch_mlir(bench: _harness.Bench) -> bool:
+    """Return whether numba-cuda-mlir launches a kernel here; tell why not."""
+    reason = _harness.missing_device()
+    if importlib.util.find_spec("numba_cuda_mlir") is None:
+        reason = "it is not installed"
+    if not reason:
+        try:
+            for linker in MLIR_LINKERS:
+                launch_twice("link file", linker, jit_cache=False)
+        except _harness.LeftOutError as failed:
+            reason = str(failed)
+    if reason:
+        bench.leave_out("numba-cuda-mlir", reason)
+    return not reason
 
 
 def summary(kernel: str, caches: str, samples: dict[str, dict[str, list[float]]]) -> str:
@@ -355,11 +406,17 @@ def summary(kernel: str, caches: str, samples: dict[str, dict[str, list[float]]]
     cells = [f"  {kernel:26} {caches}"]
     for part in ("all", "cpu"):
         times = samples[f"{caches} {part}"]
-        compared = _harness.compare(times)
+        compared = compare(times)
         medians = ", ".join(f"{linker} {compared[f'{linker} ms']:6.0f}" for linker in times)
-        ratio = compared.get("plugin/stock")
-        cells.append(f"{part}: {medians}" + (f", {ratio['median']:.3f}" if ratio else ""))
+        ratios = [f", {cell['median']:.3f}" for cell in compared.values() if isinstance(cell, dict)]
+        cells.append(f"{part}: {medians}{''.join(ratios)}")
     return "   ".join(cells)
+
+
+def compare(times: dict[str, list[float]]) -> dict[str, object]:
+    """Return how the linkers of each front end compare."""
+    pairs = [{name: times[name] for name in pair if name in times} for pair in (LINKERS, MLIR_LINKERS)]
+    return {name: cell for pair in pairs if pair for name, cell in _harness.compare(pair).items()}
 
 
 def _row_names(text: str) -> list[str]:
@@ -386,7 +443,7 @@ def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> 
         **os.environ,
         # Installed packages are compiled; those of a checkout are, unless this forbids it.
         "PYTHONDONTWRITEBYTECODE": "",
-        "NUMBA_PTXLINK": LINKERS[linker],
+        "NUMBA_PTXLINK": (LINKERS | MLIR_LINKERS)[linker],
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink"),
         "NUMBA_CACHE_DIR": str(folder / "numba"),
         "CUDA_CACHE_PATH": str(folder / "driver"),
@@ -394,7 +451,8 @@ def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> 
     # Numba wants the source of what it compiles, and its own cache looks at the source's time.
     program = folder / "program.py"
     stand_in = str(STAND_IN) if _harness.missing_device() else ""
-    text = LAUNCH.format(**LINKS[link], cache=jit_cache, stand_in=stand_in)
+    front_end = NUMBA_CUDA_MLIR if linker in MLIR_LINKERS else NUMBA_CUDA
+    text = LAUNCH.format(**front_end, **LINKS[link], cache=jit_cache, stand_in=stand_in)
     if not program.exists():
         program.write_text(text)
     return subprocess.Popen(
@@ -404,8 +462,11 @@ def launch(link: str, linker: str, folder: Path, *, jit_cache: bool = False) -> 
 
 def read_outcome(process: subprocess.Popen[str], linker: str) -> dict[str, float]:
     """Return what a process that `launch` started has measured."""
-    outcome: dict[str, float] = json.loads(process.communicate()[0].splitlines()[-1])
-    if (outcome["misses"] >= 0) != (linker == "plugin"):
+    printed = process.communicate()[0]
+    if process.returncode:
+        raise _harness.LeftOutError(f"a process with {linker} ended with {process.returncode}")
+    outcome: dict[str, float] = json.loads(printed.splitlines()[-1])
+    if (outcome["misses"] >= 0) != linker.endswith("plugin"):
         sys.exit(
             "the plugin is not active where it should be, or the other way round; is its .pth file read?"
         )
@@ -417,7 +478,7 @@ def mlir(bench: _harness.Bench) -> None:
     if importlib.util.find_spec("numba_cuda_mlir") is None:
         bench.leave_out("numba-cuda-mlir", "it is not installed")
         return
-    contenders = {linker: functools.partial(compile_twice, bench, linker) for linker in LINKERS}
+    contenders = {linker: functools.partial(compile_twice, bench, linker) for linker in MLIR_LINKERS}
     for figure, times in bench.in_turns(contenders, bench.options.alternations).items():
         caches, _, part = figure.partition(" ")
         bench.row({"caches": caches, "back end of a kernel": part, **_harness.compare(times)})
@@ -427,7 +488,7 @@ def compile_twice(bench: _harness.Bench, linker: str) -> dict[str, list[float]]:
     """Return the times of the back end, the first kernel's apart, on cold and on warm caches."""
     times = {}
     with tempfile.TemporaryDirectory() as folder:
-        environ = {**os.environ, "NUMBA_PTXLINK": LINKERS[linker], "NUMBA_PTXLINK_CACHE": folder}
+        environ = {**os.environ, "NUMBA_PTXLINK": MLIR_LINKERS[linker], "NUMBA_PTXLINK_CACHE": folder}
         command = [sys.executable, "-W", "ignore", "-c", MLIR.format(kernels=bench.options.kernels)]
         for caches in ("cold", "warm"):
             # Not in a checkout, whose package has no extension.
@@ -435,7 +496,7 @@ def compile_twice(bench: _harness.Bench, linker: str) -> dict[str, list[float]]:
                 command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=True
             )
             outcome = json.loads(done.stdout.splitlines()[-1])
-            if outcome["active"] != (linker == "plugin"):
+            if outcome["active"] != linker.endswith("plugin"):
                 sys.exit("the plugin is not active where it should be, or the other way round")
             walls, cpus = zip(*outcome["back ends"][1:], strict=True)
             times |= {f"{caches} wall": list(walls), f"{caches} cpu": list(cpus)}

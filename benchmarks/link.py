@@ -32,10 +32,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _harness
 import _pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def import_tools() -> tuple[Any, Any]:
@@ -86,9 +89,9 @@ def kernel(x, y):
 """
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark, or one of its processes."""
-    if sys.argv[1:2] == ["--child"]:
+    if argv is None and sys.argv[1:2] == ["--child"]:
         child(json.loads(sys.argv[2]))
         return
     sections = {"kernels": kernels, "text": text, "libraries": libraries, "threads": threads, "pairs": pairs}
@@ -99,17 +102,17 @@ def main() -> None:
     )
     parser.add_argument("--links", type=int, default=(48, 4), help="links to share by threads, %(default)s")
     parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
-    _harness.run(parser, sections)
+    _harness.run(parser, sections, argv)
 
 
 def kernels(bench: _harness.Bench) -> None:
     """Measure kernels without and with something to link, in each state of the caches."""
     announce(bench)
-    for case in CASES:
+    for case in bench.each(CASES):
         task = {"do": "compile", "case": case, "kernels": bench.options.kernels}
         with tempfile.TemporaryDirectory() as scratch:
             # The processes that find their caches full come after the ones that filled them.
-            for state in CACHES:
+            for state in bench.each(CACHES):
                 if bench.options.quick and (case, state) not in QUICK:
                     bench.leave_out(f"{case}, caches {state}", "--quick")
                     continue
@@ -147,7 +150,7 @@ def text(bench: _harness.Bench) -> None:
     """Measure compilations to PTX."""
     announce(bench)
     task = {"do": "compile to PTX", "kernels": bench.options.kernels}
-    for state in ("off", "empty"):
+    for state in bench.each(("off", "empty")):
         with tempfile.TemporaryDirectory() as scratch:
             contenders = {
                 linker: functools.partial(
@@ -188,7 +191,7 @@ def libraries(bench: _harness.Bench) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         task = {"do": "make libraries", "folder": scratch, "functions": bench.options.functions}
         run(bench, {**task, "linker": "plugin"}, None)
-        for case in LIBRARIES:
+        for case in bench.each(LIBRARIES):
             if bench.options.quick and case == "fat binary, PTX alone":
                 bench.leave_out(case, "--quick")
                 continue
@@ -229,7 +232,7 @@ def pairs(bench: _harness.Bench) -> None:
     samples = bench.in_turns({"": functools.partial(run, bench, task, None)}, min(3, bench.options.repeats))
     names = dict.fromkeys(figure.partition(": ")[0] for figure in samples)
     for name in names:
-        times = {step: samples[f"{name}: {step}"][""] for step in ("nvJitLink", "plugin")}
+        times = {step: samples[f"{name}: {step}"][""] for step in ("nvJitLink", "link()")}
         steps = {step: samples[f"{name}: {step}"][""] for step in ("assembling", "inlining")}
         bench.row({"pair": name, **_harness.compare(times), **_harness.compare(steps)})
 
@@ -498,9 +501,9 @@ def link_pairs(task: dict[str, Any]) -> dict[str, list[float]]:
     arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
     figures: dict[str, list[float]] = {}
     for name, pair in _pairs.texts(arch, quick=task["quick"]).items():
-        _pairs.steps(pair, arch)
-        for _ in range(1 if task["quick"] else ROUNDS):
-            for step, seconds in _pairs.steps(pair, arch).items():
+        _pairs.steps(pair, arch, 0)
+        for turn in range(1 if task["quick"] else ROUNDS):
+            for step, seconds in _pairs.steps(pair, arch, turn).items():
                 figures.setdefault(f"{name}: {step}", []).append(seconds)
     return figures
 

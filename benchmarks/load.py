@@ -16,8 +16,12 @@ import sys
 import tempfile
 import timeit
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import _harness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SIZE = 1 << 16
 UDFS = """
@@ -161,11 +165,11 @@ def kernel(bench: _harness.Bench) -> None:
     bench.row({"compiled": "fill", **_harness.compare(samples["time"])})
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 where `load()` takes more than 0.4 times numba-cuda's cached kernel."""
     sections = {"python": python, "kernel": kernel}
     parser = _harness.make_parser(__doc__, sections, repeats=(10, 3))
-    bench = _harness.run(parser, sections)
+    bench = _harness.run(parser, sections, argv)
     ratios = [row["load/numba cached"]["median"] for row in bench.report["rows"] if "kernel" in row]
     return int(not bench.options.quick and max(ratios, default=0) > 0.4)
 

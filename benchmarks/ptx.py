@@ -8,17 +8,15 @@ without debug information, declarations alone, which the assembler drops, and wh
 
 from __future__ import annotations
 
-import argparse
+import functools
 import os
-import platform
-import statistics
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
-from assemble import generate_ptx
+import _compilers
+import _harness
 from cuda.bindings import nvrtc
 
 from numba_ptxlink import assemble
@@ -26,7 +24,7 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink.assembler import compiler_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ARCH = "sm_90"
 TARGET = 0.05
@@ -43,18 +41,6 @@ extern "C" __global__ void kernel(float* p, double* q, int n) {
     }
 }
 """
-
-
-class Row(NamedTuple):
-    """What was measured of one text: seconds for each thing that was done with it."""
-
-    name: str
-    size: int
-    seconds: dict[str, float]
-
-    def share(self, name: str) -> float:
-        """Return what *name* took, with the time of assembling for a unit."""
-        return self.seconds[name] / self.seconds["assemble"]
 
 
 def declarations(count: int) -> str:
@@ -91,8 +77,8 @@ def read_everything(text: str) -> None:
         function.body  # noqa: B018 - it is read when it is asked for
 
 
-def measure(name: str, text: str, repeats: int) -> Row:
-    """Return the median of each contender; they take turns, so that a busy machine slows all of them."""
+def measure(name: str, text: str, bench: _harness.Bench) -> None:
+    """Measure *text*."""
     debug = "debug" in ptx.read_header(text).target
     contenders: dict[str, Callable[[], object]] = {
         "assemble": lambda: assemble(text, ARCH, relocatable=True, debug=debug),
@@ -101,56 +87,40 @@ def measure(name: str, text: str, repeats: int) -> Row:
         "lines": lambda: ptx.parse(text).has_line_numbers,
         "everything": lambda: read_everything(text),
     }
-    samples: dict[str, list[float]] = {contender: [] for contender in contenders}
-    for _ in range(repeats + 1):
-        for contender, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            samples[contender].append(time.perf_counter() - start)
-    # The first round loads libraries.
-    return Row(name, len(text), {each: statistics.median(times[1:]) for each, times in samples.items()})
+    turns = bench.options.repeats if len(text) < 100_000 else 3
+    timed = {each: functools.partial(_harness.timed, call) for each, call in contenders.items()}
+    # The first turn loads libraries.
+    times = bench.in_turns(timed, turns, warmup=1)["time"]
+    bench.row({"text": name, "bytes": len(text), **_harness.compare(times)})
 
 
-def cell(row: Row, name: str) -> str:
-    """Return milliseconds, megabytes a second and the share of assembling."""
-    seconds = row.seconds[name]
-    return f"{1000 * seconds:7.2f} {row.size / seconds / 1e6:6.1f} ({row.share(name):5.1%})"
+def modules(bench: _harness.Bench) -> None:
+    """Measure each text."""
+    quick = bench.options.quick
+    texts = {
+        f"kernel of {size // 1000} kB": functools.partial(_compilers.generate_ptx, size)
+        for size in (3_000, 50_000, *(() if quick else (500_000, 2_000_000)))
+    }
+    texts |= {
+        "NVRTC": compiled,
+        "NVRTC, lines": functools.partial(compiled, "-lineinfo"),
+        "NVRTC, debug": functools.partial(compiled, "-G"),
+        "declarations": functools.partial(declarations, 100),
+    }
+    for path in bench.options.files:
+        texts[path.name] = functools.partial(path.read_text, errors="surrogateescape")
+    for name, make in bench.each(texts.items()):
+        measure(name, make(), bench)
 
 
-def main() -> None:
-    """Run the comparison and print it as it goes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", nargs="*", type=Path, help=f"further PTX for {ARCH}")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller texts, for less than 10 s")
-    options = parser.parse_args()
-
-    texts = {f"kernel of {size // 1000} kB": generate_ptx(size) for size in (3_000, 50_000)}
-    texts |= {"NVRTC": compiled(), "NVRTC, lines": compiled("-lineinfo"), "NVRTC, debug": compiled("-G")}
-    texts |= {"declarations": declarations(100)}
-    if not options.quick:
-        texts |= {f"kernel of {size // 1000} kB": generate_ptx(size) for size in (500_000, 2_000_000)}
-    texts |= {path.name: path.read_text(errors="surrogateescape") for path in options.files}
-
-    print(f"nvptxcompiler {'{}.{}'.format(*compiler_version())}, Python {platform.python_version()}")
-    print("\nmedian ms; MB/s; in parentheses the share of assembling\n")
-    titles = f"{'header':>7} {'module':>22} {'has lines':>15} {'bodies':>22}"
-    print(f"{'text':>18} {'kB':>7} {'assemble':>9} {titles}")
-    shares: dict[str, float] = {}
-    for name, text in texts.items():
-        repeats = 5 if options.quick else max(3, options.repeats if len(text) < 100_000 else 3)
-        row = measure(name, text, repeats)
-        shares[name] = row.share("module")
-        cells = [cell(row, each) for each in ("module", "everything")]
-        lines = f"{1000 * row.seconds['lines']:6.2f} ({row.share('lines'):5.1%})"
-        times = f"{1000 * row.seconds['assemble']:9.2f} {1000 * row.seconds['header']:7.3f}"
-        print(
-            f"{name:>18} {row.size / 1000:7.1f} {times} {cells[0]:>22} {lines:>15} {cells[1]:>22}", flush=True
-        )
-    slow = ", ".join(name for name, share in shares.items() if share > TARGET) or "none"
-    print(f"\nof more than {TARGET:.0%} of assembling: {slow}")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the comparison."""
+    sections = {"modules": modules}
+    parser = _harness.make_parser(__doc__, sections, repeats=(15, 5))
+    parser.add_argument("--files", nargs="+", type=Path, default=[], help=f"further PTX for {ARCH}")
+    bench = _harness.run(parser, sections, argv, nvptxcompiler="{}.{}".format(*compiler_version()))
+    slow = [row["text"] for row in bench.report["rows"] if row["module/assemble"]["median"] > TARGET]
+    print(f"\nmodules that take more than {TARGET:.0%} of assembling: {', '.join(slow) or 'none'}")
 
 
 if __name__ == "__main__":

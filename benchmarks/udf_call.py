@@ -1,6 +1,8 @@
 """
 What a call from C++ to an exported Python function costs, against the same function in the same C++ source.
 
+NVRTC compiles that one source and, where there is one, nvcc does, too.
+
 size: the bytes of each cubin.
 time: each kernel calls its function in a loop; the time is the kernel's, by events. Needs a device.
 
@@ -13,10 +15,12 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Read when the package is imported: what is linked here is what this version links.
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
@@ -28,9 +32,13 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
+from numba_ptxlink._tools.nvdisasm import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BLOCKS, THREADS, TURNS = 1056, 256, 2000
-SINGLE, LTO, PTX, INLINED = "one source", "LTO", "PTX", "PTX inlined"
+SINGLE, NVCC, LTO, PTX, INLINED = "one source", "nvcc", "LTO", "PTX", "PTX inlined"
 # The most that a ratio of times may be.
 LIMITS = {f"{LTO}/{SINGLE}": 1.02, f"{INLINED}/{LTO}": 1.03}
 
@@ -221,7 +229,12 @@ extern "C" __global__ void caller(float* out, float* table, int turns) {{
 
 @functools.cache
 def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
-    """Return the cubins: one C++ source, and C++ linked with Python as LTO-IR, as PTX, and as inlined PTX."""
+    """
+    Return the cubins by name.
+
+    They are of one C++ source, by NVRTC and where there is one by nvcc, and of C++ linked with Python as
+    LTO-IR, as PTX, and as inlined PTX.
+    """
     function, in_cxx, begin, turn, end = CASES[name]
     kernel = KERNEL.format(begin=begin, turn=turn, end=end)
     with TemporaryDirectory() as folder:
@@ -233,10 +246,36 @@ def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
         ptx = exported.artifacts["ptx", arch.sm]
         return {
             SINGLE: pl.link(single, lto=False, **options).cubin,
+            **compile_by_nvcc(single, arch, Path(folder)),
             LTO: pl.link(caller, exported.artifacts["ltoir", arch.sm], lto=True, **options).cubin,
             PTX: pl.link(caller, ptx, lto=False, inline="none", **options).cubin,
             INLINED: pl.link(caller, ptx, lto=False, inline="all", **options).cubin,
         }
+
+
+@functools.cache
+def find_nvcc() -> str | None:
+    """Return the path of the first nvcc of PATH, wheels and CUDA_HOME that compiles something."""
+    for nvcc in find_tools("nvcc"):
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "empty.cu")
+            file.touch()
+            command = [nvcc, "-cubin", str(file), "-o", f"{file}bin"]
+            if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+                return nvcc
+    return None
+
+
+def compile_by_nvcc(source: str, arch: pl.Arch, folder: Path) -> dict[str, bytes]:
+    """Return the cubin that nvcc makes of *source*, by its name, and nothing where there is no nvcc."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return {}
+    file = folder / "single.cu"
+    file.write_text(source)
+    command = [nvcc, "-cubin", f"-arch={arch.sm}", "-std=c++17", f"-I{folder}", str(file)]
+    subprocess.run([*command, "-o", str(file.with_suffix(".cubin"))], check=True)
+    return {NVCC: file.with_suffix(".cubin").read_bytes()}
 
 
 def find_arch(bench: _harness.Bench) -> pl.Arch:
@@ -251,9 +290,11 @@ def find_arch(bench: _harness.Bench) -> pl.Arch:
 def size(bench: _harness.Bench) -> None:
     """Measure the bytes of the cubins."""
     arch = find_arch(bench)
-    for name in CASES:
+    if find_nvcc() is None:
+        bench.leave_out(NVCC, "PATH, wheels and CUDA_HOME have none that compiles")
+    for name in bench.each(CASES):
         if bench.out_of_time():
-            raise _harness.LeftOutError(f"--quick begins nothing after {_harness.QUICK_SECONDS} s")
+            raise _harness.LeftOutError(f"nothing begins after {bench.options.seconds:.0f} s")
         sizes = {f"{kind} bytes": len(cubin) for kind, cubin in build(name, arch).items()}
         bench.row({"call": name, "arch": str(arch.sm), **sizes})
 
@@ -266,7 +307,7 @@ def measure(bench: _harness.Bench) -> None:
 
     Device(0).set_current()
     arch = pl.Arch.of(tuple(Device(0).compute_capability))
-    for name in CASES:
+    for name in bench.each(CASES):
         results: dict[str, np.ndarray] = {}
         contenders = load(build(name, arch), results)
         samples = bench.in_turns(contenders, bench.options.repeats, warmup=5)
@@ -276,8 +317,16 @@ def measure(bench: _harness.Bench) -> None:
             if kind != SINGLE
         }
         times = samples["time"]
-        ratio = _harness.compare({kind: times[kind] for kind in (LTO, INLINED)})[f"{INLINED}/{LTO}"]
-        bench.row({"call": name, **_harness.compare(times), f"{INLINED}/{LTO}": ratio, **differences})
+        pairs = (
+            (base, kind) for base, kind in ((LTO, INLINED), (NVCC, LTO), (NVCC, INLINED)) if base in times
+        )
+        further = {
+            key: cell
+            for pair in pairs
+            for key, cell in _harness.compare({kind: times[kind] for kind in pair}).items()
+            if "/" in key
+        }
+        bench.row({"call": name, **_harness.compare(times), **further, **differences})
 
 
 def load(cubins: dict[str, bytes], results: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -331,12 +380,12 @@ def summarize(rows: list[dict[str, Any]]) -> bool:
     return bool(above)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 where a ratio is above its limit."""
     sections = {"size": size, "time": measure}
     parser = _harness.make_parser(__doc__, sections, repeats=(51, 15))
     parser.add_argument("--arch", help="the arch of the sizes (default: the device's, without one sm_90)")
-    bench = _harness.run(parser, sections)
+    bench = _harness.run(parser, sections, argv)
     above = summarize(bench.report["rows"])
     return int(above and not bench.options.quick)
 
