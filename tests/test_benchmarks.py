@@ -110,13 +110,16 @@ def test_an_unknown_section_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["activation", "assemble", "cache", "link", "load", "udf_call"])
+@pytest.mark.parametrize(
+    "name", ["activation", "assemble", "cache", "link", "load", "memory", "noise", "ptx", "udf_call"]
+)
 def test_quick_prints_rows_as_it_goes(tmp_path, name):
     """With --quick a benchmark exits 0; its first row is out while it still runs, and all are in the file."""
     file = tmp_path / "rows.json"
     with start(str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(file)) as process:
         # A table's header and its first row come together.
-        lines = [*read_until(process, " ms" if name != "udf_call" else " bytes"), next(process.stdout)]
+        unit = {"udf_call": " bytes", "memory": " MB"}.get(name, " ms")
+        lines = [*read_until(process, unit), next(process.stdout)]
         running = process.poll() is None
         lines += process.communicate()[0].splitlines(keepends=True)
     assert process.returncode == 0, "".join(lines)
