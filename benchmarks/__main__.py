@@ -1,0 +1,169 @@
+"""
+Run the benchmarks that this machine can run, side by side with the peers: `python -m benchmarks`.
+
+Each part is a process of its own and has its share of the time; what the time does not suffice for is left
+out with the reason. The results go to benchmarks/results as JSON, Markdown, SVG and PNG, the JSON whenever a
+row is measured. A run of other parts with the same versions adds to the file. SIGINT and SIGTERM end a run
+early, and what it has measured is kept.
+
+parts:
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _page, _parts, _plots, _report, _results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MINUTES = {False: 9.0, True: 2.0}
+# For the plots, and to end a part that is late.
+RESERVE = 15
+# A part begins nothing after this share of its time; the rest is for what has begun.
+BEGIN = 0.85
+# How much longer than its share a part may take before it is ended.
+GRACE = 1.5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the arguments say; return 1 where a part failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=(__doc__ or "")
+        + "\n".join(f"  {each.name:12} {each.title}" for each in _parts.present()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [part.name for part in _parts.present()]
+    parser.add_argument("--quick", action="store_true", help="within two minutes: fewer and smaller samples")
+    parser.add_argument("--minutes", type=float, help="the time of the run, 9, or 2 with --quick")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=", ".join(names))
+    parser.add_argument("--out", type=Path, default=_results.FOLDER, help="the folder, %(default)s")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    plot = commands.add_parser("plot", help="write Markdown, SVG and PNG beside files of results")
+    plot.add_argument("files", nargs="+", type=Path)
+    commands.add_parser("page", help="write docs/benchmarks.md out of benchmarks/results")
+    options = parser.parse_args(argv)
+    if options.command == "plot":
+        return max(0 if show(file) else 1 for file in options.files)
+    if options.command == "page":
+        _page.PAGE.write_text(_page.page(), encoding="utf-8")
+        return 0
+    return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the parts, write what they measured, and return the exit status."""
+    begun = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    described = _results.describe()
+    for title, cells in described.items():
+        print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in cells.items()))
+    file = options.out / f"{_results.name(described['machine'], quick=options.quick)}.json"
+    results = _results.Results(file, described, quick=options.quick)
+    end = begun + 60 * (options.minutes or MINUTES[options.quick]) - RESERVE
+    status = 0
+    try:
+        parts = [part for part in _parts.present() if part.name in (options.only or [part.name])]
+        for index, part in enumerate(parts):
+            shares = [each.weight(quick=options.quick) for each in parts[index:]]
+            left = end - time.monotonic()
+            seconds = left * shares[0] / sum(shares)
+            print(f"\n=== {part.name}: {part.title} (at most {max(seconds, 0):.0f} s)", flush=True)
+            status |= measure(part, results, seconds, min(GRACE * seconds, left), quick=options.quick)
+    except SystemExit as stopped:
+        status = stopped.code
+        print("stopped; what was measured is kept", flush=True)
+    if results.content["parts"]:
+        show(file)
+    print(f"\n{time.monotonic() - begun:.0f} s; {file}", flush=True)
+    return status
+
+
+def measure(part: _parts.Part, results: _results.Results, seconds: float, most: float, *, quick: bool) -> int:
+    """Run *part* for *seconds*, end it after *most*, and keep what it measured; return 1 if it failed."""
+    entry: dict[str, Any] = {"date": _results.now(), "load": os.getloadavg()[0], "rows": [], "left out": []}
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "rows.json")
+        command = [str(_parts.HERE / f"{part.script}.py"), *part.arguments, "--json", str(file)]
+        command += ["--seconds", f"{BEGIN * seconds:.0f}", *["--quick"] * quick]
+        # Elsewhere, lest a checkout be imported in place of what is installed.
+        process = subprocess.Popen([sys.executable, *command], cwd=scratch, start_new_session=True)
+        reason = "it was stopped"
+        try:
+            with _ending(process):
+                while process.poll() is None and time.monotonic() < begun + most:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(1)
+                    _keep(part, results, entry, file)
+                reason = f"its time was over after {time.monotonic() - begun:.0f} s"
+        finally:
+            _keep(part, results, entry, file)
+            complete = entry.pop("complete", False)
+            # The status of one that is complete only says that something is slow.
+            failed = not complete and process.returncode > 0 and process.returncode < 128
+            if failed:
+                reason = f"it failed with {process.returncode}"
+            if not complete:
+                entry["left out"].append({"section": "", "subject": "what follows", "reason": reason})
+                print(f"  left out: what follows: {reason}", flush=True)
+            results.put(part.name, **entry, seconds=round(time.monotonic() - begun, 1))
+    return int(failed)
+
+
+def show(file: Path) -> bool:
+    """Write the report and the plots of the results in *file*; return whether there are plots."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.with_suffix(".md").write_text(_report.report(file.stem, content), encoding="utf-8")
+    try:
+        _plots.draw(file, content)
+    except ModuleNotFoundError as missing:
+        print(f"no plots: {missing}; where it is installed: python -m benchmarks plot {file}", flush=True)
+        return False
+    return True
+
+
+def _keep(part: _parts.Part, results: _results.Results, entry: dict[str, Any], file: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        report = json.loads(file.read_text(encoding="utf-8"))
+        fresh = {"rows": report["rows"], "left out": report["left out"], "complete": report["complete"]}
+        if fresh != {key: entry.get(key) for key in fresh}:
+            entry.update(fresh)
+            results.put(part.name, **entry)
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End *process* and what it has started: politely, then not."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+        # Its children may have outlived it; the group is its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _stop(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

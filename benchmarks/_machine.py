@@ -1,0 +1,86 @@
+"""Print as JSON what is measured on: a script, lest a checkout be imported in place of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = (
+    "numba-ptxlink",
+    "numba",
+    "numba-cuda",
+    "numba-cuda-mlir",
+    "llvmlite",
+    "numpy",
+    "cuda-core",
+    "cuda-bindings",
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvrtc",
+    "nvidia-nvjitlink",
+    "nvidia-nvvm",
+)
+
+
+def answer(*command: str) -> str:
+    """Return the last line that *command* prints, "" where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def find_gpu() -> dict[str, str]:
+    """Return the device's name and the newest CUDA that the driver supports; nothing without a device."""
+    try:
+        from cuda.bindings import driver
+        from cuda.core import Device
+
+        name = Device(0).name
+        _, cuda = driver.cuDriverGetVersion()
+    except Exception:  # noqa: BLE001 - which one it is depends on what is missing
+        return {}
+    release = answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+    return {"GPU": name, "driver": release, "driver's CUDA": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+
+
+def find_cpu() -> str:
+    """Return the processor's name."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def find_versions() -> dict[str, str]:
+    """Return the versions of packages and tools."""
+    versions = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    try:
+        from numba_ptxlink._tools.nvdisasm import find_tools
+        from numba_ptxlink.assembler import compiler_version
+    except ImportError:
+        return versions
+    versions["nvPTXCompiler"] = "{}.{}".format(*compiler_version())
+    for nvcc in find_tools("nvcc"):
+        versions["nvcc"] = answer(nvcc, "--version").partition("/")[0].rpartition("r")[2]
+        break
+    return versions
+
+
+if __name__ == "__main__":
+    machine = {
+        **find_gpu(),
+        "CPU": find_cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+    print(json.dumps({"machine": machine, "versions": find_versions()}))

@@ -1,0 +1,66 @@
+"""Writes `docs/benchmarks.md` out of the committed results: `python -m benchmarks page`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from . import _parts, _report, _results
+
+PAGE = _results.HERE.parent / "docs" / "benchmarks.md"
+HEAD = """\
+<!-- Written by `python -m benchmarks page`. -->
+# Benchmarks
+
+What this package costs and saves, beside numba-cuda and numba-cuda-mlir on their own, nvJitLink called
+directly, a process of ptxas, the driver's compiler, and nvcc on one C++ source. Every figure on this page is
+read from files of results that a run of the benchmarks wrote.
+
+A ratio is this package's time (or memory) over the peer's: **below 1 it needs less**. Contenders take turns
+in one run, in the other order every second time; the ratio is taken turn by turn, and what is shown is the
+median with its quartiles. Equal contenders take turns, too, as the measure of the machine's noise. Where
+caches matter each state is a process of its own: *off*, *cold* or *empty*, and *warm* or *full*; that is the
+driver's cache and this package's. The number n counts samples: a process that compiles seven kernels gives
+seven of them. Points without three samples are hollow and have no quartiles. A goal is met if no median is
+above its bound; *within the spread* says that one is, and its lower quartile is not.
+"""
+REPEAT = """\
+## Repeating it
+
+```console
+$ pip install "numba-ptxlink[bench,mlir]"
+$ python -m benchmarks                     # in a checkout; nine minutes
+$ python -m benchmarks --only start link   # some parts; they are added to the same file
+$ python -m benchmarks --quick             # two minutes, also without a GPU
+$ python -m benchmarks plot FILE.json      # Markdown, SVG and PNG out of the results
+```
+
+Each part has its share of the time and ends its turns when that is over: a run of fewer parts, or with more
+`--minutes`, has more samples. A run that is interrupted keeps what it has measured.
+
+| part | measures |
+| --- | --- |
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    contents: dict[str, dict[str, Any]] = {
+        file.stem: json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(_results.FOLDER.glob("*.json"))
+    }
+    # Those with a device first.
+    ordered = dict(sorted(contents.items(), key=lambda item: "GPU" not in item[1]["machine"]))
+    titles = {
+        content["machine"].get("GPU", f"no GPU, {content['machine']['cores']} cores"): content
+        for content in ordered.values()
+    }
+    parts = [HEAD.rstrip(), "## Goals", _report.goals(titles)]
+    folder = os.path.relpath(_results.FOLDER, PAGE.parent)
+    for stem, content in ordered.items():
+        parts += [f"## {_report.machine(content)}", *_report.about(content)]
+        parts += _report.plots(f"{folder}/{stem}", content)
+        parts += _report.tables(content, "###")
+    listed = "\n".join(f"| `{part.name}` | {part.title} |" for part in _parts.ALL)
+    return "\n\n".join([*parts, REPEAT + listed]) + "\n"
