@@ -1,9 +1,20 @@
 """Sphinx configuration: `sphinx-build -W docs build/docs`."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
 project = "numba-ptxlink"
-author = "the numba-ptxlink developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-html_theme = "furo"
+author = copyright = "the numba-ptxlink developers"  # noqa: A001 - Sphinx's names
+extensions = ["generated", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
-exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "numba-ptxlink"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+# Code is shown, and copied, as it is.
+smartquotes = False

@@ -153,8 +153,8 @@ def test_the_table_imports_no_compiler(name):
 
 
 def test_the_page_shows_the_tables():
-    """`docs/replaced.md` is what `docs/replaced.py` makes of the tables."""
-    page = HERE.parent / "docs" / "replaced.py"
+    """`docs/reference/replaced.md` is what `docs/reference/replaced.py` makes of the tables."""
+    page = HERE.parent / "docs" / "reference" / "replaced.py"
     if not page.exists():
         pytest.skip("there is no documentation beside these tests")
     scope: dict[str, object] = {"__file__": str(page), "__name__": "replaced"}

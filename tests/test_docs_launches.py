@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import doc_blocks
 import launches
 import pytest
 
 from numba_ptxlink.linker import INCLUDE_DIR
 
-DOCS = Path(__file__).parents[1] / "docs"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = doc_blocks.DOCS / "how-to"
 # What the page's program asks of CuPy, without a device.
 CUPY = """
 from types import SimpleNamespace
@@ -28,25 +31,17 @@ class Array:
 ones = Array
 cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0x40))
 """
-DAMP = """
-from numba_ptxlink import udf
-
-@udf("float32(float32, int32)")
-def damp(value, step):
-    return value / step
-"""
 
 
 def blocks(page: str, language: str) -> list[str]:
     """Return the blocks of *language* on a page."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
-    return [text for name, text in found if name == language]
+    return [block.text for block in doc_blocks.blocks(PAGES / page) if block.language == language]
 
 
 def exported(page: str, folder: Path) -> None:
     """Run the command of a page on the kernel of the first one."""
     (folder / "udfs.py").write_text(blocks("load.md", "python")[0])
-    (command,) = blocks(page, "")
+    command = blocks(page, "bash")[0]
     program, *arguments = shlex.split(command)
     assert program == "numba-ptxlink"
     subprocess.run([sys.executable, "-m", "numba_ptxlink.cli", *arguments], cwd=folder, check=True)
@@ -71,10 +66,10 @@ def test_the_page_about_loading_is_right(tmp_path):
 
 def test_an_export_in_memory_is_linked_by_cuda_core(tmp_path, monkeypatch):
     """The bytes of an export go to NVIDIA's linker, which makes a cubin with the kernel of them."""
-    (tmp_path / "damp.py").write_text(DAMP)
+    (tmp_path / "damp.py").write_text(blocks("load.md", "python")[2])
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    exec(blocks("load.md", "python")[2], scope)  # noqa: S102 - the page's own code
+    exec(blocks("load.md", "python")[3], scope)  # noqa: S102 - the page's own code
     assert b".text.apply" in scope["linked"].code
     assert [tmp_path / "damp.py"] == [path for path in tmp_path.iterdir() if path.is_file()]
 
@@ -85,7 +80,7 @@ def test_the_page_about_launchers_is_right(tmp_path):
     exported("launcher.md", tmp_path)
     (source,) = blocks("launcher.md", "cpp")
     main = "int main() { return run(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300); }\n"
-    (tmp_path / "main.cpp").write_text(f"#include <cstdio>\n{source}{main}")
+    (tmp_path / "main.cpp").write_text(f"{source}{main}")
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}"]
     command = ["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main"), "-ldl"]
     subprocess.run(command, check=True)

@@ -1,7 +1,7 @@
 """
 What ptxcompiler and pynvjitlink promised in their tests, asked of this package.
 
-Each test names the behaviour; how it is reached here is in docs/compat.md.
+Each test names the behaviour; how it is reached here is in docs/migration.md.
 """
 
 from __future__ import annotations

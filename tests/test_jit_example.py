@@ -1,17 +1,13 @@
-"""The example that links at run time, built with g++ and what wheels bring; and its page."""
+"""The example that links at run time, built with g++ and what wheels bring."""
 
 from __future__ import annotations
 
-import re
 import subprocess
-from pathlib import Path
 
 import jit_example
 import pytest
 
 import numba_ptxlink as pl
-
-PAGE = Path(__file__).parents[1] / "docs" / "jit.md"
 
 
 @pytest.mark.slow
@@ -51,11 +47,3 @@ def test_what_is_refused_is_said(tmp_path):
             check=False,
         )
         assert (1, True) == (run.returncode, run.stderr.startswith(reason)), run.stderr
-
-
-def test_the_page_shows_the_example():
-    """The C++ on the page about linking at run time is the example's."""
-    source = [line.strip() for line in (jit_example.EXAMPLE / "main.cpp").read_text().splitlines()]
-    (block,) = re.findall(r"^```cpp\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    shown = [line.strip() for line in block.splitlines()]
-    assert [] == [line for line in shown if line not in source and not line.startswith("//")]

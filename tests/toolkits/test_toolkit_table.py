@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-PAGE = environments.ROOT / "docs" / "toolkits.md"
+PAGE = environments.ROOT / "docs" / "reference" / "toolkits.md"
 BEGIN, END = "<!-- outcomes -->\n", "<!-- /outcomes -->"
 # Two major versions, and releases whose linker is older than nvPTXCompiler; the others take minutes more.
 SHORT = ("12.9", "13.0")

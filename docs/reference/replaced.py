@@ -1,4 +1,4 @@
-"""Writes `replaced.md` out of the tables of replacements: `python docs/replaced.py`."""
+"""Writes `replaced.md` out of the tables of replacements: `python docs/reference/replaced.py`."""
 
 import itertools
 import sys
@@ -8,7 +8,7 @@ from numba_ptxlink._front_end import registry
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """\
-<!-- Written by docs/replaced.py. -->
+<!-- Written by docs/reference/replaced.py. -->
 # What is replaced in numba-cuda and numba-cuda-mlir
 
 While the plugin is active, these attributes of the front ends are its own. Each is wrapped: the front end's
@@ -32,12 +32,12 @@ def page() -> str:
     """Return the page's text."""
     parts = [HEAD]
     for front_end in registry.front_ends():
-        parts.append(f"# {front_end.name} {front_end.specifier()}\n")
+        parts.append(f"## {front_end.name} {front_end.specifier()}\n")
         for module, rows in itertools.groupby(front_end.table(), key=lambda row: row.wrap.__module__):
             home = sys.modules[module]
             title = (home.__doc__ or "").strip().partition("\n")[0].rstrip(".")
             file = "/".join(module.split(".")[-3:]) + ".py"
-            parts.append(f"## {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
+            parts.append(f"### {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
             exported = [row for name in EXPORTED for row in getattr(home, name, ())]
             for row in rows:
                 mark = " \\*" if row in exported else ""
