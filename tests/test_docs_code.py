@@ -1,0 +1,100 @@
+"""The documentation: each block of code on a page is run, and its tables have all there is."""
+
+from __future__ import annotations
+
+import re
+
+import doc_blocks
+import pytest
+from cuda_toolkit import lay_out
+from doc_blocks import DOCS, LANGUAGES, LOOSE, ROOT
+
+import numba_ptxlink.errors
+
+PAGES = doc_blocks.pages()
+REFERENCE = DOCS / "reference"
+
+
+def name_of(page):
+    """Return the name of a page."""
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory):
+    """Return an environment with a toolkit and a cache, which the pages share."""
+    folder = tmp_path_factory.mktemp("docs")
+    return doc_blocks.environment(lay_out(folder), folder / "cache")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_blocks_of_a_page_run(page, environ, tmp_path):
+    """All blocks of a page do what it says, in order, in one folder."""
+    runner = doc_blocks.Runner(tmp_path, environ)
+    for block in doc_blocks.blocks(page):
+        try:
+            runner.run(block)
+        except (AssertionError, SyntaxError) as error:
+            pytest.fail(f"{name_of(page)}, line {block.line}:\n{block.text}\n{error}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_is_left_out(page):
+    """Each block has a language that is run, written or compared; any other is an excerpt of a file."""
+    for block in doc_blocks.blocks(page):
+        assert block.language in LANGUAGES, f"{name_of(page)}, line {block.line}"
+        if "excerpt" in block.marks:
+            doc_blocks.check_excerpt(block)
+        else:
+            assert block.language in LOOSE or block.file, f"{name_of(page)}, line {block.line}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "matching"),
+    [
+        ("a\nb\n", "a\nb\n", True),
+        ("a\nb\n", "a\nc\n", False),
+        ("a ... bytes\n", "a 12 bytes\n", True),
+        ("a ... bytes\n", "a 12 kB\n", False),
+        ("a\n...\nz\n", "a\nb\nc\nz\n", True),
+        ("a\n", "a\nb\n", False),
+    ],
+)
+def test_outputs_are_compared(shown, printed, matching):
+    """`...` stands for anything in a line, and for any lines."""
+    assert matching is doc_blocks.matches(shown, printed)
+
+
+def first_cells(page, pattern):
+    """Return what matches *pattern* in the first cells of a page's tables."""
+    return re.findall(rf"^\| `({pattern})` \|", page.read_text(), re.MULTILINE)
+
+
+def test_the_table_has_each_environment_variable():
+    """The page of variables has what the code reads, and nothing else of this package."""
+    source = (ROOT / "numba_ptxlink" / "_config.py").read_text()
+    read = sorted(set(re.findall(r'"(NUMBA_PTXLINK\w*)"', source)))
+    assert read == sorted(first_cells(REFERENCE / "environment.md", r"NUMBA_PTXLINK\w*"))
+
+
+def test_the_catalogue_has_each_exception():
+    """The page of errors has a row for each exception that this package raises on purpose."""
+    assert sorted(numba_ptxlink.errors.__all__) == sorted(first_cells(REFERENCE / "errors.md", r"\w+Error"))
+
+
+def test_each_public_name_is_described():
+    """The pages about Python have each name that the package offers."""
+    text = "".join(page.read_text() for page in (REFERENCE / "api").glob("*.md"))
+    described = re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.MULTILINE)
+    assert sorted(numba_ptxlink.__all__) == sorted(described)
+
+
+def test_each_page_is_in_a_table_of_contents():
+    """What is not reached from the home page is not found."""
+    listed = {DOCS / "index.md"}
+    for page in DOCS.rglob("*.md"):
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{name}.md").resolve() for name in names}
+    assert [] == [name_of(page) for page in sorted(DOCS.rglob("*.md")) if page not in listed]
