@@ -214,10 +214,24 @@ class Cursor:
             self.at = at + 2
             name = Name(texts[at], start=begin, end=begin + len(texts[at]))
             return Address((name,), start=start, end=self.end)
+        if texts[at + 1 : at + 4 : 2] == ["+", "]"] and is_name(texts[at]) and texts[at + 2][0] in _DIGITS:
+            return self._sum(start, at)
         self._deeper(depth)
         elements = self.operands("]", depth + 1)
         suffix = self.take()[1:] if kind(self.texts[self.at]) == "directive" else ""
         return Address(elements, suffix=suffix, start=start, end=self.end)
+
+    def _sum(self, start: int, at: int) -> Address:
+        """Take the tokens of a name and a number from *at* on, and the bracket after them."""
+        texts, starts = self.texts, self.starts
+        self.at = at + 4
+        begin, place = starts[at], starts[at + 2]
+        end = place + len(texts[at + 2])
+        name = Name(texts[at], start=begin, end=begin + len(texts[at]))
+        number = Immediate(texts[at + 2], start=place, end=end)
+        whole = Expression((name, "+", number), start=begin, end=end)
+        suffix = self.take()[1:] if kind(texts[at + 4]) == "directive" else ""
+        return Address((whole,), suffix=suffix, start=start, end=self.end)
 
     def _expression(self) -> Operand:
         """Take the tokens up to the end of the operand."""

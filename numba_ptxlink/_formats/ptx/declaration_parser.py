@@ -131,6 +131,9 @@ def linkage(cursor: Cursor) -> tuple[str, Span]:
 def declaration(cursor: Cursor, line_of: Callable[[int], int] | None = None) -> Declaration:
     """Take a declaration of variables with its semicolon; *line_of* tells the line of an offset."""
     start = cursor.start
+    texts, at = cursor.texts, cursor.at
+    if texts[at] == ".param" and texts[at + 3 : at + 4] == [";"] and _is_typed_name(texts, at + 1):
+        return _scalar(cursor, line_of)
     linked, span = linkage(cursor)
     if cursor.token not in SPACES:
         cursor.fail("a state space is expected")
@@ -167,6 +170,16 @@ def declaration(cursor: Cursor, line_of: Callable[[int], int] | None = None) -> 
             break
     cursor.expect(";")
     return Declaration(tuple(variables), span, start=start, end=cursor.end)
+
+
+def _scalar(cursor: Cursor, line_of: Callable[[int], int] | None) -> Declaration:
+    """Take the declaration of a variable for a call that has only a type and a name, as almost all have."""
+    start, at = cursor.start, cursor.at
+    kind_, name, begin = cursor.texts[at + 1], cursor.texts[at + 2], cursor.starts[at + 2]
+    line = line_of(begin) if line_of else 0
+    cursor.at += 4
+    variable = Variable(name, "param", kind_[1:], line=line, start=begin, end=begin + len(name))
+    return Declaration((variable,), Span(start, start), start=start, end=cursor.end)
 
 
 def parameters(cursor: Cursor) -> tuple[Parameter, ...]:
@@ -216,9 +229,13 @@ def _is_scalar(texts: list[str], at: int) -> bool:
         at + 3 < len(texts)
         and (texts[at + 3] == "," or texts[at + 3] == ")")
         and texts[at] in (".param", ".reg")
-        and width(texts[at + 1][1:]) > 0
-        and is_name(texts[at + 2])
+        and _is_typed_name(texts, at + 1)
     )
+
+
+def _is_typed_name(texts: list[str], at: int) -> bool:
+    """Return whether there are a type and a name at *at*."""
+    return texts[at][0] == "." and width(texts[at][1:]) > 0 and is_name(texts[at + 1])
 
 
 def function_directives(cursor: Cursor) -> tuple[Directive | Pragma, ...]:

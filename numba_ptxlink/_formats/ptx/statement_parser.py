@@ -46,6 +46,8 @@ _LABELLING = re.compile(_LABEL, re.ASCII)
 _OPERANDS = r"[^;:{}\"/@]*(?:\{[^;:{}\"/@]*\}[^;:{}\"/@]*)*"
 _NOT_PLAIN = r"(?:call|ret|brx|alloca|stack\w+)\b|(?:ld|st)[\w.:]*\.param\b"
 _INSTRUCTION = rf"(?:@!?%[\w$]+\s+)?(?!{_NOT_PLAIN})[a-z]\w*(?:\.\w+|::\w+)*\s(?!\s*\.){_OPERANDS};"
+# What calls consist of, in common forms too.
+_SPECIAL = re.compile(rf"(?:\s*(?:\.(?:reg|param|local)|(?:ld|st)\.param|call|ret)\b{_OPERANDS};)+", re.ASCII)
 _PLAIN = re.compile(rf"(?:\s*(?:{_INSTRUCTION}|{_LABEL}))*", re.ASCII)
 
 
@@ -121,7 +123,8 @@ def read_outline(text: str, start: int, end: int) -> tuple[Statement, ...]:
             statements = enclosing
             start = unread = token.end
         else:
-            start = _statement_end(text, token, end)
+            special = _SPECIAL.match(text, token.start, end)
+            start = special.end() if special else _statement_end(text, token, end)
 
 
 def _statement_end(text: str, token: Token, end: int) -> int:

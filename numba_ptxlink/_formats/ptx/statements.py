@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-# Searches are fast if they begin with punctuation or letters.
-_LABEL = re.compile(r"[;:]\s*([\w$%]+)[ \t]*(?=:(?!:))", re.ASCII)
 _BRANCH = re.compile(r"bra(?:\.uni)?\s+([\w$%]+)\s*;", re.ASCII)
-_NAME = re.compile(r"[^\w$%.:]([A-Za-z_$][\w$]*)(?![\w$.:])", re.ASCII)
+_BETWEEN_WORDS = str.maketrans(dict.fromkeys("()[]{},;+-*/|&!<>=^~?@\0", " "))
+# What begins a register, a number, a special register or a part of an opcode.
+_NOT_NAMES = frozenset("%0123456789.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +210,33 @@ class Code(Node):
     @property
     def labels(self) -> list[Name]:
         """The labels that it has."""
-        # All statements but the first follow a semicolon or a label.
-        return self._matched(_LABEL.finditer(f";{self.text}"), self.start - 1) if ":" in self.text else []
+        text, labels, end = self.text, [], 0
+        while (colon := text.find(":", end)) >= 0:
+            begin = max(text.rfind(";", end, colon) + 1, end)
+            end = colon + 1
+            if text.startswith(":", end):
+                # A modifier such as `.shared::cta`.
+                end += 1
+                continue
+            name = text[begin:colon].lstrip()
+            place = self.start + colon - len(name)
+            name = name.rstrip()
+            labels.append(Name(name, start=place, end=place + len(name)))
+        return labels
 
     @property
     def targets(self) -> list[Name]:
         """The labels that it branches to."""
-        return self._matched(_BRANCH.finditer(self.text), self.start)
+        return [
+            Name(match[1], start=self.start + match.start(1), end=self.start + match.end(1))
+            for match in _BRANCH.finditer(self.text)
+        ]
 
     @property
     def names(self) -> set[str]:
         """The names in it that do not have the form of a register, and opcodes without modifiers."""
-        return set(_NAME.findall(self.text))
-
-    def _matched(self, matches: Iterator[re.Match[str]], start: int) -> list[Name]:
-        return [Name(match[1], start=start + match.start(1), end=start + match.end(1)) for match in matches]
+        words = set(self.text.translate(_BETWEEN_WORDS).split())
+        return {word for word in words if word[0] not in _NOT_NAMES and "." not in word and ":" not in word}
 
 
 Statement = (
