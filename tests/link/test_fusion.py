@@ -385,6 +385,8 @@ def test_variables_are_bound_to_their_definitions():
         ),
         ((KERNEL, function() + "\n.bogus 5 7;\n"), "not understood"),
         ((KERNEL, f"{TOP}.visible .global .b32 f;\n"), "f is a function and a variable"),
+        ((KERNEL, f"{TOP}.global .b32 v;\n.visible .global .b32 v;\n"), "v is defined twice"),
+        ((KERNEL, f"{TOP}.weak .global .b32 v;\n.global .b32 v;\n"), "v is defined twice"),
         (
             (f"{TOP}.weak .global .b32 v;\n", f"{TOP}.weak .global .b64 v;\n"),
             "v is defined with different types",

@@ -247,7 +247,7 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
         return max(one, two, key=lambda entry: entry[0].alignment)
     if (first.type, first.extents, first.alignment) != (second.type, second.extents, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")
-    if first.linkage == second.linkage == "visible":
+    if "" in (first.linkage, second.linkage) or first.linkage == second.linkage == "visible":
         raise NotCombinedError(f"{first.name} is defined twice")
     return max(one, two, key=lambda entry: _PRECEDENCE.index(entry[0].linkage))
 
