@@ -250,6 +250,22 @@ def test_a_caller_may_stand_in_the_way(text, reason):
     assert any(reason in left for left in result.left)
 
 
+@pytest.mark.parametrize("everything", [True, False])
+def test_line_numbers_are_left_out(everything):
+    """Functions lose their line numbers, whether calls in them are inlined or not: no file is named."""
+    located = '.file 1 "a.py"\n.visible .func (.param .b32 r) f(.param .b32 a)\n'
+    located = located + "{\n" + RETURN.replace("add.s32", "\n.loc 1 7 0\nadd.s32") + "\n}\n"
+    text = PLAIN.replace("ld.global.u32", "\n.loc 1 3 0\nld.global.u32")
+    result = inlined(
+        TOP
+        + located
+        + text.removeprefix(TOP).replace(".extern .func (.param .b32 r) f(.param .b32 a);\n", ""),
+        everything=everything,
+    )
+    assert int(everything) == result.count
+    assert ".loc" not in result.text
+
+
 def test_functions_of_one_input_stay_apart():
     """A call that a compiler left in its own module stays by default, and goes with "all"."""
     inner = RETURN.replace(

@@ -13,7 +13,8 @@ from linkcases import HEAD
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._link.fusion.spaces import proven
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._link.fusion import spaces
 from numba_ptxlink._tools.nvdisasm import disassemble, find_tool
 
 # What the three functions are called by.
@@ -51,10 +52,15 @@ def kernel(body: str) -> str:
     )
 
 
+def proven(text: str) -> str:
+    """Return the function *text* with state spaces where they are proven."""
+    return spaces.proven(text, ptx.parse(text).functions[0], "%gen")
+
+
 def accesses(body: str, function: str = "") -> list[str]:
     """Return the opcodes of the accesses in *body* afterwards; both texts have to assemble."""
     text = function or kernel(body)
-    result = proven(text, "%gen")
+    result = proven(text)
     for each in (text, result):
         pl.assemble(TOP + GLOBALS + each, "sm_90", relocatable=True)
     written = re.sub(r"//[^\n]*|/\*.*?\*/", "", result)
@@ -140,7 +146,7 @@ def accesses(body: str, function: str = "") -> list[str]:
         # Comments, labels and white space.
         (
             "A: B : ld.f32 %f1, // a\n[%d1]; C:\n\t@%p1\tld.f32\t%f1 , [ %d1 + 4 ];",
-            ["ld.f32", "ld.global.f32"],
+            ["ld.global.f32", "ld.global.f32"],
         ),
         # Windows.
         ("mov.u64 %d4, l; cvta.local.u64 %d5, %d4; @%p1 ld.v2.f32 {%f1, %f2}, [%d5+8];", ["ld.local.v2.f32"]),
@@ -276,10 +282,10 @@ def test_what_may_reach_another_space_stays_generic(body):
     declared = ".extern .func (.param .b64 r) g();\n"
     text = declared + kernel(body) if "call" in body else kernel(body)
     if declared in text:
-        pl.assemble(TOP + GLOBALS + declared + proven(kernel(body), "%gen"), "sm_90", relocatable=True)
-        assert kernel(body) == proven(kernel(body), "%gen")
+        pl.assemble(TOP + GLOBALS + declared + proven(kernel(body)), "sm_90", relocatable=True)
+        assert kernel(body) == proven(kernel(body))
     else:
-        assert kernel(body) == proven(text, "%gen")
+        assert kernel(body) == proven(text)
         accesses(body)
 
 
@@ -304,7 +310,7 @@ def test_parameters_of_functions_are_not_known():
 )
 def test_what_does_not_assemble_is_left_alone(body):
     """Instructions without operands or modifiers are the assembler's to refuse."""
-    assert body in proven(kernel(f"{body} ld.f32 %f1, [%d2];"), "%gen")
+    assert body in proven(kernel(f"{body} ld.f32 %f1, [%d2];"))
 
 
 def test_it_takes_time_in_proportion_to_the_text():
@@ -322,7 +328,7 @@ def test_it_takes_time_in_proportion_to_the_text():
 
         sys.setprofile(count_calls)
         try:
-            proven(text, "%gen")
+            proven(text)
         finally:
             sys.setprofile(None)
         return calls

@@ -11,7 +11,9 @@ from numba_ptxlink._formats.ptx.declarations import width
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+"""How many elements a vector has."""
+
 _DIGITS = "0123456789"
 _STACK = ("alloca", "stacksave", "stackrestore")
 
@@ -44,6 +46,11 @@ class Access:
     def guard(self) -> str:
         """Its predicate as it is spelled before an instruction, "" without one."""
         return guard(self.instruction.predicate)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all values are registers and numbers."""
+        return all(isinstance(value, (ptx.Name, ptx.Immediate)) for value in self.values)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -150,7 +157,7 @@ class Body:
         self.size = 0
         self.obstacle = ""
         self.formals = tuple(
-            Param(parameter.name, _size(parameter), _alignment(parameter))
+            Param(parameter.name, size_of(parameter), _alignment(parameter))
             for parameter in (*self.function.results, *self.function.params)
         )
         self._walk(self.statements, {formal.name: formal for formal in self.formals})
@@ -201,7 +208,7 @@ class Body:
                 self._params.add(variable.name)
                 exposed = len(statement.variables) > 1 or variable.count is not None
                 scope[variable.name] = Param(
-                    variable.name, _size(variable), _alignment(variable), statement, exposed=exposed
+                    variable.name, size_of(variable), _alignment(variable), statement, exposed=exposed
                 )
             elif variable.space != "local":
                 # Every call shares it; a copy of the function would have a copy of it.
@@ -240,6 +247,8 @@ class Body:
             self.jumps += [operand for operand in instruction.operands if isinstance(operand, ptx.Name)]
         elif instruction.opcode in _STACK:
             self.obstacle = f"it allocates on the stack by {instruction.opcode}"
+        elif instruction.opcode in ("ld", "st") and self._accesses(instruction, scope):
+            return
         names = _names(instruction.operands)
         params = [param for param in map(scope.get, names) if isinstance(param, Param)]
         if not params:
@@ -250,14 +259,22 @@ class Body:
                 param.exposed = True
         else:
             (param,) = params
-            access = _access(instruction, scope)
-            if access is not None:
-                param.accesses.append(access)
-            elif _takes_address(instruction):
+            if _takes_address(instruction):
                 param.addresses.append(instruction)
             else:
                 param.exposed = True
         self._use((name for name in names if not isinstance(scope.get(name), Param)), scope)
+
+    def _accesses(self, instruction: ptx.Instruction, scope: _Scope) -> bool:
+        """Note *instruction* if it loads or stores a variable that calls pass; return whether it does."""
+        access = _access(instruction, scope)
+        if access is None:
+            return False
+        part, param = access
+        param.accesses.append(part)
+        if not part.plain:
+            self._use(_names(part.values), scope)
+        return True
 
     def _use(self, names: Iterable[str], scope: _Scope) -> None:
         for name in names:
@@ -309,25 +326,29 @@ def _space(instruction: ptx.Instruction) -> str:
     return next((word.partition("::")[0] for word in instruction.modifiers if word.startswith("param")), "")
 
 
-def _access(instruction: ptx.Instruction, scope: _Scope) -> Access | None:
+def _access(instruction: ptx.Instruction, scope: _Scope) -> tuple[Access, Param] | None:
     """Return *instruction* as an access at a constant offset, None if it is another use of a parameter."""
     modifiers = instruction.modifiers
-    if instruction.opcode not in ("ld", "st") or len(instruction.operands) != 2 or len(modifiers) < 2:
+    if len(instruction.operands) != 2 or len(modifiers) < 2 or not modifiers[0].startswith("param"):
         return None
     space, *shape, kind = modifiers
     address, value = instruction.operands if instruction.opcode == "st" else instruction.operands[::-1]
-    if not isinstance(address, ptx.Address) or address.offset is None or address.suffix:
+    base = address.base if isinstance(address, ptx.Address) and not address.suffix else None
+    param = scope.get(base.name) if base else None
+    offset = address.offset if isinstance(address, ptx.Address) else None
+    if not isinstance(param, Param) or offset is None:
         return None
-    if space.partition("::")[0] != "param" or len(shape) > 1 or any(word not in _VECTORS for word in shape):
+    if space.partition("::")[0] != "param" or len(shape) > 1 or any(word not in VECTORS for word in shape):
         return None
     values = value.elements if isinstance(value, ptx.Vector) else (value,)
-    if len(values) != (_VECTORS[shape[0]] if shape else 1) or width(kind) not in (8, 16, 32, 64, 128):
+    if len(values) != (VECTORS[shape[0]] if shape else 1) or width(kind) not in (8, 16, 32, 64, 128):
         return None
-    registers = [value.name for value in values if isinstance(value, ptx.Name) and value.name != "_"]
-    if None in (_bits(register, scope) for register in registers):
-        return None
-    bits = tuple(_bits(value.name, scope) if isinstance(value, ptx.Name) else None for value in values)
-    return Access(instruction, address.offset, kind, values, bits)
+    bits: list[int | None] = []
+    for element in values:
+        bits.append(_bits(element.name, scope) if isinstance(element, ptx.Name) else None)
+        if bits[-1] is None and isinstance(element, ptx.Name) and element.name != "_":
+            return None
+    return Access(instruction, offset, kind, values, tuple(bits)), param
 
 
 def _takes_address(instruction: ptx.Instruction) -> bool:
@@ -339,7 +360,8 @@ def _takes_address(instruction: ptx.Instruction) -> bool:
     )
 
 
-def _size(declared: ptx.Variable | ptx.Parameter) -> int:
+def size_of(declared: ptx.Variable | ptx.Parameter) -> int:
+    """Return the bytes of a variable or a parameter."""
     size = max(1, width(declared.type) // 8) * int((declared.vector or "v1")[1:])
     for extent in declared.extents:
         size *= extent or 0

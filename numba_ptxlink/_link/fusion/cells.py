@@ -40,6 +40,9 @@ class Cells:
                 raise ValueError(f"an access to {length} bytes at offset {offset} of {size}")
             self._split(offset, length)
 
+    def __len__(self) -> int:
+        return len(self._cells)
+
     def declarations(self) -> str:
         """Return the `.reg` statements of the registers."""
         names: dict[int, list[str]] = {}

@@ -35,7 +35,7 @@ class Combined:
 
     Args:
         head: What is before declarations and definitions.
-        functions: The definition of each function, or a declaration, without line numbers.
+        functions: The definition of each function, or a declaration.
         variables: The definition of each variable, or a declaration, after those that its initializer names.
         aliases: Every alias.
         origins: The position of the module that defines each function, by the function's name.
@@ -49,10 +49,9 @@ class Combined:
 
     @property
     def text(self) -> str:
-        """The module."""
-        return self.printed(
-            {function.name: source(function) for function in self.functions if function.defined}
-        )
+        """The module, without line numbers."""
+        defined = (without_locations(function) for function in self.functions if function.defined)
+        return self.printed({function.name: source(function) for function in defined})
 
     def printed(self, bodies: Mapping[str, str]) -> str:
         """
@@ -99,7 +98,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     aliases = [item for module in parts for item in module.items if isinstance(item, ptx.Alias)]
     return Combined(
         (header, *pragmas),
-        tuple(_without_locations(function) for _, function in functions.values()),
+        tuple(function for _, function in functions.values()),
         tuple(_ordered(variables)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
@@ -273,7 +272,8 @@ def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[p
     return order.values()
 
 
-def _without_locations(function: ptx.Function) -> ptx.Function:
+def without_locations(function: ptx.Function) -> ptx.Function:
+    """Return *function* without line numbers."""
     if not function.has_line_numbers:
         return function
     edits = {

@@ -16,7 +16,7 @@ from numba_ptxlink._formats import ptx
 
 from .body import Body, guard
 from .cells import Cells
-from .combine import source
+from .combine import source, without_locations
 from .spaces import proven
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class _Inliner:
         self._reached_from = {name: body.reached for name, body in self._bodies.items()}
         self._left: list[str] = []
         self._count = 0
-        # It is in no name of the module.
-        text = combined.text
+        # It is in no name of the functions.
+        texts = [source(body.function) for body in self._bodies.values()]
         self._prefix = "inl"
-        while self._prefix in text:
+        while any(self._prefix in text for text in texts):
             self._prefix += "_"
 
     def run(self) -> Inlined:
@@ -90,11 +90,15 @@ class _Inliner:
         reached = set(_reachable(self._roots(), self._reached_from.get))
         dropped = tuple(name for name in self._functions if name not in reached)
         texts = {
-            name: proven(expanded[name], f"%{self._prefix}_") if expanded[name] else source(function)
-            for name, function in self._functions.items()
+            name: self._finished(expanded[name], body.function) if expanded[name] else source(body.function)
+            for name, body in self._bodies.items()
             if name in reached
         }
         return Inlined(self._combined.printed(texts), self._count, tuple(self._left), dropped)
+
+    def _finished(self, text: str, function: ptx.Function) -> str:
+        """Return the function *text* with what can be known of it now that its calls are inlined."""
+        return proven(text, function, f"%{self._prefix}_")
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
@@ -103,7 +107,7 @@ class _Inliner:
         def reached_from(name: str) -> set[str] | None:
             if name not in self._functions:
                 return None
-            bodies[name] = Body(self._functions[name])
+            bodies[name] = Body(without_locations(self._functions[name]))
             return bodies[name].reached
 
         for _ in _reachable(self._roots(), reached_from):

@@ -31,21 +31,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.ptx.declarations import width
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from .scan import NAME, NotReadError, body, instructions
 
-_DIGITS = "0123456789"
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from .scan import Instruction, Register, Scope
+
 _ORDERS = r"(?:\.(?:weak|volatile|relaxed|acquire|release|acq_rel|mmio|cta|cluster|gpu|sys)(?![\w:]))*"
 _SPACES = r"(?:global|shared|local|param|const)\b"
 _REST = rf"(?![\w.:]*\.{_SPACES})\.[\w.:]+"
 _GENERIC = re.compile(rf"\b(ld|st|atom|red)({_ORDERS})({_REST})", re.ASCII)
-# As in the code of an outline, which has no comments, strings or blocks.
-_GUARD = r"@!?\s*[%\w$]+\s+"
-_OPCODE = r"[a-z]\w*(?:\.\w+|::\w+)*"
-_LABELS = r"(?:[%\w$]+[ \t]*:(?!:)\s*)*"
-_INSTRUCTION = re.compile(rf"({_GUARD})?({_OPCODE})\s+([^;:]*);", re.ASCII)
 _BASE = re.compile(r"\[\s*([%\w$]+)\s*(?:\+[^\]]*)?\]", re.ASCII)
-_NAME = re.compile(r"[%\w$]+", re.ASCII)
 # What every state space has: a vector and a type.
 _PLAIN = re.compile(r"(?:\.v[24])?\.[bsuf]\d+", re.ASCII)
 # The operands after the result that it depends on; what other opcodes give is not known.
@@ -61,29 +58,24 @@ _ADDRESSED = ("global", "shared", "local", "const")
 _UNKNOWN = ""
 _ACCESSING = frozenset(("ld", "st", "atom", "red"))
 
-# The number of the block that declares it, and its name.
-_Register = tuple[int, str]
-
 
 class _Access(NamedTuple):
-    """An access to a generic address: where its statement is found, and the register of the address."""
+    """An access to a generic address, and the register of the address."""
 
-    start: int
-    match: re.Match[str]
-    base: _Register
+    instruction: Instruction
+    base: Register
 
     @property
     def parts(self) -> tuple[str, str, str]:
         """The opcode, what orders it, and its other modifiers."""
-        parts = _GENERIC.fullmatch(self.match[2])
+        parts = _GENERIC.fullmatch(self.instruction.opcode)
         assert parts  # noqa: S101 - it was one when it was found
         return parts[1], parts[2], parts[3]
 
     @property
     def span(self) -> ptx.Span:
-        """Where the statement is."""
-        start = self.match.start(1 if self.match[1] else 2)
-        return ptx.Span(self.start + start, self.start + self.match.end(3) + 1)
+        """Where the statement is, after its labels."""
+        return ptx.Span(self.instruction.start, self.instruction.end)
 
     def exists(self, space: str) -> bool:
         """Return whether PTX has this access for the window *space*."""
@@ -95,66 +87,66 @@ class _Access(NamedTuple):
     def converted(self, space: str, temporary: str) -> str:
         """Return the access to an address of *space*, in a block of its own."""
         opcode, order, rest = self.parts
-        guard, _, operands = self.match.groups("")
+        guard, operands = self.instruction.guard, self.instruction.operands
         address = _BASE.sub(lambda base: base[0].replace(base[1], temporary, 1), operands, count=1)
         return (
-            f"{{ .reg .b64 {temporary}; cvta.to.{space}.u64 {temporary}, {self.base[1]}; "
-            f"{guard}{opcode}{order}.{space}{rest} {address}; }}"
+            f"{{ .reg .b64 {temporary}; cvta.to.{space}.u64 {temporary}, {self.base.name}; "
+            f"{guard}{opcode}{order}.{space}{rest}{address}; }}"
         )
 
 
-def proven(text: str, temporary: str) -> str:
+def proven(text: str, function: ptx.Function, temporary: str) -> str:
     """
     Return *text* with state spaces for the generic accesses that can only reach one.
 
-    Takes time linear in the text.
+    Takes time linear in the text. Where there are statements of an unknown form, nothing is changed.
 
     Args:
         text: A function with a body.
+        function: What it was before its calls were inlined: its heading is the same.
         temporary: A name of a register that is not in the text.
-
-    Raises:
-        LinkError: The body is malformed.
     """
     if not _GENERIC.search(text):
         return text
-    (function,) = ptx.parse(text).functions
-    flow = _Flow(function)
+    heading, inner = body(text, function)
+    flow = _Flow({parameter.name for parameter in function.params if function.kind == "entry"})
+    try:
+        flow.read(inner)
+    except NotReadError:
+        return text
     spaces = flow.spaces()
     edits: dict[ptx.Span, str] = {}
     for access in flow.accesses:
         space = spaces.get(access.base, _UNKNOWN)
         if space == "global":
             opcode, order, _ = access.parts
-            place = access.start + access.match.start(2) + len(opcode) + len(order)
+            place = access.instruction.place + len(opcode) + len(order)
             edits[ptx.Span(place, place)] = ".global"
         elif space and access.exists(space):
             edits[access.span] = access.converted(space, temporary)
-    return ptx.replaced(text, edits)
+    return f"{heading}{ptx.replaced(inner, edits)}" if edits else text
 
 
 class _Flow:
     """
-    Where the addresses in the registers of *function* come from.
+    Where the addresses in the registers of a function come from.
+
+    Args:
+        params: The parameters that hold addresses of global memory.
 
     Attributes:
         accesses: The accesses to generic addresses.
     """
 
-    def __init__(self, function: ptx.Function) -> None:
+    def __init__(self, params: Container[str]) -> None:
         self.accesses: list[_Access] = []
-        self._function = function
-        self._params = {parameter.name for parameter in function.params if function.kind == "entry"}
-        self._facts: list[tuple[_Register, str]] = []
-        self._flows: dict[_Register, list[_Register]] = {}
-        self._blocks = 0
-        outline = function.outline
-        self._relevant = _relevant(outline)
-        self._walk(outline, None)
+        self._params = params
+        self._facts: list[tuple[Register, str]] = []
+        self._flows: dict[Register, list[Register]] = {}
 
-    def spaces(self) -> dict[_Register, str]:
+    def spaces(self) -> dict[Register, str]:
         """Return the state space of the addresses in each register that may hold one, "" if not known."""
-        spaces: dict[_Register, str] = {}
+        spaces: dict[Register, str] = {}
         facts = self._facts.copy()
         while facts:
             register, space = facts.pop()
@@ -166,57 +158,41 @@ class _Flow:
                 facts += [(target, space) for target in self._flows.get(register, ())]
         return spaces
 
-    def _walk(self, statements: Iterable[ptx.Statement], outer: _Scope | None) -> None:
-        scope = _Scope(self._blocks, outer)
-        self._blocks += 1
-        for statement in statements:
-            if isinstance(statement, ptx.Code):
-                for match in self._relevant.finditer(f";{statement.text}"):
-                    self._instruction(match, statement.start - 1, scope)
-            elif isinstance(statement, ptx.Block):
-                self._walk(statement.statements, scope)
-            elif isinstance(statement, ptx.Registers):
-                scope.declare(statement)
-            elif isinstance(statement, ptx.Declaration):
-                scope.hide(variable.name for variable in statement.variables)
-            elif isinstance(statement, ptx.Call):
-                self._define(map(str, statement.results), _UNKNOWN, scope)
-            elif isinstance(statement, ptx.Instruction):
-                self._other(statement, scope)
+    def read(self, inner: str) -> None:
+        """
+        Follow the instructions of the body *inner*.
 
-    def _other(self, statement: ptx.Instruction, scope: _Scope) -> None:
-        """Follow an instruction that is not in the code of the outline."""
-        if statement.opcode == "ld" and any(word.startswith("param") for word in statement.modifiers):
-            address = statement.operands[-1]
-            base = address.base if isinstance(address, ptx.Address) else None
-            passed = base and base.name in self._params and not scope.hides(base.name)
-            self._define(_NAME.findall(str(statement.operands[0])), "global" if passed else _UNKNOWN, scope)
-            return
-        spelled = self._function.text[statement.start : statement.end]
-        # With a comment in it, its places in the text are not known.
-        start = -1 if "/" in spelled else statement.start
-        match = _INSTRUCTION.fullmatch(spelled if start >= 0 else str(statement))
-        if match:
-            self._instruction(match, start, scope)
+        Raises:
+            NotReadError: A statement has an unknown form.
+        """
+        for instruction, scope in instructions(inner, wide=True):
+            self._instruction(instruction, scope)
 
-    def _instruction(self, match: re.Match[str], start: int, scope: _Scope) -> None:
-        _, spelled, listed = match.groups()
+    def _instruction(self, instruction: Instruction, scope: Scope) -> None:
+        spelled, listed = instruction.opcode, instruction.operands
         opcode, *modifiers = spelled.split(".")
         first, _, others = listed.partition(",")
-        if opcode in _ACCESSING and start >= 0 and _GENERIC.fullmatch(spelled):
+        first = first.strip()
+        if opcode in _ACCESSING and _GENERIC.fullmatch(spelled):
             address = _BASE.search(listed)
-            base = scope.register(address[1]) if address else None
+            base = _address(scope, address[1]) if address else None
             if base:
-                self.accesses.append(_Access(start, match, base))
-        if first[:1] == "{":
-            self._define(_NAME.findall(listed.partition("}")[0]), _UNKNOWN, scope)
+                self.accesses.append(_Access(instruction, base))
+        if opcode == "call":
+            self._define(NAME.findall(listed.partition(")")[0]), _UNKNOWN, scope)
+        elif opcode == "ld" and any(word.startswith("param") for word in modifiers):
+            address = _BASE.search(listed)
+            passed = address and address[1] in self._params and not scope.declares(address[1])
+            self._define(NAME.findall(listed.partition("[")[0]), "global" if passed else _UNKNOWN, scope)
+        elif first[:1] == "{":
+            self._define(NAME.findall(listed.partition("}")[0]), _UNKNOWN, scope)
         elif "|" in first:
-            self._define(_NAME.findall(first), _UNKNOWN, scope)
-        elif target := scope.register(first.rstrip()):
+            self._define(NAME.findall(first), _UNKNOWN, scope)
+        elif target := _address(scope, first):
             self._derive(target, opcode, modifiers, [operand.strip() for operand in others.split(",")], scope)
 
     def _derive(
-        self, target: _Register, opcode: str, modifiers: Sequence[str], operands: list[str], scope: _Scope
+        self, target: Register, opcode: str, modifiers: Sequence[str], operands: list[str], scope: Scope
     ) -> None:
         if opcode == "cvta":
             self._facts.append((target, _space_of(modifiers)))
@@ -226,85 +202,20 @@ class _Flow:
             self._facts.append((target, _UNKNOWN))
             return
         for operand in sources:
-            source = scope.register(operand)
+            source = _address(scope, operand)
             if source:
                 self._flows.setdefault(source, []).append(target)
             elif not _is_number(operand):
                 self._facts.append((target, _UNKNOWN))
 
-    def _define(self, names: Iterable[str], space: str, scope: _Scope) -> None:
-        self._facts += [(register, space) for register in map(scope.register, names) if register]
+    def _define(self, names: Iterable[str], space: str, scope: Scope) -> None:
+        self._facts += [(register, space) for name in names if (register := _address(scope, name))]
 
 
-def _relevant(outline: Iterable[ptx.Statement]) -> re.Pattern[str]:
-    """Return what finds, after a semicolon, the accesses and the instructions that may write an address."""
-    names = {
-        register.name
-        for statement in ptx.flattened(outline)
-        if isinstance(statement, ptx.Registers) and _holds_addresses(statement)
-        for register in statement.registers
-    }
-    # Few begin in different ways: those of one function are mostly numbered.
-    begins = "|".join(sorted({re.escape(re.split(r"\d", name, maxsplit=1)[0]) for name in names}))
-    first = rf"(?:{begins}|\{{|[^,;:\[{{]*\|)"
-    return re.compile(
-        rf";\s*{_LABELS}({_GUARD})?((?:ld|st|atom|red){_ORDERS}{_REST}(?=\s)|{_OPCODE}(?=\s+{first}))\s+([^;:]*)(?=;)",
-        re.ASCII,
-    )
-
-
-def _holds_addresses(statement: ptx.Registers) -> bool:
-    return not statement.vector and width(statement.type) == 64 and statement.type != "f64"
-
-
-class _Scope:
-    """The names that a block declares, *number* of which no other block of the function has."""
-
-    def __init__(self, number: int, outer: _Scope | None) -> None:
-        self._number = number
-        self._outer = outer
-        # Whether they hold addresses; those with a count have it.
-        self._single: dict[str, bool] = {}
-        self._counted: dict[str, tuple[int, bool]] = {}
-        self._registers: dict[str, _Register | None] = {}
-
-    def declare(self, statement: ptx.Registers) -> None:
-        """Add registers."""
-        self._registers.clear()
-        holds = _holds_addresses(statement)
-        for register in statement.registers:
-            if register.count is None:
-                self._single[register.name] = holds
-            else:
-                self._counted[register.name] = (register.count, holds)
-
-    def hide(self, names: Iterable[str]) -> None:
-        """Add names that are no registers."""
-        self._registers.clear()
-        self._single.update(dict.fromkeys(names, False))
-
-    def hides(self, name: str) -> bool:
-        """Return whether the block, or one around it, declares *name*."""
-        return name in self._single or (self._outer is not None and self._outer.hides(name))
-
-    def register(self, name: str) -> _Register | None:
-        """Return the register *name*, None if it is none that can hold an address."""
-        try:
-            return self._registers[name]
-        except KeyError:
-            register = self._registers[name] = self._declared(name)
-            return register
-
-    def _declared(self, name: str) -> _Register | None:
-        prefix = name.rstrip(_DIGITS)
-        number = name[len(prefix) :]
-        holds = self._single.get(name)
-        if holds is None and number:
-            count, counted = self._counted.get(prefix, (0, False))
-            holds = counted if len(number) < 9 and int(number) < count else None
-        if holds is None:
-            return self._outer.register(name) if self._outer else None
-        return (self._number, name) if holds else None
+def _address(scope: Scope, name: str) -> Register | None:
+    """Return the register *name*, None if it is none that can hold an address."""
+    register = scope.find(name)
+    return register if register and register.type in ("b64", "u64", "s64") else None
 
 
 def _space_of(modifiers: Sequence[str]) -> str:
