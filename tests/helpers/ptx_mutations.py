@@ -89,13 +89,69 @@ _CALLER = (
 """
 )
 
+_DEPOT_CALLER = (
+    HEAD.format(target="sm_80")
+    + """\
+.extern .func (.param .b32 r) f(.param .align 8 .b8 s[24]);
+.visible .entry k(.param .u64 p)
+{
+    .local .align 8 .b8 depot[32];
+    .reg .b64 %SP, %SPL, %d<5>; .reg .b32 %r<5>; .reg .pred %p;
+    mov.u64 %SPL, depot;
+    cvta.local.u64 %SP, %SPL;
+    ld.param.u64 %d1, [p];
+    ld.global.u32 %r1, [%d1];
+    setp.eq.s32 %p, %r1, 0;
+    add.u64 %d2, %SP, 8;
+    st.local.u64 [%SPL], %d1;
+    st.v2.u32 [%d2], {%r1, 5};
+    @%p st.u8 [%SP+3], %r1;
+    st.local.u64 [%SPL+16], 7;
+$again:
+    { .param .align 8 .b8 s[24]; .param .b32 q;
+    ld.u64 %d3, [%SP];
+    st.param.b64 [s], %d3;
+    ld.local.v2.u64 {%d3, %d4}, [depot+16];
+    st.param.b64 [s+16], %d3;
+    ld.u32 %r2, [%d2];
+    st.param.v2.b32 [s+8], {%r2, 3};
+    call.uni (q), f, (s);
+    ld.param.u32 %r3, [q]; }
+    st.u32 [%SP+24], %r3;
+    @%p bra $again;
+    ld.local.u16 %r4, [%SPL+24];
+    st.global.u32 [%d1], %r4;
+    ret;
+}
+"""
+)
+_DEPOT_CALLEE = (
+    HEAD.format(target="sm_80")
+    + """\
+.visible .func (.param .b32 r) f(.param .align 8 .b8 s[24])
+{
+    .reg .b64 %d<4>; .reg .b32 %r<4>;
+    mov.b64 %d1, s;
+    cvta.local.u64 %d2, %d1;
+    cvta.to.local.u64 %d3, %d2;
+    ld.local.u8 %r1, [%d3+3];
+    ld.param.u32 %r2, [s+8];
+    ld.u32 %r3, [%d2+16];
+    add.s32 %r1, %r1, %r2;
+    add.s32 %r1, %r1, %r3;
+    st.param.b32 [r], %r1;
+    ret;
+}
+"""
+)
+
 
 @functools.cache
 def pairs(compiled: int) -> tuple[tuple[str, str], ...]:
     """Return pairs of modules that link: some that show rare parts of PTX, and *compiled* ones of NVRTC."""
     sources = map(Program, range(compiled))
     units = tuple((_compiled(program.caller), _compiled(program.callee)) for program in sources)
-    return ((KERNEL, function()), (_CALLER, _STATE), (KERNEL, _STATE), *units)
+    return ((KERNEL, function()), (_CALLER, _STATE), (KERNEL, _STATE), (_DEPOT_CALLER, _DEPOT_CALLEE), *units)
 
 
 def _compiled(source: str) -> str:

@@ -177,12 +177,14 @@ def test_a_predicated_call_is_skipped_where_it_was():
         assert opposite in result.text
 
 
-def test_an_address_of_a_parameter_makes_it_memory():
-    """A function that takes the address of its parameter gets local memory in its place."""
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_parameter_whose_address_is_taken(constant):
+    """A parameter whose address is computed gets local memory in its place, else registers."""
     struct = ".align 4 .b8 a[8]"
+    index = "" if constant else "ld.param.u32 %r3, [a]; cvt.u64.u32 %d3, %r3; add.s64 %d2, %d2, %d3;"
     body = (
-        ".reg .b64 %d<4>; .reg .b32 %r<4>; mov.b64 %d1, a; cvta.local.u64 %d2, %d1; ld.b32 %r1, [%d2+4];\n"
-        "ld.param.b32 %r2, [a]; add.s32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret;"
+        f".reg .b64 %d<4>; .reg .b32 %r<4>; mov.b64 %d1, a; cvta.local.u64 %d2, %d1; {index}\n"
+        "ld.b32 %r1, [%d2+4]; ld.param.b32 %r2, [a]; add.s32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret;"
     )
     result = inlined(
         caller(
@@ -193,8 +195,8 @@ def test_an_address_of_a_parameter_makes_it_memory():
         callee(body, struct),
     )
     assert (1, ()) == (result.count, result.left)
-    assert ".local .align 4 .b8" in result.text
-    assert "st.local.v2.b32" in result.text
+    assert constant is (".local .align 4 .b8" not in result.text)
+    assert constant is ("st.local.v2.b32" not in result.text)
 
 
 SHARED = (
