@@ -184,3 +184,18 @@ def test_values_are_those_of_memory():
         codes.append(re.findall(r"\.text\.k\d+:|/\*[0-9a-f]{4}\*/.*", code))
     assert len(programs) < len(codes[0]) / 20
     assert codes[1] == codes[0]
+
+
+def test_what_stays_in_memory_is_aligned_like_a_stack():
+    """A compiler may read by words what it aligned to two bytes, since a depot used to lie at the start."""
+    caller = (
+        ".visible .entry k(.param .u64 a)\n{\n.local .align 2 .b8 depot[6];.local\t.align 1 .b8 other[3];"
+        ".reg .b64 %d<3>;\nmov.u64 %d1, depot; st.local.u64 [%d1], %d1; mov.u64 %d2, other;\n"
+        "st.local.u64 [%d2], %d2; call g, ();\nret;\n}\n"
+    )
+    callee = ".visible .func g()\n{\nret;\n}\n"
+    head = HEAD.format(target="sm_90")
+    inputs = ((head + ".extern .func g();\n" + caller).encode(), (head + callee).encode())
+    linked = pl.link(*inputs, arch="sm_90", inline="all")
+    assert 1 == linked.inlined
+    assert ["16", "16"] == re.findall(r"\.local\s+\.align (\d+)", linked.ptx)

@@ -195,7 +195,7 @@ def test_a_parameter_whose_address_is_taken(constant):
         callee(body, struct),
     )
     assert (1, ()) == (result.count, result.left)
-    assert constant is (".local .align 4 .b8" not in result.text)
+    assert constant is (".local .align 16 .b8" not in result.text)
     assert constant is ("st.local.v2.b32" not in result.text)
 
 

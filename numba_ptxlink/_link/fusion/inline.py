@@ -17,7 +17,7 @@ from numba_ptxlink._formats import ptx
 from .body import Body, guard
 from .cells import Cells
 from .combine import source, without_locations
-from .depots import promoted
+from .depots import aligned, promoted
 from .spaces import proven
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Inliner:
 
     def _finished(self, text: str, function: ptx.Function) -> str:
         """Return the function *text* with what can be known of it now that its calls are inlined."""
-        return proven(promoted(text, function, self._prefix), function, f"%{self._prefix}_")
+        return proven(aligned(promoted(text, function, self._prefix)), function, f"%{self._prefix}_")
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
