@@ -2,13 +2,15 @@
 Provide locks that are free in a forked child; the only module of the package that creates locks.
 
 A fork copies locks that other threads hold, but not those threads: acquiring such a lock in the child would
-deadlock. Therefore every lock is registered here and replaced in the child. Locks inside NVIDIA's libraries
-cannot be replaced; a fork waits until no thread is inside one of them.
+deadlock. Therefore every lock is registered here and replaced in the child; those of modules that are being
+imported are freed. Locks inside NVIDIA's libraries cannot be replaced; a fork waits until no thread is inside
+one of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -112,6 +114,24 @@ def _renew() -> None:
     _in_tools.intersection_update({threading.get_ident()})
     for lock in list(_locks):
         lock.renew()
+    _free_imports()
+
+
+def _free_imports() -> None:
+    """
+    Let a process that has just been forked import what threads of its parent had begun to import.
+
+    Python frees the lock of its import system in the child, but not those of single modules: the child would
+    wait for threads that it has not got. A module that is half there is imported anew.
+    """
+    # Nothing public tells of these locks, which have been the same since Python 3.3.
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # noqa: SLF001
+    for name, reference in list(locks.items()):
+        if getattr(reference(), "owner", None) in (None, threading.get_ident()):
+            continue
+        del locks[name]
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            del sys.modules[name]
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew)

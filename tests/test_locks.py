@@ -80,6 +80,12 @@ def test_a_thread_may_fork_while_it_makes_a_result(tmp_path):
     assert "locked, child ended with 0\n" == fork("within_work", tmp_path / "cache")
 
 
+@pytest.mark.parametrize("module", ["numba_ptxlink._formats.ptx.module", "email.feedparser"])
+def test_a_child_imports_what_another_thread_was_importing(module):
+    """A module that a thread of the parent had begun to import, ours or another's, is imported anew."""
+    assert "child ended with 0\n" == fork("while_another_thread_imports", module)
+
+
 def test_what_a_lock_guards_can_be_forgotten():
     """In a child a lock is new, and what only the parent's threads could end is dropped."""
     guarded = ["theirs"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from cache_worker import code, key
@@ -15,6 +18,7 @@ from ptx_kernels import make_kernel
 from numba_ptxlink import _locks, assembler, cache, linker
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry, single_flight
+from numba_ptxlink.errors import AssembleError
 
 BOUND_SECONDS = 120
 SOURCE = 'extern "C" __global__ void k(int* out) { *out = 1; }\n'
@@ -184,7 +188,54 @@ def locked(directory: str, address: bytes) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+class Slow(MetaPathFinder):
+    """Delay the execution of the module *name* in this process until `go` is set."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.process = name, os.getpid()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def find_spec(self, name, path=None, target=None):
+        """Find *name* where it is, and have it run when it may."""
+        if name != self.name or os.getpid() != self.process:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        run = spec.loader.exec_module
+
+        def exec_module(module) -> None:
+            self.begun.set()
+            self.go.wait()
+            run(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def while_another_thread_imports(name: str) -> None:
+    """Fork while a link that fails imports *name*, and let the same link fail in the child."""
+
+    def fail() -> None:
+        with contextlib.suppress(AssembleError):
+            linker.link(make_kernel().replace("ret;", "no;"), arch="sm_80")
+
+    def fail_soon() -> None:
+        signal.alarm(BOUND_SECONDS // 4)
+        fail()
+
+    slow = Slow(name)
+    sys.meta_path.insert(0, slow)
+    assert name not in sys.modules
+    thread = threading.Thread(target=fail)
+    thread.start()
+    slow.begun.wait()
+    ended = child(fail_soon)
+    slow.go.set()
+    thread.join()
+    sys.stdout.write(f"child ended with {ended}\n")
+
+
 WORK = (
+    while_another_thread_imports,
     every_lock_held,
     while_another_thread_is_in_a_tool,
     while_another_thread_works,
