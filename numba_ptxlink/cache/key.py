@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +15,10 @@ SCHEMA = 1
 """Incremented whenever a part changes its meaning, or a stored result its form, so that old entries miss."""
 
 _SHOWN = 96
+_DIGEST = "source_digest.txt"
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """
     The address of one result.
 
@@ -85,11 +84,21 @@ def package_version() -> str:
     Return this package's version and a digest of its source, which are part of every key.
 
     Both decide flags and checks. Between two releases only the source distinguishes builds; it is hashed by
-    content, so that machines with the same source share entries.
+    content, so that machines with the same source share entries. A wheel brings the digest along, which the
+    build wrote: reading all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
 
-    return f"{__version__} {source_digest(Path(__file__).parents[1]) or 'of unknown source'}"
+    digest = _digest_of_build(Path(__file__).parent) or source_digest(Path(__file__).parents[1])
+    return f"{__version__} {digest or 'of unknown source'}"
+
+
+def _digest_of_build(folder: Path) -> str:
+    """Return what the build wrote into *folder*; "" in a checkout, whose files change."""
+    try:
+        return (folder / _DIGEST).read_text()
+    except OSError:
+        return ""
 
 
 def source_digest(package: Path) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import zipfile
 
+import environments
 import pytest
 
 from numba_ptxlink import assembler, cache
@@ -65,6 +67,30 @@ def test_the_source_is_part_of_every_key(tmp_path):
     digests = [cache_key.source_digest(folder) for folder in contents]
     assert digests[0] == digests[1]
     assert 3 == len(set(digests))
+
+
+def test_a_build_brings_the_digest_of_its_source(tmp_path, monkeypatch):
+    """What a wheel was built of is read out of one file; a checkout, which has none, is read as a whole."""
+    package = tmp_path / "cache"
+    package.mkdir()
+    monkeypatch.setattr(cache_key, "__file__", str(package / "key.py"))
+    (package / "key.py").write_text("")
+    assert cache_key.package_version.__wrapped__().endswith(cache_key.source_digest(tmp_path))
+    (package / "source_digest.txt").write_text("of the build")
+    assert cache_key.package_version.__wrapped__().endswith(" of the build")
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_digest_of_its_own_source(tmp_path):
+    """The digest that the build writes is the one that the wheel's files have."""
+    try:
+        built = environments.wheel()
+    except environments.Unavailable as reason:
+        pytest.skip(str(reason))
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path)
+        digest = archive.read("numba_ptxlink/cache/source_digest.txt").decode()
+    assert digest == cache_key.source_digest(tmp_path / "numba_ptxlink") != ""
 
 
 def test_a_package_without_source_has_its_version(tmp_path):
