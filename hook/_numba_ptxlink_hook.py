@@ -28,7 +28,8 @@ class Finder:
         """
         if not name.startswith(PREFIXES):
             return False
-        return name in self.hooked.get(owner(name), (name,))
+        hooked = self.hooked.get(owner(name))
+        return hooked is None or name in hooked
 
     def learn(self, front_end):
         """Ask the plugin, which alone knows, for the modules that it replaces something in."""
@@ -59,8 +60,8 @@ class Finder:
                 sys.stderr.write(f"{message}\n")
 
     def find_spec(self, name, path=None, target=None):
-        # Others ask the whole meta path again, this finder included.
-        if name in self.busy or not self.waits_for(name):
+        # Each import of any module comes here. Others ask the whole meta path again, this finder included.
+        if not name.startswith(PREFIXES) or name in self.busy or not self.waits_for(name):
             return None
         self.busy.add(name)
         try:
@@ -109,7 +110,10 @@ class Loader:
 
 def owner(name):
     """Return the front end that has the module *name*, which begins with one of the prefixes."""
-    return next(PACKAGES[package] for package in PACKAGES if name.startswith(f"{package}."))
+    for package, front_end in PACKAGES.items():
+        if name.startswith(f"{package}."):
+            return front_end
+    return None
 
 
 finder = Finder()
