@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 from .errors import ConfigError
 
@@ -78,8 +78,7 @@ class Arch:
         return f"{self.number}{self.variant}"
 
 
-@dataclass(frozen=True, order=True)
-class PtxVersion:
+class PtxVersion(NamedTuple):
     """A version of the PTX instruction set architecture, such as 9.0."""
 
     major: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import cache
 from ._arch import Arch
@@ -129,7 +129,37 @@ def assemble(
     )
     flags = options.arguments(target)
     text = _encode(ptx)
-    key = cache.Key.of(
+    entry = cache.cached(_key(text, flags), lambda: _compile(text, target, flags))
+    return Cubin(entry.code, target, relocatable, entry.log, flags)
+
+
+def kept(ptx: bytes, arch: Arch, **asked: Any) -> tuple[Cubin, tuple[int, int]] | None:
+    """
+    Return the cubin of *ptx* out of the cache, and which release of nvPTXCompiler made it; None without one.
+
+    Loads no tool, nor asks one: that the compiler made it tells that it knows the architecture and the PTX.
+
+    Args:
+        ptx: One PTX module.
+        arch: The GPU to generate code for.
+        asked: The options of `assemble`.
+
+    Raises:
+        AssembleError: *ptx* is empty or no text, or the package is not built.
+        ConfigError: An option has a value this package does not know.
+    """
+    config()
+    options = AssembleOptions(**asked)
+    flags = options.arguments(arch)
+    entry = cache.default().found(_key(_encode(ptx), flags))
+    if entry is None:
+        return None
+    major, minor = entry.meta["release"]
+    return Cubin(entry.code, arch, options.relocatable, entry.log, flags), (major, minor)
+
+
+def _key(text: bytes, flags: tuple[str, ...]) -> cache.Key:
+    return cache.Key.of(
         "assemble",
         {
             "package": cache.package_version(),
@@ -138,8 +168,6 @@ def assemble(
             "ptx": text,
         },
     )
-    entry = cache.cached(key, lambda: _compile(text, target, flags))
-    return Cubin(entry.code, target, relocatable, entry.log, flags)
 
 
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
@@ -147,7 +175,7 @@ def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
         code, log = nvptxcompiler.compile_ptx(text, flags)
     except nvptxcompiler.RefusedError as refusal:
         raise _explained(refusal, text, target, flags) from None
-    return cache.Entry({"log": log}, code)
+    return cache.Entry({"log": log, "release": compiler_version()}, code)
 
 
 def _encode(ptx: object) -> bytes:

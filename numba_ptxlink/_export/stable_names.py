@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +36,7 @@ _UNQUOTED = re.compile(r"@[-\w.$]")
 _HIDDEN = frozenset({"internal", "private"})
 
 
-@dataclass(frozen=True)
-class Renamed:
+class Renamed(NamedTuple):
     """
     The modules of one program under their new names.
 

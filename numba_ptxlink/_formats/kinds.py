@@ -58,13 +58,14 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    from . import ptx, texts
+    from . import texts
+    from .ptx.header import begins_module
 
     # Compilers of PTX take any bytes in comments and strings.
     text = code.rstrip(b"\0").decode(errors="surrogateescape")
     if not text.strip() or "\0" in text:
         return None
-    if ptx.begins_module(text):
+    if begins_module(text):
         return PTX
     return CU if is_text(code) and texts.is_cxx(text) else None
 

@@ -9,23 +9,25 @@ does under any older toolkit where line numbers are kept: cuobjdump 13.0 and 13.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import nvjitlink, nvrtc, packages, pynvjitlink
+from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     from .inputs import Input
 
-_MODULES = {"nvjitlink": nvjitlink, "pynvjitlink": pynvjitlink}
+USUAL = "one PTX and nothing to link it with"
+ASKED = "asked for"
+# Imported when they are asked: one PTX needs none of them.
+_LINKERS = ("nvjitlink", "pynvjitlink")
 
 
 def choose(
@@ -63,58 +65,65 @@ def choose(
             inputs=tuple(source.name for source in inputs),
         )
     if asked != "auto":
-        return asked, "asked for"
+        return asked, ASKED
     return _linker(obstacle) if obstacle else _for_one_ptx(inputs[0], arch, for_debugger=for_debugger)
 
 
 def linker(name: str) -> Any:
     """Return the module of the backend *name*, which has `link`, `version` and `package`."""
-    module: ModuleType = _MODULES[name]
-    return module
+    return importlib.import_module(f"numba_ptxlink._tools.{name}")
 
 
 def installed() -> tuple[str, tuple[int, int]] | None:
     """Return name and version of the backend that links in this environment, None where none does."""
-    for name, tool in _MODULES.items():
+    for name in _LINKERS:
         try:
-            return name, tool.version()
+            return name, linker(name).version()
         except LinkError:
             continue
     return None
 
 
+def is_served(release: tuple[int, int]) -> bool:
+    """Return whether the drivers for this environment's toolkit load what nvPTXCompiler *release* makes."""
+    return packages.major() >= release[0]
+
+
 def _for_one_ptx(ptx: Input, arch: Arch, *, for_debugger: bool) -> tuple[str, str]:
     """Return the tool that compiles a single PTX, and the reason for it."""
-    usual = "one PTX and nothing to link it with"
     compiler = assembler.compiler_version()
     known = Arch(*arch.cc) in assembler.supported_archs()
     # Loading nvJitLink to ask for its version takes longer than most kernels.
-    found = None if known and packages.major() >= compiler[0] and not for_debugger else installed()
+    found = None if known and is_served(compiler) and not for_debugger else installed()
     if found is None:
-        return "nvptxcompiler", usual
+        return "nvptxcompiler", USUAL
+    from numba_ptxlink._formats.ptx.isa import sure_isa
+
     from .checks import dotted
 
-    name, linker = found
-    older = linker[0] < compiler[0]
-    ours, theirs = f"nvPTXCompiler {dotted(compiler)}", f"nvJitLink {dotted(linker)}"
+    name, release = found
+    older = release[0] < compiler[0]
+    ours, theirs = f"nvPTXCompiler {dotted(compiler)}", f"nvJitLink {dotted(release)}"
     # A newer release knows all devices of its major version; the next major version drops old ones.
-    if (older or linker > compiler) and not known:
+    if (older or release > compiler) and not known:
         return name, f"{arch.sm}, which {ours} does not know"
-    if linker >= compiler or not (older or for_debugger):
-        return "nvptxcompiler", usual
-    declared, newest = ptx.header.version, sure_isa(linker)
+    if release >= compiler or not (older or for_debugger):
+        return "nvptxcompiler", USUAL
+    declared, newest = ptx.header.version, sure_isa(release)
     if declared is not None and newest is not None and declared > newest:
         return "nvptxcompiler", f"PTX {declared}, and {theirs} reads {newest} at most"
-    if not _toolkit_knows(arch, linker):
+    if not _toolkit_knows(arch, release):
         return "nvptxcompiler", f"{arch.sm}, which {theirs} does not know"
     reason = "drivers may not load" if older else "programs may not read line numbers in"
-    return name, f"the toolkit is of CUDA {dotted(linker)}, whose {reason} {ours}'s code"
+    return name, f"the toolkit is of CUDA {dotted(release)}, whose {reason} {ours}'s code"
 
 
-def _toolkit_knows(arch: Arch, linker: tuple[int, int]) -> bool:
+def _toolkit_knows(arch: Arch, release: tuple[int, int]) -> bool:
     """Return whether NVRTC, which tells its devices where nvJitLink does not, knows *arch* or cannot tell."""
+    from numba_ptxlink._tools import nvrtc
+
     try:
-        return nvrtc.version() != linker or Arch(*arch.cc) in nvrtc.supported_archs()
+        return nvrtc.version() != release or Arch(*arch.cc) in nvrtc.supported_archs()
     except LinkError:
         return True
 
@@ -137,10 +146,10 @@ def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str | None:
 
 def _linker(reason: str) -> tuple[str, str]:
     try:
-        nvjitlink.version()
+        linker("nvjitlink").version()
     except LinkError as missing:
         try:
-            pynvjitlink.version()
+            linker("pynvjitlink").version()
         except LinkError:
             raise missing from None
         return "pynvjitlink", f"{reason}, and nvJitLink is not there through cuda.bindings"

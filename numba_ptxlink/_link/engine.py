@@ -10,10 +10,11 @@ rest.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._config import config
@@ -89,8 +90,7 @@ class Linked:
         return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 
 
-@dataclass(frozen=True)
-class LinkOptions:
+class LinkOptions(NamedTuple):
     """
     The options of a link.
 
@@ -142,6 +142,9 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
 def _linked(
     inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool, obstacle: str = ""
 ) -> Linked:
+    kept = None if lto or obstacle else _kept(inputs, arch, options)
+    if kept is not None:
+        return kept
     backend, reason = choose_backend(
         inputs,
         arch,
@@ -154,11 +157,7 @@ def _linked(
     log.info("link %s for %s: %s, %s", ", ".join(names), arch.sm, backend, reason)
     if backend == "nvptxcompiler":
         (ptx,) = inputs
-        cubin = _assembled(ptx, arch, options)
-        if cubin.info_log:
-            log.info("%s: %s", ptx.name, cubin.info_log.strip())
-        done = cubin.code, arch, backend, False, reason, cubin.flags, names, cubin.info_log
-        return Linked(*done, ptx=ptx.text.rstrip("\0"))
+        return _of_one(ptx, _assembled(ptx, arch, options), reason)
     flags = nvjitlink_flags(arch, options, lto=lto)
     try:
         entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
@@ -174,6 +173,31 @@ def _linked(
     if entry.log:
         log.info("%s: %s", ", ".join(names), entry.log.strip())
     return Linked(entry.code, arch, backend, lto, reason, flags, names, entry.log)
+
+
+def _kept(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked | None:
+    """Return the link of a single PTX that is in the cache and needs no tool to tell that it is right."""
+    asked = config().backend if options.backend is None else options.backend
+    if len(inputs) != 1 or inputs[0].kind != PTX or asked not in ("auto", "nvptxcompiler"):
+        return None
+    if asked == "auto" and (options.debug or options.lineinfo):
+        return None  # The release of the toolkit decides.
+    # What is wrong with the input is told below.
+    with contextlib.suppress(PtxlinkError):
+        (ptx,) = inputs
+        kept = assembler.kept(ptx.code, arch, **_assemble_options(options))
+        if kept is not None and (asked != "auto" or backends.is_served(kept[1])):
+            reason = backends.USUAL if asked == "auto" else backends.ASKED
+            log.info("link %s for %s: nvptxcompiler, %s", ptx.name, arch.sm, reason)
+            return _of_one(ptx, kept[0], reason)
+    return None
+
+
+def _of_one(ptx: Input, cubin: assembler.Cubin, reason: str) -> Linked:
+    if cubin.info_log:
+        log.info("%s: %s", ptx.name, cubin.info_log.strip())
+    done = cubin.code, cubin.arch, "nvptxcompiler", False, reason, cubin.flags, (ptx.name,), cubin.info_log
+    return Linked(*done, ptx=ptx.text.rstrip("\0"))
 
 
 def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Fused | str:
@@ -213,17 +237,19 @@ def _of_parts(linked: Linked, fused: Fused, inputs: Sequence[Input]) -> Linked:
     )
 
 
+def _assemble_options(options: LinkOptions) -> dict[str, Any]:
+    return {
+        "opt_level": 0 if options.debug else options.opt_level,
+        "debug": options.debug,
+        "lineinfo": options.lineinfo,
+        "max_registers": options.max_registers,
+        "extra_flags": options.extra_flags,
+    }
+
+
 def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
     try:
-        return assembler.assemble(
-            ptx.code.rstrip(b"\0"),
-            arch,
-            opt_level=0 if options.debug else options.opt_level,
-            debug=options.debug,
-            lineinfo=options.lineinfo,
-            max_registers=options.max_registers,
-            extra_flags=options.extra_flags,
-        )
+        return assembler.assemble(ptx.code, arch, **_assemble_options(options))
     except AssembleError as error:
         from . import explain, symbols
 

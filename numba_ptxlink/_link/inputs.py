@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba_ptxlink._formats import ptx, texts
 from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, is_text, recognise
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numba_ptxlink._formats import ptx
 
 T = TypeVar("T")
 
@@ -54,12 +55,16 @@ class Input:
     @property
     def header(self) -> ptx.Header:
         """The header of PTX, read without parsing the rest."""
-        return self._once("header", lambda: ptx.read_header(self.text))
+        from numba_ptxlink._formats.ptx.header import read_header
+
+        return self._once("header", lambda: read_header(self.text))
 
     @property
     def module(self) -> ptx.Module:
         """The syntax tree of PTX."""
-        return self._once("module", lambda: ptx.parse(self.text))
+        from numba_ptxlink._formats.ptx.module_parser import parse
+
+        return self._once("module", lambda: parse(self.text))
 
     def _once(self, field: str, read: Callable[[], T]) -> T:
         # Needs no lock: two threads that both read it get equal values.
@@ -102,6 +107,8 @@ def read(source: Any, number: int = 1) -> Input:
     code = bytes(source)
     kind = recognise(code)
     if kind is None:
+        from numba_ptxlink._formats import texts
+
         raise LinkError(
             f"Input {number}{f' ({name})' if name else ''} is {texts.describe(code)}; "
             "give PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
@@ -150,6 +157,8 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     if kind is None and declared == CU and code.strip() and is_text(code):
         kind = CU
     if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
+        from numba_ptxlink._formats import texts
+
         says = f"its extension says {declared}" if declared else "it has no known extension"
         content = kind or texts.describe(code)
         cure = f"give a file of {', '.join(KINDS)} under its own extension"

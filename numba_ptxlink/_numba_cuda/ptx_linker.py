@@ -346,16 +346,19 @@ class PtxLinker:
         return code
 
     def _options(self) -> engine.LinkOptions:
-        from numba_ptxlink._formats import llvm_ir
         from numba_ptxlink._link import engine
 
         # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
         texts = [item for item in self._inputs if item.kind == PTX]
         witnesses = [item.witness for item in self._inputs if item.witness]
-        debug = any("debug" in item.header.target for item in texts)
-        debug |= any(map(llvm_ir.is_for_debugging, witnesses))
+        # The texts are searched first: most have neither, and parsers take longer than all else here.
+        debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
         lines = any(".loc" in item.text and item.module.has_line_numbers for item in texts)
-        lines |= any(map(llvm_ir.has_line_numbers, witnesses))
+        if witnesses:
+            from numba_ptxlink._formats import llvm_ir
+
+            debug |= any(map(llvm_ir.is_for_debugging, witnesses))
+            lines |= any(map(llvm_ir.has_line_numbers, witnesses))
         return engine.LinkOptions(
             lto=self._has_ltoir,
             max_registers=self.max_registers,

@@ -6,8 +6,7 @@ import hashlib
 import hmac
 import json
 import struct
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 MAGIC = b"PTXLINK\x01"
 _HEAD = struct.Struct("<8s32s32s32sI")
@@ -25,8 +24,7 @@ class WrongSeal(Exception):  # noqa: N818 - likewise
     """The entry is intact, but its HMAC does not match this secret."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """
     One cached result.
 
@@ -36,7 +34,7 @@ class Entry:
     """
 
     meta: dict[str, Any]
-    code: bytes = field(repr=False)
+    code: bytes
 
     @property
     def log(self) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 TEMPORARY = "new-"
 """The prefix of the names of files that are being written."""
@@ -20,8 +20,7 @@ _STAMP = "checked"
 _ABANDONED_SECONDS = 3600
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     name: str
     size: int
     used: float

@@ -9,9 +9,8 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._config import Config, config
 from numba_ptxlink._locks import Lock
@@ -33,8 +32,7 @@ log = logging.getLogger(__name__)
 _MOST_COMPARED = 2000
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(NamedTuple):
     """
     What a cache did in this process.
 
@@ -51,8 +49,7 @@ class Counters:
     bytes_written: int = 0
 
 
-@dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """
     The description of an entry, from its own metadata.
 
@@ -71,15 +68,13 @@ class Described:
     size: int
 
 
-@dataclass
-class _Tiers:
+class _Tiers(NamedTuple):
     directories: tuple[Directory, ...] = ()
     writer: Directory | None = None
     processes: Processes | None = None
     refused: tuple[str, ...] = ()
 
 
-@dataclass
 class Cache:
     """
     A cache of the tiers in the configuration. Thread-safe, and shared by processes.
@@ -88,16 +83,15 @@ class Cache:
         settings: The configuration.
     """
 
-    settings: Config
-    _counters: Counters = field(default_factory=Counters, init=False, repr=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
-    _threads: Threads[Entry] = field(default_factory=Threads, init=False, repr=False)
-    _opened: _Tiers | None = field(default=None, init=False, repr=False)
-    _server: SharedTier | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.settings.cache and self.settings.cache_url:
-            self._server = connect(self.settings.cache_url, self.settings.cache_ttl)
+    def __init__(self, settings: Config) -> None:
+        self.settings = settings
+        self._counters = Counters()
+        self._lock = Lock()
+        self._threads: Threads[Entry] = Threads()
+        self._opened: _Tiers | None = None
+        self._server: SharedTier | None = None
+        if settings.cache and settings.cache_url:
+            self._server = connect(settings.cache_url, settings.cache_ttl)
 
     @property
     def counters(self) -> Counters:
@@ -119,7 +113,7 @@ class Cache:
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key*, in every tier that can be written. Never raises."""
         address = self._address(key)
-        described = replace(entry, meta={**entry.meta, "kind": key.kind, "parts": dict(key.parts)})
+        described = entry._replace(meta={**entry.meta, "kind": key.kind, "parts": dict(key.parts)})
         sealed = seal(address, described, self.settings.cache_secret)
         writer = self._open().writer
         stored = writer is not None and writer.put(address, sealed)
@@ -128,7 +122,16 @@ class Cache:
         if stored:
             with self._lock.held:
                 written = self._counters.bytes_written + len(entry.code)
-                self._counters = replace(self._counters, bytes_written=written)
+                self._counters = self._counters._replace(bytes_written=written)
+
+    def found(self, key: Key) -> Entry | None:
+        """Return the entry of *key* in a directory, None where `through` has to go on. Never raises."""
+        if not self.settings.cache or _inside.busy:
+            return None
+        entry = self._local(self._address(key))
+        if entry is not None:
+            self._count(entry, hit=True)
+        return entry
 
     def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
         """
@@ -143,14 +146,12 @@ class Cache:
         """
         if not self.settings.cache or _inside.busy:
             return make()
-        address = self._address(key)
-        entry = self._local(address)
+        entry = self.found(key)
         if entry is None:
+            address = self._address(key)
             entry, another = self._threads.join(address, lambda: self._make(key, address, make))
             if another:
                 self._count(entry, hit=True)
-            return entry
-        self._count(entry, hit=True)
         return entry
 
     def _make(self, key: Key, address: bytes, make: Callable[[], Entry]) -> Entry:
@@ -214,8 +215,7 @@ class Cache:
     def _count(self, entry: Entry | None, *, hit: bool) -> None:
         with self._lock.held:
             now = self._counters
-            self._counters = replace(
-                now,
+            self._counters = now._replace(
                 hits=now.hits + hit,
                 misses=now.misses + (not hit),
                 bytes_read=now.bytes_read + (len(entry.code) if entry else 0),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import make_kernel
 from ptx_texts import HEAD, machine_code
 from ptx_values import imm, name
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.ptx import (
     Alias,
     Directive,
@@ -290,6 +293,15 @@ def test_the_header(text, expected):
         module.target,
         module.address_size,
     )
+
+
+def test_a_name_of_the_package_is_no_module():
+    """Importing a module would put it in the place of a function that is called like it."""
+    modules = {path.stem for path in Path(ptx.__file__).parent.glob("*.py")}
+    assert set() == modules & {*ptx.__all__}
+    assert all(getattr(ptx, name) for name in ptx.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        ptx.nothing  # noqa: B018
 
 
 def test_nothing_is_found_in_comments_strings_and_bodies():

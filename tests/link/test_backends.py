@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function
@@ -13,10 +15,11 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._config import Config
-from numba_ptxlink._link import backends
+from numba_ptxlink._link import backends, engine
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import nvjitlink, nvrtc, packages
 from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
+from numba_ptxlink.cache import Cache
 from numba_ptxlink.linker import PtxLinker
 
 
@@ -98,10 +101,19 @@ def in_a_toolkit(monkeypatch, version):
 
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     monkeypatch.setattr(nvjitlink, "version", missing if version is None else lambda: version)
-    monkeypatch.setattr(backends.packages, "major", lambda: version[0] if version else 13)
-    monkeypatch.setattr(backends.nvrtc, "version", lambda: version)
+    monkeypatch.setattr(packages, "major", lambda: version[0] if version else 13)
+    monkeypatch.setattr(nvrtc, "version", lambda: version)
     devices = (pl.Arch(7, 0), pl.Arch(8, 0), pl.Arch(9, 0))
-    monkeypatch.setattr(backends.nvrtc, "supported_archs", lambda: devices)
+    monkeypatch.setattr(nvrtc, "supported_archs", lambda: devices)
+
+
+@pytest.fixture
+def used_cache(monkeypatch, tmp_path):
+    """Return a cache of this test's own, which the package uses."""
+    own = Cache(Config(cache_dirs=(str(tmp_path),)))
+    monkeypatch.setattr("numba_ptxlink.cache.tiered.default", lambda: own)
+    monkeypatch.setattr("numba_ptxlink.cache.default", lambda: own)
+    return own
 
 
 USUAL = ("nvptxcompiler", "one PTX and nothing to link it with")
@@ -180,6 +192,62 @@ def test_a_device_that_is_known_loads_no_linker(monkeypatch):
     in_a_toolkit(monkeypatch, (13, 5))
     monkeypatch.setattr(backends, "installed", pytest.fail)
     assert USUAL == backends.choose([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), lto=False)
+
+
+KEPT = """
+import sys
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._link.engine import LinkOptions, link_inputs
+from numba_ptxlink._link.inputs import Input
+from ptx_kernels import make_kernel
+linked = link_inputs([Input("ptx", "k", make_kernel().encode())], Arch(8, 0), LinkOptions(), lto=False)
+print(linked, hash(linked.cubin), linked.ptx == make_kernel(), end="")
+if sys.argv[1] == "again":
+    costly = ("_native._nvptx", "_formats.ptx", "_formats.texts", "_tools.nv", "_link.checks")
+    costly = tuple(f"numba_ptxlink.{each}" for each in costly)
+    sys.stderr.write(" ".join(name for name in sys.modules if name.startswith(costly)))
+"""
+
+
+def test_a_link_out_of_the_cache_loads_no_tool(tmp_path):
+    """The cubin of a single PTX comes back as it was, and what makes it stays on the disk."""
+    path = os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *filter(None, sys.path)])
+    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(tmp_path), "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", KEPT, turn], env=environ, capture_output=True, text=True, check=True
+        )
+        for turn in ("first", "again")
+    )
+    assert first.stdout == second.stdout
+    assert "one PTX and nothing to link it with" in first.stdout
+    assert "numba_ptxlink._tools.nvptxcompiler" == second.stderr
+
+
+def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used_cache):
+    """What nvPTXCompiler made for a newer toolkit is not what an older one's drivers load."""
+    options = engine.LinkOptions()
+
+    def link() -> tuple[str, int]:
+        linked = engine.link_inputs(
+            [Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), options, lto=False
+        )
+        return linked.backend, used_cache.counters.hits
+
+    assert [("nvptxcompiler", 0), ("nvptxcompiler", 1)] == [link(), link()]
+    in_a_toolkit(monkeypatch, (12, 9))
+    assert "nvjitlink" == link()[0]
+    options = engine.LinkOptions(backend="nvptxcompiler")
+    assert "nvptxcompiler" == link()[0]
+
+
+def test_a_cubin_with_line_numbers_is_no_answer_either(monkeypatch, used_cache):
+    """Whose line numbers are read, the toolkit's release tells, and not what is in the cache."""
+    ptx, options = Input("ptx", "k.ptx", make_kernel().encode()), engine.LinkOptions(lineinfo=True)
+    pl.assemble(ptx.code, "sm_80", lineinfo=True)
+    assert 1 == used_cache.counters.misses
+    in_a_toolkit(monkeypatch, (13, 0))
+    assert "nvjitlink" == engine.link_inputs([ptx], pl.Arch(8, 0), options, lto=False).backend
 
 
 @pytest.mark.parametrize("toolkit", [None, (13, 5), (12, 9)])

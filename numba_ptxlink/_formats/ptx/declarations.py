@@ -11,7 +11,7 @@ from numba_ptxlink.errors import LinkError
 
 from .cursor import Cursor
 from .lexer import MalformedError, split
-from .names import names
+from .naming import names
 from .operands import Node, Operand, Span
 from .prototypes import Param
 

@@ -21,24 +21,10 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
+    from .header import Header
+
 _LOCATION = re.compile(r"\.loc(?![\w$:])", re.ASCII)
 _NOWHERE = Span(-1, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """
-    What a module says about itself before anything else.
-
-    Args:
-        version: The PTX ISA version, None where none is declared.
-        target: What `.target` lists, such as ("sm_90", "debug").
-        address_size: Bits of an address, 0 where it is not declared.
-    """
-
-    version: PtxVersion | None = None
-    target: tuple[str, ...] = ()
-    address_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import PtxVersion
-
 from . import lexer
 from .cursor import Cursor
 from .declaration_parser import (
@@ -19,19 +17,19 @@ from .declaration_parser import (
     pragma,
 )
 from .declarations import Directive
+from .header import HEADER, Header, is_decimal, listed
 from .lexer import MalformedError, token_at
-from .module import Alias, File, Function, Header, Item, Module, Section, Unknown
+from .module import Alias, File, Function, Item, Module, Section, Unknown
 from .operands import Name, Span
 from .statements import Line
 
 if TYPE_CHECKING:
     from .lexer import Token
 
-_HEADER = (".version", ".target", ".address_size")
 _KINDS = (".func", ".entry")
 _DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
 # Directives at which parsing resumes after an unknown one.
-_STARTS = frozenset((*_DECLARATIONS, *_HEADER, ".file", ".section", ".pragma", ".alias"))
+_STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".alias"))
 
 
 def parse(text: str) -> Module:
@@ -47,61 +45,7 @@ def parse(text: str) -> Module:
             values.setdefault(item.keyword, [str(operand) for operand in item.operands])
         elif not isinstance(item, Line):
             break
-    return Module(text, items, _header(values))
-
-
-def read_header(text: str) -> Header:
-    """Return the directives at the head of the PTX *text*, without parsing the rest. Never raises."""
-    values: dict[str, list[str]] = {}
-    token = token_at(text, 0)
-    while token.kind == "line" or token.text in _HEADER:
-        end = token.end
-        if token.text in _HEADER:
-            cursor, end = _listed(text, end)
-            values.setdefault(token.text[1:], [str(operand) for operand in cursor.leaves()])
-        token = token_at(text, end)
-    return _header(values)
-
-
-def begins_module(text: str) -> bool:
-    """Return whether *text* begins like a PTX module: comments, `.version` and a number."""
-    token = token_at(text, 0)
-    while token.kind == "line":
-        token = token_at(text, token.end)
-    return token.text == ".version" and token_at(text, token.end).kind == "number"
-
-
-def _header(values: dict[str, list[str]]) -> Header:
-    version = "".join(values.get("version", ())[:1])
-    address_size = "".join(values.get("address_size", ())[:1])
-    major, _, minor = version.partition(".")
-    return Header(
-        version=PtxVersion(int(major), int(minor)) if _decimal(major) and _decimal(minor) else None,
-        target=tuple(values.get("target", ())),
-        address_size=int(address_size) if _decimal(address_size) else 0,
-    )
-
-
-def _decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10
-
-
-def _listed(text: str, start: int) -> tuple[Cursor, int]:
-    """Return the values separated by commas at *start*, and their end."""
-    texts: list[str] = []
-    starts: list[int] = []
-    token = token_at(text, start)
-    while token.kind in ("word", "number", "string"):
-        texts.append(token.text)
-        starts.append(token.start)
-        start = token.end
-        comma = token_at(text, start)
-        token = token_at(text, comma.end)
-        if comma.text != "," or token.kind not in ("word", "number", "string"):
-            break
-        texts.append(comma.text)
-        starts.append(comma.start)
-    return Cursor(text, [*texts, ""], [*starts, start]), start
+    return Module(text, items, Header.of(values))
 
 
 class _Reader:
@@ -138,9 +82,10 @@ class _Reader:
             return declaration(cursor, self._line_of)
         if token.kind == "line":
             return Line(word, start=start, end=token.end)
-        if word in _HEADER:
-            cursor, end = _listed(text, token.end)
-            return Directive(word[1:], cursor.leaves(), start=start, end=end)
+        if word in HEADER:
+            texts, starts, end = listed(text, token.end)
+            leaves = Cursor(text, [*texts, ""], [*starts, end]).leaves()
+            return Directive(word[1:], leaves, start=start, end=end)
         if word == ".file":
             return self._file(token)
         if word == ".section":
@@ -202,12 +147,12 @@ class _Reader:
     def _file(self, token: Token) -> File:
         index = token_at(self._text, token.end)
         path = token_at(self._text, index.end)
-        if not _decimal(index.text) or path.kind != "string":
+        if not is_decimal(index.text) or path.kind != "string":
             raise MalformedError("a number and a path are expected", index.start)
         times, end = [], path.end
         while token_at(self._text, end).text == ",":
             time = token_at(self._text, token_at(self._text, end).end)
-            if not _decimal(time.text):
+            if not is_decimal(time.text):
                 raise MalformedError("a number is expected", time.start)
             times.append(int(time.text))
             end = time.end
