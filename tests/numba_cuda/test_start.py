@@ -51,8 +51,8 @@ PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
 AT_IMPORT = {
     *("_config", "_front_end", "_locks", "_native", "_plugin", "_version", "errors"),
     *("_formats", "_formats.kinds"),
-    *("_front_end.activation", "_front_end.describe", "_front_end.imports", "_front_end.registry"),
-    *("_front_end.releases", "_front_end.served", "_front_end.substitution"),
+    *("_front_end.activation", "_front_end.carried", "_front_end.describe", "_front_end.imports"),
+    *("_front_end.registry", "_front_end.releases", "_front_end.served", "_front_end.substitution"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
     *("_numba_cuda.ptx_linker", "_numba_cuda.release"),
 }
