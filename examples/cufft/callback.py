@@ -1,0 +1,85 @@
+"""
+A cuFFT callback in Python: the window is multiplied with the signal as cuFFT loads it, in no pass of its own.
+
+cuFFT links the LTO-IR of the function into its kernels when it makes the plan (cufftXtSetJITCallback). That
+needs the cuFFT of CUDA 13, and an nvJitLink that is not older than what made the LTO-IR. Without a GPU the
+function is linked into a kernel that calls it as cuFFT does.
+"""
+
+import ctypes
+
+import numpy as np
+from numba import cuda
+
+import numba_ptxlink as pl
+
+COUNT = 4096
+# Of cufft.h and cufftXt.h.
+R2C = 0x2A
+LOAD_REAL = 0x2
+# cuFFT's prototype for a function that loads real numbers: cufftJITCallbackLoadR.
+CALLER = """
+#include "window.h"
+extern "C" __global__ void load(float* in, float* out, float* window_, void* shared)
+{
+    unsigned long long offset = threadIdx.x;
+    out[offset] = window(in, offset, window_, shared);
+}
+"""
+
+
+@pl.udf("float32(CPointer(float32), uint64, CPointer(float32), voidptr)")
+def window(signal, offset, weights, _shared):
+    return signal[offset] * weights[offset]
+
+
+def check(status):
+    if status:
+        raise RuntimeError(f"cuFFT's error {status}")
+
+
+def transform(cufft, ltoir, signal, spectrum, weights):
+    """Write the transform of the windowed *signal*; all are arrays on the device."""
+    pointers = [ctypes.c_void_p(each.__cuda_array_interface__["data"][0]) for each in (signal, spectrum)]
+    caller_info = ctypes.c_void_p(weights.__cuda_array_interface__["data"][0])
+    plan, work = ctypes.c_int(), ctypes.c_size_t()
+    check(cufft.cufftCreate(ctypes.byref(plan)))
+    check(
+        cufft.cufftXtSetJITCallback(
+            plan, b"window", ltoir, ctypes.c_size_t(len(ltoir)), LOAD_REAL, ctypes.byref(caller_info)
+        )
+    )
+    check(cufft.cufftMakePlan1d(plan, COUNT, R2C, 1, ctypes.byref(work)))
+    check(cufft.cufftExecR2C(plan, *pointers))
+    cuda.synchronize()
+    check(cufft.cufftDestroy(plan))
+
+
+def main():
+    on_gpu = cuda.is_available()
+    arch = pl.Arch.of(cuda.get_current_device().compute_capability if on_gpu else "sm_90")
+    exported = pl.export(window, archs=[arch], emit=["ltoir"])
+    ltoir = exported.read("ltoir")
+    linked = pl.link(CALLER, ltoir, arch=arch, headers={"window.h": exported.contents["window.h"].decode()})
+    print(f"{exported.signatures[0]} {len(ltoir)} bytes of LTO-IR for {arch.sm}; {linked.reason}")
+    if not on_gpu:
+        print("Not run: there is no GPU")
+        return
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        cufft = ctypes.CDLL(load_nvidia_dynamic_lib("cufft").abs_path)
+    except DynamicLibNotFoundError as reason:
+        print(f"Not run: {reason}")
+        return
+    signal = np.random.default_rng(0).standard_normal(COUNT).astype(np.float32)
+    weights = np.hanning(COUNT).astype(np.float32)
+    spectrum = cuda.device_array(COUNT // 2 + 1, np.complex64)
+    transform(cufft, ltoir, cuda.to_device(signal), spectrum, cuda.to_device(weights))
+    expected = np.fft.rfft(signal * weights)
+    np.testing.assert_allclose(spectrum.copy_to_host(), expected, atol=1e-5 * abs(expected).max())
+    print(f"The spectrum of {COUNT} windowed samples matches NumPy's")
+
+
+if __name__ == "__main__":
+    main()

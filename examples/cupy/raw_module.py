@@ -1,0 +1,75 @@
+"""
+CuPy's RawModule with Python in it: a CUDA C++ kernel that calls a Python function, and a kernel in Python.
+
+RawModule loads machine code and links nothing, so the C++ is linked here. Needs no GPU for that.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numba import cuda
+
+import numba_ptxlink as pl
+
+SOURCE = """
+#include "udfs.h"
+
+extern "C" __global__ void squash_all(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = squash(x[i]);
+}
+"""
+
+
+@pl.udf("float32(float32)")
+def squash(value):
+    return value / (np.float32(1) + abs(value))
+
+
+# RawKernel passes arrays as addresses, so addresses are what the kernel takes.
+@pl.kernel("void(CPointer(float32), float32, int32)")
+def scale(values, factor, count):
+    index = cuda.grid(1)
+    if index < count:
+        values[index] *= factor
+
+
+def link(arch):
+    """Return machine code of both kernels."""
+    exported = pl.export([squash, scale], name="udfs", archs=[arch], emit=["ltoir"])
+    headers = {"udfs.h": exported.contents["udfs.h"].decode()}
+    linked = pl.link(SOURCE, exported.read("ltoir"), arch=arch, headers=headers)
+    print(f"{len(linked.cubin)} bytes of machine code for {arch}: {linked.reason}")
+    return linked.cubin
+
+
+def main():
+    try:
+        import cupy
+
+        device = cupy.cuda.Device()
+        arch = f"sm_{device.compute_capability}"
+    except Exception as reason:
+        link("sm_90")
+        print(f"Not run: {reason}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "module.cubin"
+        path.write_bytes(link(arch))
+        module = cupy.RawModule(path=str(path))
+    count = 100_001
+    x = cupy.linspace(-4, 4, count, dtype="float32")
+    y = cupy.empty_like(x)
+    grid = ((count + 255) // 256,)
+    module.get_function("squash_all")(grid, (256,), (x, y, np.int32(count)))
+    module.get_function("scale")(grid, (256,), (y, np.float32(3), np.int32(count)))
+    host = np.linspace(-4, 4, count, dtype="float32")
+    np.testing.assert_allclose(y.get(), 3 * (host / (1 + abs(host))), rtol=1e-6)
+    print(f"{count} elements match NumPy")
+
+
+if __name__ == "__main__":
+    main()

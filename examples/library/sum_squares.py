@@ -1,0 +1,47 @@
+"""
+A Numba kernel calls a CUDA C++ library, which nvcc has made: `make run`, or `python sum_squares.py LIBRARY`.
+
+The library holds LTO-IR, so what the kernel calls is inlined. Without a GPU the same link is done for sm_90.
+"""
+
+import argparse
+
+import numpy as np
+from numba import cuda, float32
+
+import numba_ptxlink as pl
+
+BLOCK = 256
+block_sum = cuda.declare_device("block_sum", "float32(float32)", abi="c")
+
+
+def sum_squares(values, total):
+    """Add the squares of all values to total; a block of 256 threads adds its part at once."""
+    part = float32(0)
+    for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+        part += values[i] * values[i]
+    part = block_sum(part)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(total, 0, part)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("library", help="what nvcc -lib has made of reductions.cu")
+    options = parser.parse_args()
+    if not cuda.is_available():
+        kernel = pl.kernel("void(float32[::1], float32[::1])")(sum_squares)
+        linked = pl.link(kernel, options.library, arch="sm_90")
+        print(f"{len(linked.cubin)} bytes of machine code for sm_90: {linked.reason}")
+        print("Not run: there is no GPU")
+        return
+    values = np.random.default_rng(0).standard_normal(1_000_001).astype(np.float32)
+    total = cuda.to_device(np.zeros(1, np.float32))
+    cuda.jit(link=[options.library])(sum_squares)[64, BLOCK](cuda.to_device(values), total)
+    expected = np.square(values.astype(np.float64)).sum()
+    np.testing.assert_allclose(total.copy_to_host(), expected, rtol=1e-5)
+    print(f"The sum of {len(values)} squares is {total[0]:.0f}, as NumPy's")
+
+
+if __name__ == "__main__":
+    main()

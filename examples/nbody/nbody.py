@@ -1,0 +1,104 @@
+"""
+Two galaxies pass each other: an N-body step as a kernel in Python, with its parameters in a struct.
+
+The export is launched with a tuple for the struct, compared with NumPy and drawn. Without a GPU the kernel is
+compiled, and NumPy's positions are drawn.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numba import cuda
+
+import numba_ptxlink as pl
+
+HERE = Path(__file__).resolve().parent
+STEP, SOFTENING, STEPS = np.float32(0.005), np.float32(0.05), 500
+
+
+def galaxy(count, center, drift, generator):
+    """Return *count* bodies (x, y, mass) on circles around a heavy one, and their velocities."""
+    radius = np.sqrt(generator.uniform(0.05, 1, count))
+    angle = generator.uniform(0, 2 * np.pi, count)
+    radius[0] = 0
+    bodies = np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full(count, 1e-4)], axis=1)
+    bodies[0, 2] = 1
+    speed = radius / (radius**2 + SOFTENING**2) ** 0.75
+    velocities = speed[:, None] * np.stack([-np.sin(angle), np.cos(angle)], axis=1)
+    return bodies + np.array([*center, 0]), velocities + drift
+
+
+def reference(bodies, velocities):
+    """Return bodies and velocities after a step, by NumPy in double precision."""
+    offsets = bodies[None, :, :2] - bodies[:, None, :2]
+    pull = bodies[None, :, 2] / ((offsets**2).sum(axis=2) + SOFTENING**2) ** 1.5
+    velocities = velocities + STEP * (pull[:, :, None] * offsets).sum(axis=1)
+    return np.concatenate([bodies[:, :2] + STEP * velocities, bodies[:, 2:]], axis=1), velocities
+
+
+def on_cpu(bodies, velocities):
+    """Give where the bodies are after each step."""
+    while True:
+        bodies, velocities = reference(bodies, velocities)
+        yield bodies
+
+
+def on_gpu(library, bodies, velocities):
+    """Give where the bodies are after each step."""
+    now, speeds = (cuda.to_device(each.astype(np.float32)) for each in (bodies, velocities))
+    after = cuda.device_array_like(now)
+    while True:
+        library.advance[(len(bodies) + 127) // 128, 128]((STEP, SOFTENING, len(bodies)), now, speeds, after)
+        now, after = after, now
+        yield now.copy_to_host()
+
+
+def draw(pictures, path):
+    """Draw the bodies at each time of *pictures*."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.5), layout="constrained")
+    for axes, (step, bodies) in zip(figure.subplots(1, len(pictures)), pictures.items(), strict=True):
+        axes.scatter(*bodies[:, :2].T, s=0.5, c=np.arange(len(bodies)) < len(bodies) // 2, cmap="coolwarm")
+        axes.set(title=f"step {step}", xlim=(-3, 3), ylim=(-2, 2), aspect="equal")
+    figure.savefig(path, dpi=80)
+    print(f"Drawn: {path}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--draw", type=Path, help="write a picture here; needs matplotlib")
+    parser.add_argument("--bodies", type=int, default=2000)
+    options = parser.parse_args()
+
+    has_gpu = cuda.is_available()
+    exported = pl.export(HERE / "bodies.py", archs="native" if has_gpu else "sm_90")
+    print(f"{exported.signatures[-1].name}: {len(exported.read('kernels'))} bytes for GPUs")
+    generator = np.random.default_rng(0)
+    galaxies = [
+        galaxy(options.bodies // 2, sign * np.array([1.2, 0.5]), sign * np.array([-0.5, 0.1]), generator)
+        for sign in (-1, 1)
+    ]
+    bodies, velocities = (np.concatenate(parts) for parts in zip(*galaxies, strict=True))
+    if has_gpu:
+        moves = on_gpu(pl.load(exported), bodies, velocities)
+    else:
+        print("Not run: there is no GPU")
+        if not options.draw:
+            return
+        moves = on_cpu(bodies, velocities)
+    pictures = {0: bodies}
+    for step in range(1, STEPS + 1):
+        moved = next(moves)
+        if step == 1 and has_gpu:
+            np.testing.assert_allclose(moved, reference(bodies, velocities)[0], atol=1e-5)
+            print(f"A step of {len(bodies)} bodies matches NumPy")
+        if step in (STEPS // 2, STEPS):
+            pictures[step] = moved
+    if options.draw:
+        draw(pictures, options.draw)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The kernels of a PyTorch extension, in Python: a function and its gradient."""
+
+from numba import cuda
+from numpy import float32
+
+from numba_ptxlink import kernel, udf
+
+ONE = float32(1)
+
+
+@udf("float32(float32)")
+def slope(x):
+    """Return the derivative of x / (1 + abs(x))."""
+    scale = ONE / (ONE + abs(x))
+    return scale * scale
+
+
+@kernel("void(float32[::1], float32[::1])")
+def forward(x, y):
+    """Write x / (1 + abs(x)) to y."""
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i] / (ONE + abs(x[i]))
+
+
+@kernel("void(float32[::1], float32[::1], float32[::1])")
+def backward(x, dy, dx):
+    """Write the gradient by x to dx, from that by y in dy."""
+    i = cuda.grid(1)
+    if i < x.size:
+        dx[i] = dy[i] * slope(x[i])

@@ -1,0 +1,26 @@
+"""The programs of the gallery, on a device: each compares its results with a reference."""
+
+from __future__ import annotations
+
+import re
+
+import gallery
+import pytest
+
+import numba_ptxlink as pl
+
+
+@pytest.mark.parametrize("name", gallery.PROGRAMS)
+def test_a_program_verifies_its_results(name, tmp_path):
+    """A program of the gallery runs on the device, and its results are those of the reference."""
+    from cuda.core import Device
+
+    if reason := gallery.missing(gallery.PROGRAMS[name].gpu_packages):
+        pytest.skip(reason)
+    said = gallery.run(name, tmp_path, pl.Arch.of(tuple(Device(0).compute_capability)).sm)
+    print(said)  # noqa: T201 - shown by -rP
+    assert "there is no GPU" not in said
+    # A package may be built without CUDA.
+    for reason in re.findall("^Not run: .*", said, re.MULTILINE):
+        pytest.skip(reason)
+    assert re.search(gallery.PROGRAMS[name].verified, said), said

@@ -1,0 +1,53 @@
+"""The programs of the gallery, where there is no device; and their page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cuda_toolkit
+import gallery
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in gallery.PROGRAMS if name != "cub"])
+def test_a_program_links_without_a_device(name, tmp_path):
+    """A program of the gallery links, says that it did not run, and exits 0."""
+    said = gallery.run(name, tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert re.search("^Not run: .", said, re.MULTILINE), said
+    assert re.search(gallery.PROGRAMS[name].linked, said), said
+    assert not re.search(gallery.PROGRAMS[name].verified, said)
+
+
+@pytest.mark.slow
+def test_functions_are_inlined_into_the_kernels_of_cub(tmp_path):
+    """The program with CUB's algorithms is built, and no Python function is left as one of its own."""
+    said = gallery.run("cub", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert said.endswith("\nNot run: there is no GPU\n")
+    (functions,) = cuda_toolkit.linked_functions(tmp_path / "out" / "main").values()
+    assert any("transform_kernel" in function for function in functions)
+    assert not {"squash", "farther"} & functions
+
+
+@pytest.mark.slow
+def test_bodies_are_drawn_without_a_device(tmp_path, monkeypatch):
+    """The N-body program draws what NumPy computes."""
+    if reason := gallery.missing(("matplotlib",)):
+        pytest.skip(reason)
+    program = gallery.PROGRAMS["nbody"]
+    picture = tmp_path / "bodies.png"
+    arguments = ("--bodies", "20", "--draw", str(picture))
+    monkeypatch.setitem(gallery.PROGRAMS, "nbody", program._replace(arguments=arguments))
+    assert f"Drawn: {picture}" in gallery.run("nbody", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_lists_each_program():
+    """The page about the gallery has a row for each folder of examples, and names a file that is there."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][2:]
+    files = [re.findall(r"`(examples/[^`]+)`", row)[0] for row in rows]
+    assert [] == [file for file in files if not (gallery.ROOT / file).exists()]
+    assert {folder.name for folder in gallery.EXAMPLES.iterdir()} == {Path(file).parts[1] for file in files}
