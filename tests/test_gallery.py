@@ -45,6 +45,20 @@ def test_bodies_are_drawn_without_a_device(tmp_path, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_a_kernel_of_triton_is_linked_again_after_an_edit(tmp_path, monkeypatch):
+    """Triton's cache serves the same function to another process, and not one that has been edited."""
+    script = tmp_path / "damped.py"
+    monkeypatch.setitem(gallery.PROGRAMS, "triton", gallery.PROGRAMS["triton"]._replace(file=str(script)))
+    links = []
+    for divisor in ("(1 + abs(x))", "(1 + abs(x))", "(2 + abs(x))"):
+        source = (gallery.EXAMPLES / "triton" / "damped.py").read_text()
+        script.write_text(source.replace("(1 + abs(x))", divisor))
+        said = gallery.run("triton", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+        links.append("2 calls inlined" in said)
+    assert [True, False, True] == links
+
+
 def test_the_page_lists_each_program():
     """The page about the gallery has a row for each folder of examples, and names a file that is there."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][2:]

@@ -6,6 +6,7 @@ link. Needs no GPU; with one, and with PyTorch, the kernel is run too.
 """
 
 import argparse
+import hashlib
 from pathlib import Path
 
 import triton
@@ -37,10 +38,13 @@ def damp_all(x, y, n, BLOCK: tl.constexpr):
 
 def with_functions(*functions, inline="all", keep=None):
     """Return a hook for Triton that links *functions* with each kernel; *keep* gets the PTX and the link."""
+    ptx_of_functions = pl.export(functions, name="functions", emit=["ptx"]).read("ptx")
+    # Triton's cache outlives edits of the functions, and their PTX tells what they were.
+    key = hashlib.sha256(ptx_of_functions).hexdigest()
 
     def hook(compiler=None, stages=None, options=None, language=None, capability=None):
         if compiler is None:  # Triton asks what its cache shall tell apart
-            return repr(functions), inline
+            return key, inline
 
         def link(ptx, metadata):
             variant = "a" if capability >= 90 else ""
