@@ -55,6 +55,11 @@ bool run(float a) {
 }  // namespace
 
 int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("Not run: there is no GPU\n");
+    return 0;
+  }
   // Threads that launch first load the code once.
   bool right[4] = {};
   std::vector<std::thread> threads;
