@@ -291,11 +291,10 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
 
 
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:
-    doc = inspect.getdoc(each.udf.function) or ""
     return header.Declaration(
         signature=signature,
         python=describe(each),
-        summary=doc.splitlines()[0] if doc else "",
+        doc=inspect.getdoc(each.udf.function) or "",
         source=each.udf.source,
         errors=_errors(each.udf, raises),
     )

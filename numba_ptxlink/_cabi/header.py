@@ -92,7 +92,7 @@ class Declaration:
     Args:
         signature: Its C signature.
         python: Its Python signature, such as "saxpy(float32, float32) -> float32".
-        summary: The first line of its docstring, "" for none.
+        doc: Its docstring, without indentation; "" for none.
         source: Where it is defined, such as "udfs.py:12". The header names the file alone, so that it stays
             as it is when lines move.
         errors: What its errors do, "" if it has none.
@@ -100,7 +100,7 @@ class Declaration:
 
     signature: c.Signature
     python: str
-    summary: str
+    doc: str
     source: str
     errors: str = ""
 
@@ -263,11 +263,19 @@ def _members(struct: c.Struct) -> Iterable[str]:
 
 
 def _declaration(declaration: Declaration) -> str:
-    file = declaration.source.rpartition(":")[0] or declaration.source
-    lines = [declaration.python, declaration.summary, f"Defined in {file}.", declaration.errors]
-    comment = "".join(f" * {as_comment(line)}\n" for line in lines if line)
     space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else "NUMBA_PTXLINK_DEVICE"
-    return f"/*\n{comment} */\n{space} {declaration.signature};\n"
+    return f"{describe(declaration)}{space} {declaration.signature};\n"
+
+
+def describe(declaration: Declaration) -> str:
+    """Return the comment about a function: its Python signature, its docstring, its file and its errors."""
+    doc = declaration.doc.splitlines()
+    file = declaration.source.rpartition(":")[0] or declaration.source
+    # A long text is a paragraph of its own.
+    around = [""] if len(doc) > 1 else []
+    last = [line for line in (f"Defined in {file}.", declaration.errors) if line]
+    lines = [declaration.python, *around, *doc, *around, *last]
+    return "".join(("/*\n", *(f" * {as_comment(line)}".rstrip() + "\n" for line in lines), " */\n"))
 
 
 def _extern(signature: c.Signature) -> str:

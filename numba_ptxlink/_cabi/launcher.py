@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import names as cnames
 from . import types as c
-from .header import as_comment
+from .header import as_comment, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -121,13 +121,11 @@ def _function(declaration: Declaration) -> str:
         f"unsigned {shared}",
         *(f"{_qualified(ctype.name, structs)} {label}" for label, ctype in signature.params),
     ]
-    lines = [declaration.python, declaration.summary, f"Defined in {declaration.source}.", declaration.errors]
-    comment = "".join(f" * {as_comment(line)}\n" for line in lines if line)
     arguments = cnames.legal("arguments", taken)
     addresses = ", ".join(f"&{label}" for label in labels)
     array = f"  void* {arguments}[] = {{{addresses}}};\n" if labels else ""
     return (
-        f"/*\n{comment} */\ninline int {signature.name}({', '.join(params)}) noexcept {{\n{array}"
+        f"{describe(declaration)}inline int {signature.name}({', '.join(params)}) noexcept {{\n{array}"
         f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {shared}, "
         f"{arguments if labels else 'nullptr'});\n}}\n"
     )

@@ -52,7 +52,15 @@ def calls(value):
 
 
 def distance(points, weights, origin):
-    """Take arrays and a struct."""
+    """
+    Take arrays and a struct.
+
+    Args:
+        points: The records, of which `points[0].pos` counts; not points[1]*/points[2].
+        weights: Any layout.
+            Only its corner is read.
+        origin: A struct.
+    """
     return points[0].pos[0] + weights[0, 0] + origin.x
 
 
