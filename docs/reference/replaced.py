@@ -25,7 +25,7 @@ are not named here the plugin stays inactive, with a warning.
 the rows marked with an asterisk.
 """
 # The constants of `patches` that an export applies.
-EXPORTED = ("CODE", "DRIVERLESS", "EXTERNS", "LOWERING", "NVVM")
+EXPORTED = ("CODE", "DRIVERLESS", "EXTERNS", "LOWERING", "NVVM", "RESULTS")
 
 
 def page() -> str:

@@ -13,6 +13,7 @@ from .patches.corrections import CODE
 from .patches.driverless import DRIVERLESS
 from .patches.error_model import ERROR_MODEL
 from .patches.nvvm_cache import NVVM
+from .patches.results import RESULTS
 from .raises import raise_sites
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _OPTIONS = CompileOptions()
+PATCHES = (*DRIVERLESS, *ERROR_MODEL, *CODE, *RESULTS)
 
 
 class Lowered(NamedTuple):
@@ -88,7 +90,7 @@ def compile_function(
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
-    with global_compiler_lock, applied((*DRIVERLESS, *ERROR_MODEL, *CODE)), entered(checked=checked):
+    with global_compiler_lock, applied(PATCHES), entered(checked=checked, returns=result):
         return compile_cuda(
             function,
             result,

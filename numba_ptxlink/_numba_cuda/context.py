@@ -61,6 +61,7 @@ class CompileContext(NamedTuple):
         result: The results of the compilation.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
         nested: The device functions compiled within the outermost one; None outside.
+        returns: The type that an export declares of the function's result; None for none.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -70,6 +71,7 @@ class CompileContext(NamedTuple):
     result: Result | None = None
     checked: bool | None = None
     nested: Nested | None = None
+    returns: Any = None
 
 
 _context = Carried("numba_ptxlink_compile", CompileContext())

@@ -15,6 +15,7 @@ from .context import Program, compiling
 from .patches.calls import EXTERNS
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.lowering import LOWERING
+from .patches.results import RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,8 +92,8 @@ def lower(  # noqa: PLR0917 - as in the protocol
             "opt_level": options.level,
         }
     )
-    modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked)
-    with global_compiler_lock, applied((*DRIVERLESS, *EXTERNS, *LOWERING)), compiling(program):
+    modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked, result)
+    with global_compiler_lock, applied((*DRIVERLESS, *EXTERNS, *LOWERING, *RESULTS)), compiling(program):
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)

@@ -22,6 +22,7 @@ class Program:
         chip: The architecture, such as "sm_90a".
         cc: Its compute capability.
         checked: Whether divisions by zero and indices out of range are errors.
+        returns: The declared type of its result; None for one that is inferred.
         links: The link files that it asks for, in order.
         declared: The functions of `cuda.declare_device` that it calls.
         sites: The file and line of each place that meets errors, by its number.
@@ -30,6 +31,7 @@ class Program:
     chip: str
     cc: tuple[int, int]
     checked: bool
+    returns: Any = None
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
     sites: list[tuple[str, int]] = field(default_factory=list)

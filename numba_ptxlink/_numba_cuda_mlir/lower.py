@@ -14,6 +14,7 @@ from numba_cuda_mlir._mlir.dialects import cf, llvm
 from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.errors import InternalCompilerError
 from numba_cuda_mlir.linker import resolve_link_plan
+from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 from numba_ptxlink.errors import ExportError
@@ -93,6 +94,22 @@ class _Export(_Stock):  # type: ignore[misc]
             # numba-cuda-mlir would call this function, whose parameters have other types.
             return self.build_user_defined_function_call(target, callee, args, kws)
         return super().build_recursive_call(target, fn_type, args, kws)
+
+    def lower_call_expr_assign(self, target: Any, fn: Any, args: Any, kws: Any, expr: Any = None) -> None:
+        class_type = self.get_numba_type(fn.name)
+        if not isinstance(class_type, types.NamedTupleClass):
+            super().lower_call_expr_assign(target, fn, args, kws, expr)
+            return
+        # numba-cuda-mlir types such a call and has no code for it.
+        made = self.get_numba_type(target.name)
+        by_name = dict(zip(made.fields, args, strict=False)) | dict(kws)
+        values = []
+        for field, wanted in zip(made.fields, made.types, strict=True):
+            given = by_name[field]
+            value, ty = self.load_var(given), self.get_numba_type(given.name)
+            self.incref(ty, value)
+            values.append(value if ty == wanted else self.lower_cast(ty, wanted, value))
+        self.store_var(target, tuple(values))
 
     def _link_external_function(self, extern: Any) -> None:
         self._program.declared[extern] = None

@@ -16,6 +16,7 @@ from . import (
     error_model,
     linker_class,
     nvvm_cache,
+    results,
     unloaded_tools,
 )
 
@@ -29,6 +30,7 @@ TABLE = (
     *disk_cache.SUBSTITUTIONS,
     *corrections.CODE,
     *corrections.SUBSTITUTIONS,
+    *results.RESULTS,
     *compile_c.SUBSTITUTIONS,
     *unloaded_tools.SUBSTITUTIONS,
 )

@@ -7,7 +7,7 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, calls, compile_c, core_linker, disk_cache, driverless, lowering
+from . import back_end, calls, compile_c, core_linker, disk_cache, driverless, lowering, results
 
 TABLE = (
     *core_linker.SUBSTITUTIONS,
@@ -17,5 +17,6 @@ TABLE = (
     *lowering.LOWERING,
     *calls.EXTERNS,
     *compile_c.COMPILE,
+    *results.RESULTS,
 )
 """The rows, by purpose."""
