@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ._cabi import names as cnames
+from ._cabi.cxx import Existing
 from ._cabi.numbers import NUMBERS
 from ._cabi.options import AbiOptions
 from ._cabi.types import (
@@ -29,6 +30,7 @@ from ._cabi.types import (
     View,
     Void,
     number,
+    pointer,
     struct,
     structs,
     unaligned_member,
@@ -71,8 +73,8 @@ _NUMBERS = {
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-Names = Mapping[Any, str]
-"""Names for records, by their Numba types: a record has no name itself."""
+Names = Mapping[Any, str | Existing]
+"""Names for records, by their Numba types: a record has no name itself; and the structs that C++ has."""
 
 
 def c_signature(
@@ -82,6 +84,8 @@ def c_signature(
     *,
     kernel: bool = False,
     names: Names | None = None,
+    const: Collection[str] = (),
+    restrict: Collection[str] = (),
 ) -> Signature:
     """
     Return the C signature of a function with the given Numba types.
@@ -92,10 +96,12 @@ def c_signature(
         params: Name and Numba type of each parameter.
         kernel: Whether it is a `__global__` function.
         names: Names for records, by their Numba types.
+        const: The parameters, by name, through which the function only reads.
+        restrict: Those that nothing else leads to.
 
     Raises:
-        AbiError: A type has no counterpart in C, or two types would be structs of one name. The message names
-            the function and the types.
+        AbiError: A type has no counterpart in C, two types would be structs of one name, or a parameter that
+            is to be const or restrict is no address. The message names the function and the types.
     """
 
     def translate(ty: Any, where: str) -> CType:
@@ -107,11 +113,21 @@ def c_signature(
             raise AbiError(f"Function {name}: {where} has no C type. Leave the parameter out.")
         return ctype
 
+    def pointing(ctype: CType, where: str, **promises: bool) -> CType:
+        try:
+            return _pointing(ctype, **promises)
+        except AbiError as error:
+            raise AbiError(f"Function {name}: {where} {error}") from error
+
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
     returned = translate(
         of_type(result).types.unliteral(result), f"the return value, of Numba type {result},"
     )
-    typed = [(param, translate(ty, f"parameter {param!r}, of Numba type {ty},")) for param, ty in params]
+    typed = [
+        (param, pointing(translate(ty, where), where, const=param in const, restrict=param in restrict))
+        for param, ty in params
+        for where in [f"parameter {param!r}, of Numba type {ty},"]
+    ]
     labels = _labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
     signature = Signature(
         name=name,
@@ -126,6 +142,22 @@ def c_signature(
     except AbiError as error:
         raise AbiError(f"Function {name}: {str(error)[0].lower()}{str(error)[1:]}") from error
     return signature
+
+
+def _pointing(ctype: CType, *, const: bool, restrict: bool) -> CType:
+    """Return *ctype* as a parameter that is only read, or that nothing else leads to."""
+    if isinstance(ctype, Pointer):
+        return pointer(ctype.target, readonly=const, restrict=restrict)
+    if restrict:
+        raise AbiError(
+            "cannot be __restrict__, which C++ has for pointers alone; take a CPointer, or leave it out of "
+            "restrict."
+        )
+    if const and isinstance(ctype, View):
+        return view(ctype.element, ctype.ndim, ctype.layout, readonly=True)
+    if const:
+        raise AbiError("is a value, and const is for pointers and arrays; leave it out of const.")
+    return ctype
 
 
 def check_ptx(signature: Signature) -> None:
@@ -211,7 +243,7 @@ def _number(ty: Any) -> str:
 def _composite(ty: Any, names: Names) -> CType | None:
     types = of_type(ty).types
     if ty == types.voidptr:
-        return Pointer("void*", 8, 8, Void())
+        return pointer(Void())
     if isinstance(ty, types.CPointer):
         return _pointer(ty, names)
     if isinstance(ty, types.BaseTuple):
@@ -233,7 +265,7 @@ def _composite(ty: Any, names: Names) -> CType | None:
 def _pointer(ty: Any, names: Names) -> CType:
     target = c_type(ty.dtype, names)
     _check_in_memory(target)
-    return Pointer(f"{target.name}*", 8, 8, target)
+    return pointer(target)
 
 
 def _view(ty: Any, names: Names) -> CType:
@@ -272,7 +304,10 @@ def _tuple(ty: Any, names: Names) -> CType:
     inner = [
         _member(part, f"its member {field}", names) for field, part in zip(fields, ty.types, strict=True)
     ]
-    if isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
+    existing = names.get(ty)
+    if isinstance(existing, Existing):
+        name = existing.name
+    elif isinstance(ty, (types.NamedTuple, types.NamedUniTuple)):
         name = cnames.legal_type(ty.instance_class.__name__)
     else:
         # The count comes first, so that the names of different types differ.
@@ -286,7 +321,8 @@ def _tuple(ty: Any, names: Names) -> CType:
         or (isinstance(member, Struct) and member.in_memory and not member.record)
         for _, member in members
     )
-    return dataclasses.replace(layout, in_memory=in_memory)
+    layout = dataclasses.replace(layout, in_memory=in_memory)
+    return _existing(layout, existing) if isinstance(existing, Existing) else layout
 
 
 def _record(ty: Any, names: Names) -> CType:
@@ -298,7 +334,9 @@ def _record(ty: Any, names: Names) -> CType:
         if field != place.title and not _is_empty(place.type)
     }
     last, end = "", 0
-    own = names.get(ty)
+    given = names.get(ty)
+    existing = given if isinstance(given, Existing) else None
+    own = given if isinstance(given, str) else None
     inner = [_field(place.type, f"its field {field!r}", names) for field, place in fields.items()]
     labels = _labels(list(fields), inner, *((cnames.legal_type(own),) if own else ()))
     for (field, place), label, ctype in zip(fields.items(), labels, inner, strict=True):
@@ -311,6 +349,11 @@ def _record(ty: Any, names: Names) -> CType:
         members.append(Member(label, ctype, place.offset))
     if not members:
         raise AbiError("C has no empty struct; leave the empty record out.")
+    if existing is not None:
+        layout = Struct(
+            existing.name, ty.size, 1, tuple(members), in_memory=True, record=True, about=_fields(ty)
+        )
+        return _existing(layout, existing)
     natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != tuple(members) or natural.size != ty.size
     align = natural.align
@@ -339,6 +382,23 @@ def _gaps(members: Sequence[Member]) -> str:
     ends = (0, *(member.offset + member.type.size for member in members))
     places = enumerate(zip(members, ends, strict=False))
     return "".join(f"_{index}at{member.offset}" for index, (member, end) in places if member.offset != end)
+
+
+def _existing(layout: Struct, existing: Existing) -> Struct:
+    """Return *layout* as the struct that C++ has: as aligned as its members are, or as it is said to be."""
+    natural = max(member.type.align for member in layout.members)
+    packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
+    align = existing.align or (1 if packed else natural)
+    size = -(-layout.size // align) * align
+    if layout.record and size != layout.size:
+        raise AbiError(
+            f"{existing.name} is aligned to {align} bytes, and a multiple of that as large; its dtype has an "
+            f"itemsize of {layout.size}: give it {size}."
+        )
+    alike = layout.in_memory and size == layout.size
+    return dataclasses.replace(
+        layout, size=size, align=align, packed=packed, in_memory=alike, existing=existing
+    )
 
 
 def _is_empty(ty: Any) -> bool:
@@ -406,14 +466,14 @@ def code(ctype: CType) -> str:
     if isinstance(ctype, Void):
         return "void"
     if isinstance(ctype, Pointer):
-        return f"p_{code(ctype.target)}"
+        return f"{'c' if ctype.readonly else ''}p_{code(ctype.target)}"
     if isinstance(ctype, Array):
         return f"{ctype.count}x_{code(ctype.element)}"
     if isinstance(ctype, View):
         const = "c" if ctype.readonly else ""
         # The layout's initial: c, f or a.
         return f"{const}view{ctype.ndim}{ctype.layout[0]}_{code(ctype.element)}"
-    return ctype.row.code if isinstance(ctype, (Scalar, Compound)) else ctype.name
+    return ctype.row.code if isinstance(ctype, (Scalar, Compound)) else "_".join(_WORD.findall(ctype.name))
 
 
 def _shortened(name: str) -> str:

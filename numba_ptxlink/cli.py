@@ -207,6 +207,16 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compiling(export: argparse.ArgumentParser) -> None:
+    export.add_argument(
+        "-I",
+        "--include-dir",
+        dest="include_dirs",
+        type=_path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="where the headers are that define structs of the functions; repeat for more",
+    )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     _add_front_end(export)
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
@@ -270,6 +280,7 @@ def _export(arguments: argparse.Namespace) -> None:
             cuda=arguments.cuda,
             ptx_isa=arguments.ptx_isa,
             depfile=arguments.depfile,
+            include_dirs=arguments.include_dirs,
             front_end=front_end,
         )
     for signature in exported.signatures:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi
 from ._arch import Arch, ArchLike
-from ._cabi import header, proof
+from ._cabi import existing, header, proof
 from ._config import config
 from ._export import build, choice
 from ._export.artifacts import EMIT, Request, compile_each, file_name, join
@@ -31,7 +31,7 @@ from ._link import manifests, outputs
 from ._link.consumer import Consumer
 from ._link.depfile import render as render_depfile
 from ._tools import archs as architectures
-from ._tools import python_imports, python_sources
+from ._tools import include_scan, python_imports, python_sources
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def export(
     cuda: str | tuple[int, int] | None = None,
     ptx_isa: str | tuple[int, int] | None = None,
     depfile: str | Path | None = None,
+    include_dirs: Sequence[str | Path] = (),
     front_end: str | None = None,
 ) -> Export:
     """
@@ -142,7 +143,9 @@ def export(
             made: LTO-IR, and machine code where no such compiler is installed.
         ptx_isa: The same by the newest PTX that is read, such as "8.4".
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
-            imported, and on what the functions link.
+            imported, on what the functions link, and on the headers that define structs for them.
+        include_dirs: Where to find headers that define structs for the functions; the folders of their Python
+            files are searched last.
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
             default the one whose types, functions and modules they use; else NUMBA_PTXLINK_FRONT_END; else
             what is installed, numba-cuda first. All functions of an export have the same.
@@ -171,7 +174,9 @@ def export(
     former = dict(sys.modules)
     with _loaded(source, front_end) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
-        request = Request(stem, parsed, kinds, CompileOptions(opt, fastmath, lineinfo), consumer)
+        options = CompileOptions(opt, fastmath, lineinfo)
+        folders = (*map(Path, include_dirs), *_folders(marked))
+        request = Request(stem, parsed, kinds, options, consumer, folders)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
         header.named_structs(build.declared(functions))
@@ -180,17 +185,19 @@ def export(
         declarations = [
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
+        structs = header.named_structs(first.signatures)
         python = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
     _check_passing(first.signatures, request.asked)
     code = compile_each(compiled, request)
     declared = [sig for _, (_, sig) in sorted(code.externs.items()) if sig]
     text = header.render(stem, declarations, declared)
-    proof.prove(text, declarations, declared, parsed)
+    proof.prove(text, declarations, declared, parsed, request.include_dirs)
     artifacts = join(code, request, text, declarations)
     described = list(zip(declarations, functions, first.raises, strict=True))
     manifest = describe_export(request, compiler, described, artifacts)
     names = {key: file_name(stem, key) for key in artifacts.files}
     sources = {*python, *(file for each in compiled for file in each.files)}
+    sources.update(_headers(existing.includes(structs), request.include_dirs))
     contents = {
         f"{stem}.h": text.encode(),
         **_included(text),
@@ -297,7 +304,21 @@ def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> 
         doc=inspect.getdoc(each.udf.function) or "",
         source=each.udf.source,
         errors=_errors(each.udf, raises),
+        namespace=each.udf.cxx.namespace,
+        name=each.udf.function.__name__,
     )
+
+
+def _headers(includes: Iterable[str], folders: Sequence[Path]) -> list[Path]:
+    """Return the files in *folders* that *includes* lead to."""
+    text = "".join(f"#include {name}\n" for name in includes)
+    return include_scan.files_included(text.encode(), folders[0], folders[1:]) if text and folders else []
+
+
+def _folders(marked: Iterable[Udf]) -> dict[Path, None]:
+    """Return the folders of the Python files that define *marked*."""
+    files = (Path(each.function.__code__.co_filename) for each in marked)
+    return {file.parent.absolute(): None for file in files if file.is_file()}
 
 
 def _errors(function: Udf, raises: tuple[str, ...]) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import AbiError
 
+from . import existing
 from . import names as cnames
 from . import types as c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _PREAMBLE = """\
 #if defined(__CUDACC_RTC__)
@@ -82,6 +84,15 @@ _DEVICE = """\
 #define NUMBA_PTXLINK_KERNEL
 #endif
 """
+_INLINE = """\
+#if !defined(NUMBA_PTXLINK_INLINE)
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define NUMBA_PTXLINK_INLINE __device__ __forceinline__
+#else
+#define NUMBA_PTXLINK_INLINE inline
+#endif
+#endif
+"""
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,8 @@ class Declaration:
         source: Where it is defined, such as "udfs.py:12". The header names the file alone, so that it stays
             as it is when lines move.
         errors: What its errors do, "" if it has none.
+        namespace: The namespace in which C++ has it too, "" for none.
+        name: Its name there.
     """
 
     signature: c.Signature
@@ -103,6 +116,8 @@ class Declaration:
     doc: str
     source: str
     errors: str = ""
+    namespace: str = ""
+    name: str = ""
 
 
 def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.Signature] = ()) -> str:
@@ -120,15 +135,18 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.S
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
     structs = named_structs(signatures)
+    _check_overloads(declarations)
     blocks = [
         *_includes(types),
+        *existing.preamble(structs),
         _DEVICE,
-        *(_only_cxx(_definition(struct), cxx=_needs_cxx([struct])) for struct in structs),
+        *(_only_cxx(_struct(struct), cxx=_needs_cxx([struct])) for struct in structs),
         *_views(types),
         '#if defined(__cplusplus)\nextern "C" {\n#endif\n',
         *(_only_cxx(_declaration(function), cxx=_is_cxx(function.signature)) for function in declarations),
         *(_only_cxx(_extern(signature), cxx=_is_cxx(signature)) for signature in externs),
         "#if defined(__cplusplus)\n}\n#endif\n",
+        *_namespaces(declarations, structs),
     ]
     body = "\n".join(blocks)
     guard = _guard(stem, body)
@@ -153,7 +171,7 @@ def named_structs(signatures: Sequence[c.Signature]) -> list[c.Struct]:
     """
     structs = c.structs(signatures)
     for signature in signatures:
-        if signature.name in structs:
+        if signature.name in structs and not structs[signature.name].existing:
             raise AbiError(
                 f"{signature.name!r}, the C name of a function, is the name of the struct that stands for "
                 f"{structs[signature.name].about}; use {signature.name + '_of'!r}, for example."
@@ -215,6 +233,10 @@ def _only_cxx(text: str, *, cxx: bool) -> str:
     return f"#if defined(__cplusplus)\n{text}#endif\n" if cxx else text
 
 
+def _struct(struct: c.Struct) -> str:
+    return existing.assertions(struct) if struct.existing else _definition(struct)
+
+
 def _definition(struct: c.Struct) -> str:
     macro = f"NUMBA_PTXLINK_STRUCT_{struct.name}"
     lines = [
@@ -264,7 +286,59 @@ def _members(struct: c.Struct) -> Iterable[str]:
 
 def _declaration(declaration: Declaration) -> str:
     space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else "NUMBA_PTXLINK_DEVICE"
-    return f"{describe(declaration)}{space} {declaration.signature};\n"
+    about = describe(declaration)
+    if declaration.namespace and not declaration.signature.kernel:
+        about = f"/* {declaration.namespace}::{declaration.name} */\n"
+    return f"{about}{space} {declaration.signature};\n"
+
+
+def _namespaces(declarations: Sequence[Declaration], structs: Iterable[c.Struct]) -> list[str]:
+    """Return the functions that are in namespaces of C++, which call those with C linkage."""
+    names = [struct.name for struct in structs]
+    blocks = []
+    for namespace, group in itertools.groupby(declarations, lambda each: each.namespace):
+        if namespace:
+            parts = namespace.split("::")
+            inner = "\n".join(_in_namespace(each, names) for each in group)
+            opened = "".join(f"namespace {part} {{\n" for part in parts)
+            closed = "".join(f"}} /* {part} */\n" for part in parts[::-1])
+            blocks.append(f"{opened}\n{inner}\n{closed}")
+    return [_only_cxx("\n".join([_INLINE, *blocks]), cxx=True)] if blocks else []
+
+
+def _in_namespace(declaration: Declaration, structs: Sequence[str]) -> str:
+    signature = declaration.signature
+    if signature.kernel:
+        return f"using ::{signature.name};\n"
+    params = ", ".join(qualified(ctype.declare(name), structs) for name, ctype in signature.params)
+    result = qualified(signature.result.name, structs)
+    values = ", ".join(name for name, _ in signature.params)
+    return (
+        f"{describe(declaration)}NUMBA_PTXLINK_INLINE {result} {declaration.name}({params})\n"
+        f"{{ return ::{signature.name}({values}); }}\n"
+    )
+
+
+def qualified(spelling: str, structs: Collection[str]) -> str:
+    """Return *spelling*, of a type or a parameter, with the *structs* in it as the global ones."""
+    bare = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
+    names = "|".join(sorted(map(re.escape, bare), key=len, reverse=True))
+    return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
+
+
+def _check_overloads(declarations: Iterable[Declaration]) -> None:
+    """Refuse functions of a namespace that C++ cannot tell apart."""
+    known: dict[tuple[str, ...], Declaration] = {}
+    for each in declarations:
+        if each.namespace and not each.signature.kernel:
+            key = (each.namespace, each.name, *(ctype.name for _, ctype in each.signature.params))
+            other = known.setdefault(key, each)
+            if other is not each:
+                raise AbiError(
+                    f"C++ cannot tell {other.python} ({other.source}) from {each.python} ({each.source}): "
+                    f"both are {each.namespace}::{each.name}({', '.join(key[2:])}); rename one of them in "
+                    "Python, or take one out of the namespace."
+                )
 
 
 def describe(declaration: Declaration) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import names as cnames
 from . import types as c
-from .header import as_comment, describe
+from .header import as_comment, describe, qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from .header import Declaration
 
@@ -119,7 +118,7 @@ def _function(declaration: Declaration) -> str:
         f"const numba_ptxlink::extent& {grid}",
         f"const numba_ptxlink::extent& {block}",
         f"unsigned {shared}",
-        *(f"{_qualified(ctype.name, structs)} {label}" for label, ctype in signature.params),
+        *(qualified(ctype.declare(label), structs) for label, ctype in signature.params),
     ]
     arguments = cnames.legal("arguments", taken)
     addresses = ", ".join(f"&{label}" for label in labels)
@@ -129,8 +128,3 @@ def _function(declaration: Declaration) -> str:
         f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {shared}, "
         f"{arguments if labels else 'nullptr'});\n}}\n"
     )
-
-
-def _qualified(spelling: str, structs: Collection[str]) -> str:
-    """Return the spelling of a type with the *structs* in it as the global ones."""
-    return re.sub(r"(?<!:)\b[A-Za-z_]\w*", lambda word: f"{'::' * (word[0] in structs)}{word[0]}", spelling)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def describe(signatures: Iterable[c.Signature]) -> dict[str, dict[str, Any]]:
     """Return a description of every type of *signatures* by its C name, members before their structs."""
     types = dict.fromkeys(ctype for signature in signatures for ctype in signature.types)
-    return {part.name: _describe(part) for ctype in types for part in c.parts(ctype)}
+    return {part.name: _describe(part) for ctype in types for part in c.parts(ctype, inside=True)}
 
 
 def parameters(signature: c.Signature) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def _describe(ctype: c.CType) -> dict[str, Any]:
         if ctype.element:
             described |= {"element": ctype.element.name, "count": ctype.row.lanes}
     elif isinstance(ctype, c.Pointer):
-        described |= {"kind": "pointer", "target": ctype.target.name}
+        described |= {"kind": "pointer", "target": ctype.target.name, "readonly": ctype.readonly}
     elif isinstance(ctype, c.Array):
         described |= {"kind": "array", "element": ctype.element.name, "count": ctype.count}
     elif isinstance(ctype, c.View):

@@ -181,13 +181,28 @@ def check(name: object, what: str, taken: Collection[str] = ()) -> str:
     raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name, taken)!r}, for example.")
 
 
+def check_inside(name: str, what: str) -> None:
+    """
+    Check that C++ accepts *name* inside of a namespace.
+
+    Raises:
+        AbiError: It does not. Proposes another.
+    """
+    reason = problem_anywhere(name)
+    if reason:
+        raise AbiError(
+            f"{what} has its Python name in its namespace, and {name!r} {reason}; call it "
+            f"{propose(name)!r}, for example."
+        )
+
+
 def problem(name: str) -> str | None:
     """
     Return why C, C++ or CUDA C++ would refuse an external function called *name*, None if they accept it.
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
-    reason = _problem_anywhere(name)
+    reason = problem_anywhere(name)
     if reason and not _MANGLED.fullmatch(name):
         return reason
     if name in _DECLARED:
@@ -197,8 +212,8 @@ def problem(name: str) -> str | None:
     return None
 
 
-def _problem_anywhere(name: str) -> str | None:
-    """Return why *name* cannot even name a parameter or member, None if it can."""
+def problem_anywhere(name: str) -> str | None:
+    """Return why *name* cannot even name a parameter, a member or what is in a namespace, None if it can."""
     if not _IDENTIFIER.fullmatch(name):
         return "is not a C identifier"
     if name in _RESERVED:
@@ -219,7 +234,7 @@ def is_mangled(name: object) -> bool:
 
 def legal(name: str, taken: Collection[str] = ()) -> str:
     """Return *name*, or the closest legal and unused name, for a parameter or member."""
-    return name if _problem_anywhere(name) is None and name not in taken else propose(name, taken)
+    return name if problem_anywhere(name) is None and name not in taken else propose(name, taken)
 
 
 def legal_type(name: str) -> str:

@@ -14,14 +14,14 @@ from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
-from . import names
+from . import existing, names
+from . import types as c
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._tools.nvrtc import Compiled
 
-    from . import types as c
     from .header import Declaration
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,11 @@ _NO_FILE = "open source file"
 
 
 def prove(
-    text: str, declarations: Sequence[Declaration], externs: Sequence[c.Signature], archs: Sequence[Arch]
+    text: str,
+    declarations: Sequence[Declaration],
+    externs: Sequence[c.Signature],
+    archs: Sequence[Arch],
+    include_dirs: Sequence[Path] = (),
 ) -> None:
     """
     Check that C++ accepts the header *text*, and that it declares what was exported.
@@ -51,12 +55,16 @@ def prove(
         declarations: The functions that it declares and the export defines.
         externs: Those that it declares for C++ to define.
         archs: The architectures of the export.
+        include_dirs: Where the headers are that define structs.
 
     Raises:
-        AbiError: C++ refuses the header, or a call of a function.
+        AbiError: C++ refuses the header, or a call of a function; it has a struct with another layout, or
+            lacks the header that is to define it.
         ExportError: NVRTC makes another prototype of a declaration than the export has.
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
+    called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
+    structs = c.structs(signatures).values()
     sources = {declaration.signature.name: declaration.source for declaration in declarations}
     try:
         arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), None)
@@ -64,8 +72,11 @@ def prove(
             known = "NVRTC {}.{}".format(*nvrtc.version())
             log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)
             return
-        compiled = _compile("\n".join([text, *map(_call, range(len(signatures)), signatures), ""]), arch)
+        calls = map(_call, range(len(signatures)), signatures, called)
+        shims = existing.SHIMS if existing.includes(structs) else None
+        compiled = _compile("\n".join([text, *calls, ""]), arch, include_dirs, shims)
     except LinkError as error:
+        _check_structs(error, text, structs, include_dirs)
         if _NO_FILE in error.log or not _ERROR.search(error.log):
             log.warning("The header is not compiled: %s", error)
             return
@@ -73,22 +84,66 @@ def prove(
     _compare(compiled.code.decode(), signatures, modern=llvm_ir.is_modern(arch))
 
 
-def _compile(source: str, arch: Arch) -> Compiled:
-    include_dirs = (_INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
-    return nvrtc.compile_source(source, _NAME, arch, flags=_FLAGS, include_dirs=include_dirs)
+def _compile(
+    source: str, arch: Arch, include_dirs: Sequence[Path], headers: Mapping[str, str] | None
+) -> Compiled:
+    searched = (*include_dirs, _INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
+    return nvrtc.compile_source(source, _NAME, arch, flags=_FLAGS, include_dirs=searched, headers=headers)
 
 
-def _call(number: int, signature: c.Signature) -> str:
+def _check_structs(
+    error: LinkError, text: str, structs: Iterable[c.Struct], include_dirs: Sequence[Path]
+) -> None:
+    """Refuse structs that C++ defines otherwise or not at all, where that is why NVRTC refused the header."""
+    given = {each.name: each for each in structs if each.existing}
+    missing = [
+        name for name in existing.includes(given.values()) if f"{_NO_FILE} {name}" in _in_quotes(error.log)
+    ]
+    if missing:
+        searched = ", ".join(map(str, include_dirs)) or "nowhere"
+        raise AbiError(
+            f"{', '.join(missing)}, which is to define {', '.join(given)}, is not found in {searched}; "
+            "name its folder by include_dirs, or -I.",
+            flags=error.flags,
+            inputs=error.inputs,
+            log=error.log,
+        ) from error
+    first = _ERROR.search(error.log)
+    line = text.split("\n")[int(first[1]) - 1 :][:1] if first else []
+    if first and line and existing.is_assertion(line[0]):
+        failed = existing.failures(error.log) if "assertion failed" in first[2] else [first[2]]
+        about = "; ".join(f"{each.name} stands for {each.about}" for each in given.values())
+        raise AbiError(
+            f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}. {about}. Make "
+            "them agree.",
+            flags=error.flags,
+            inputs=error.inputs,
+            log=error.log,
+        ) from error
+
+
+def _in_quotes(log: str) -> str:
+    """Return a log of NVRTC that names headers as they are included, if those are in quotes."""
+    return log.replace("<", '"').replace(">", '"')
+
+
+def _cxx_name(declaration: Declaration) -> str:
+    name, signature = declaration.name, declaration.signature
+    inside = f"::{declaration.namespace}" if declaration.namespace else ""
+    return f"{inside}::{name if inside and not signature.kernel else signature.name}"
+
+
+def _call(number: int, signature: c.Signature, name: str) -> str:
     """Return one line: a function that passes its parameters on, or a kernel with the same ones."""
     params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
     if signature.kernel:
         # Only a pointer to the kernel says that the two have the same type.
         types = ", ".join(ctype.declare("") for _, ctype in signature.params)
-        same = f"{{ void (*kernel)({types}) = ::{signature.name}; (void)kernel; }}"
+        same = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
         return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
     values = ", ".join(f"{_PARAM}{place}" for place in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
-    return f'extern "C" __device__ {head} {{ return {signature.name}({values}); }}'
+    return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 
 
 def _compare(ptx: str, signatures: Sequence[c.Signature], *, modern: bool) -> None:

@@ -21,6 +21,7 @@ from .numbers import NUMBERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .cxx import Existing
     from .numbers import Number
 
 # In bytes; observed in nvcc's output, like the rest.
@@ -140,9 +141,22 @@ class Compound(CType):
 
 @dataclass(frozen=True)
 class Pointer(CType):
-    """A generic address of a *target*."""
+    """
+    A generic address.
+
+    Args:
+        target: What is there.
+        readonly: Whether it is only read.
+        restrict: Whether nothing else leads to what is read or written through it.
+    """
 
     target: CType
+    readonly: bool = False
+    restrict: bool = False
+
+    def declare(self, name: str) -> str:
+        """Return the declaration of a parameter or member *name*."""
+        return f"{self.name} {'__restrict__ ' if self.restrict else ''}{name}".rstrip()
 
     def param(self, *, kernel: bool = False) -> Param | None:
         """Return the 64 bits of an address."""
@@ -187,6 +201,7 @@ class Struct(CType):
         in_memory: Whether Numba stores such values in memory in this layout.
         record: Whether it is a NumPy record rather than a tuple.
         about: The Python type it represents, for the header.
+        existing: What C++ has of it already; None for what the header defines.
     """
 
     members: tuple[Member, ...]
@@ -194,6 +209,12 @@ class Struct(CType):
     in_memory: bool = False
     record: bool = False
     about: str = ""
+    existing: Existing | None = None
+
+    @property
+    def cxx_only(self) -> bool:
+        """Whether C has no such type."""
+        return self.existing is not None and "::" in self.name
 
     @property
     def natural_align(self) -> int:
@@ -268,6 +289,11 @@ def vector(element: CType, count: int) -> Scalar | Compound | None:
     wanted = ("vector", element.name, count)
     rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.lanes) == wanted)
     return next(map(number, rows), None)
+
+
+def pointer(target: CType, *, readonly: bool = False, restrict: bool = False) -> Pointer:
+    """Return an address of *target*."""
+    return Pointer(f"{'const ' if readonly else ''}{target.name}*", 8, 8, target, readonly, restrict)
 
 
 def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
@@ -356,7 +382,12 @@ def structs(signatures: Iterable[Signature]) -> dict[str, Struct]:
         if not isinstance(ctype, Struct):
             continue
         first = named.setdefault(ctype.name, ctype)
-        if first.fingerprint != ctype.fingerprint:
+        if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
+            raise AbiError(
+                f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in two "
+                "ways; C++ has one struct of that name."
+            )
+        if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
             raise AbiError(
                 f"Two structs would be named {ctype.name}: {first.about} and {ctype.about}; rename the "
                 "record or NamedTuple among them in Python, for example to "
@@ -396,22 +427,28 @@ def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CT
         yield path, offset, ctype
 
 
-def parts(ctype: CType) -> Iterator[CType]:
-    """Yield every type that *ctype* contains or points to, and *ctype* itself last."""
-    return _walk(ctype, set())
+def parts(ctype: CType, *, inside: bool = False) -> Iterator[CType]:
+    """
+    Yield every type that *ctype* contains or points to, and *ctype* itself last.
+
+    Args:
+        ctype: A type.
+        inside: Whether members of structs that C++ defines are parts, too.
+    """
+    return _walk(ctype, set(), inside=inside)
 
 
-def _walk(ctype: CType, seen: set[CType]) -> Iterator[CType]:
+def _walk(ctype: CType, seen: set[CType], *, inside: bool = False) -> Iterator[CType]:
     if ctype in seen:
         return
     seen.add(ctype)
     inner: Iterable[CType] = ()
     if isinstance(ctype, Struct):
-        inner = (member.type for member in ctype.members)
+        inner = (member.type for member in ctype.members if inside or not ctype.existing)
     elif isinstance(ctype, Pointer):
         inner = (ctype.target,)
     elif isinstance(ctype, (Array, View, Compound)) and ctype.element:
         inner = (ctype.element,)
     for part in inner:
-        yield from _walk(part, seen)
+        yield from _walk(part, seen, inside=inside)
     yield ctype

@@ -15,6 +15,7 @@ from . import build
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.header import Declaration
@@ -43,6 +44,7 @@ class Request:
         kinds: The kinds of artifact, None for those that can be made of the usual ones.
         options: The options of the compilers.
         consumer: What the artifacts are for, None for the tools of this environment.
+        include_dirs: Where the headers are that define structs of the functions.
     """
 
     stem: str
@@ -50,6 +52,7 @@ class Request:
     kinds: tuple[str, ...] | None
     options: CompileOptions
     consumer: Consumer | None = None
+    include_dirs: tuple[Path, ...] = ()
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -175,7 +178,13 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     if with_host_code:
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
         built, host_compiler = objects.build(
-            request.stem, header, kernels, code.parts, None if code.externs else whole, consumer=consumer
+            request.stem,
+            header,
+            kernels,
+            code.parts,
+            None if code.externs else whole,
+            consumer=consumer,
+            include_dirs=request.include_dirs,
         )
         forms = objects.as_kinds(request.stem, built, with_host_code)
         files |= {(kind, ""): content for kind, content in forms.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
@@ -17,11 +18,10 @@ from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
-from . import constants, externs, link_files, reached
+from . import constants, externs, link_files, reached, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, Lowered
@@ -161,7 +161,7 @@ def _wrap(lowered: Lowered, each: Typed, *, inline: bool) -> abi.Signature:
     if udf.options.aggregates == "flat":
         # Numba has parts for any type, also for a string or a range, which mean nothing to C.
         _c_signature(each, lowered.result, (), ())
-        return front_end.wrap_flat(lowered, udf.name, each.labels, udf.options, inline=inline)
+        return front_end.wrap_flat(lowered, each.symbol, each.labels, udf.options, inline=inline)
     signature = _c_signature(each, lowered.result, each.labels, lowered.args)
     front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature
@@ -170,11 +170,13 @@ def _wrap(lowered: Lowered, each: Typed, *, inline: bool) -> abi.Signature:
 def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence[Any]) -> abi.Signature:
     try:
         return abi.c_signature(
-            each.udf.name,
+            each.symbol,
             result,
             zip(labels, args, strict=True),
             kernel=each.udf.is_kernel,
-            names=each.records,
+            names={**each.records, **each.structs},
+            const=each.const,
+            restrict=each.restrict,
         )
     except AbiError as error:
         raise AbiError(f"{error} ({each.udf.source})") from error
@@ -239,6 +241,10 @@ def build(
                 kinds = {*kinds} - {LTOIR}
     ptx = consumer.lowered(ptx, compiled.arch) if consumer else ptx
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
+    if any(map(written.addresses, compiled.signatures)):
+        # Code that is not optimised keeps addresses in memory, where they are not followed.
+        text = ptx if options.opt else _nvvm(compiled, modules, replace(options, opt=True), lto=False)
+        _check_const(text.decode(), compiled)
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
@@ -272,6 +278,20 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
                 f"{expected}; please report this with the function's signature."
             )
+
+
+def _check_const(text: str, compiled: Compiled) -> None:
+    """Refuse functions that may write through a parameter that is const."""
+    module = parse(text)
+    for signature, function in zip(compiled.signatures, compiled.functions, strict=True):
+        for number, param in written.addresses(signature).items():
+            found = written.through(module, signature.name, number)
+            if found:
+                where = f"{Path(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
+                raise AbiError(
+                    f"Function {signature.name} ({where}): parameter {param!r} is const, and its code may "
+                    f"write through it: it {found}. Take it out of const, or copy what is changed."
+                )
 
 
 def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *, lto: bool) -> bytes:

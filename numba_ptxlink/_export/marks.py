@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import names as cnames
+from numba_ptxlink._cabi.cxx import CxxOptions
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
@@ -16,7 +17,7 @@ from . import choice
 from .reached import Marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
 
     from numba_ptxlink._front_end.protocol import FrontEnd
@@ -35,13 +36,19 @@ class Udf(Marked):
         signature: Its Numba signature.
         options: Its C name and the other options of `abi_info`.
         front_end: The name of the front end that compiles it, None to choose it by what it uses.
+        cxx: What the decorator was told of its interface in C++.
     """
 
     is_kernel = False
     launch_bounds: int | tuple[int, ...] | None = None
 
     def __init__(
-        self, function: Any, signature: Any, options: AbiOptions, front_end: str | None = None
+        self,
+        function: Any,
+        signature: Any,
+        options: AbiOptions,
+        front_end: str | None = None,
+        cxx: Mapping[str, Any] | None = None,
     ) -> None:
         self.others = ()
         if isinstance(function, Udf):
@@ -60,7 +67,14 @@ class Udf(Marked):
         _check_callable_from_c(function, self.source)
         self.signature = signature
         self.options = options
-        self.name = cnames.check(options.abi_name or function.__name__, f"function {function.__qualname__}")
+        what, name = f"function {function.__qualname__}", function.__name__
+        parameters = inspect.signature(function, follow_wrapped=False).parameters
+        self.cxx = CxxOptions.of(f"F{what[1:]} ({self.source})", parameters, **cxx or {})
+        if self.cxx.namespace and not self.is_kernel:
+            cnames.check_inside(name, f"F{what[1:]} ({self.source})")
+        # In a namespace the symbol is made when the types are known.
+        self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
+        self.name = name if self.overloads else cnames.check(options.abi_name or name, what)
         functools.update_wrapper(self, function)
 
     _decorator = "udf"
@@ -122,20 +136,22 @@ class Kernel(Udf):
         launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
         front_end: The name of the front end that compiles it, None to choose it by what it uses.
+        cxx: What the decorator was told of its interface in C++.
     """
 
     is_kernel = True
     _decorator = "kernel"
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the first ones are those of `Udf`
         self,
         function: Any,
         signature: Any,
         options: AbiOptions,
         launch_bounds: int | tuple[int, ...] | None = None,
         front_end: str | None = None,
+        cxx: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(function, signature, options, front_end)
+        super().__init__(function, signature, options, front_end, cxx)
         self.launch_bounds = launch_bounds
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
@@ -165,6 +181,11 @@ def udf(
     on_error: str = "zero",
     checked: bool = False,
     aggregates: str = "value",
+    namespace: str | None = None,
+    structs: Mapping[Any, str] | None = None,
+    include: str | Iterable[str] = (),
+    const: str | Iterable[str] = (),
+    restrict: str | Iterable[str] = (),
     front_end: str | None = None,
 ) -> Callable[[Any], Udf]:
     """
@@ -182,6 +203,16 @@ def udf(
             that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
             as a parameter.
+        namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
+            overload for each signature. Its symbol, without *name*, is then made of both and its types.
+        structs: What C++ has for dtypes and named tuples already, such as {particle: "ns::Particle"}; the
+            header includes their definitions and asserts that they are laid out alike.
+        include: The headers that define these, as the generated header includes them: "particle.h", or
+            "<particle.h>".
+        const: The parameters, pointers and arrays, through which the function only reads: `const T*` in C++.
+            An export looks for what may write through them, callees included.
+        restrict: The pointers that nothing else leads to while the function runs: `__restrict__` in C++. That
+            is a promise of the caller, which nothing checks.
         front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
             functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
             first.
@@ -192,7 +223,14 @@ def udf(
         ExportError: The decorated object is not a Python function, or *front_end* is unknown.
     """
     options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
-    return lambda function: Udf(function, signature, options, front_end)
+    cxx = {
+        "namespace": namespace,
+        "structs": structs,
+        "include": include,
+        "const": const,
+        "restrict": restrict,
+    }
+    return lambda function: Udf(function, signature, options, front_end, cxx)
 
 
 def kernel(
@@ -202,6 +240,11 @@ def kernel(
     on_error: str = "zero",
     checked: bool = False,
     launch_bounds: int | tuple[int, ...] | None = None,
+    namespace: str | None = None,
+    structs: Mapping[Any, str] | None = None,
+    include: str | Iterable[str] = (),
+    const: str | Iterable[str] = (),
+    restrict: str | Iterable[str] = (),
     front_end: str | None = None,
 ) -> Callable[[Any], Kernel]:
     """
@@ -215,6 +258,11 @@ def kernel(
             that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
         launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
             blocks per multiprocessor, and the maximum number of blocks in a cluster.
+        namespace: A namespace of C++ in which the kernel is known by its symbol, too.
+        structs: What C++ has for dtypes and named tuples already, as for `udf`.
+        include: The headers that define these.
+        const: The parameters, pointers and arrays, through which the kernel only reads, as for `udf`.
+        restrict: The pointers that nothing else leads to, as for `udf`.
         front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
             functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
             first.
@@ -225,7 +273,14 @@ def kernel(
         ExportError: The decorated object is not a Python function, or *front_end* is unknown.
     """
     options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
-    return lambda function: Kernel(function, signature, options, launch_bounds, front_end)
+    cxx = {
+        "namespace": namespace,
+        "structs": structs,
+        "include": include,
+        "const": const,
+        "restrict": restrict,
+    }
+    return lambda function: Kernel(function, signature, options, launch_bounds, front_end, cxx)
 
 
 def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:

@@ -14,8 +14,9 @@ from . import type_names
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from numba_ptxlink._cabi.cxx import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80
@@ -33,6 +34,8 @@ class Typed:
         result: The Numba type of its result, None if Numba infers it.
         labels: The C names of its parameters.
         records: The names of record types in its module.
+        structs: What C++ has for types.
+        symbol: Its C name.
     """
 
     udf: Udf
@@ -41,6 +44,22 @@ class Typed:
     result: Any
     labels: tuple[str, ...]
     records: Mapping[Any, str]
+    structs: Mapping[Any, Existing]
+    symbol: str
+
+    @property
+    def const(self) -> frozenset[str]:
+        """The C names of the parameters through which it only reads."""
+        return self._labelled(self.udf.cxx.const)
+
+    @property
+    def restrict(self) -> frozenset[str]:
+        """The C names of the parameters that nothing else leads to."""
+        return self._labelled(self.udf.cxx.restrict)
+
+    def _labelled(self, names: Collection[str]) -> frozenset[str]:
+        known = inspect.signature(self.udf.function, follow_wrapped=False).parameters
+        return frozenset(label for name, label in zip(known, self.labels, strict=True) if name in names)
 
 
 def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
@@ -57,14 +76,16 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
             *arguments(function, front_end),
             tuple(parameters(function)),
             record_names(function.function, front_end),
+            existing_structs(function, front_end),
+            name,
         )
-        for function in expand(marked, front_end)
+        for name, function in expand(marked, front_end).items()
     )
 
 
-def expand(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Udf, ...]:
+def expand(marked: Sequence[Udf], front_end: FrontEnd) -> dict[str, Udf]:
     """
-    Return every signature of *marked* as a function with a unique C name.
+    Return every signature of *marked* as a function by its unique C name.
 
     Raises:
         AbiError: Two functions have the same C name. The message proposes another.
@@ -74,16 +95,53 @@ def expand(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Udf, ...]:
     )
     taken: dict[str, Udf] = {}
     for function in functions:
-        other = taken.setdefault(function.name, function)
+        symbol = _symbol(function, front_end)
+        other = taken.setdefault(symbol, function)
         if other is not function:
             where = f"{function.function.__qualname__} ({function.source})"
             raise AbiError(
-                f"{function.name!r}, the C name of function {where}, is taken by another "
+                f"{symbol!r}, the C name of function {where}, is taken by another "
                 f"function of this export, {other.function.__module__}."
                 f"{other.function.__qualname__} {other.signature}; "
                 f"use name={_propose(function, other, taken, front_end)!r}, for example."
             )
-    return functions
+    return taken
+
+
+def _symbol(each: Udf, front_end: FrontEnd) -> str:
+    """Return the C name of *each*; one that overloads others in a namespace has its types in it."""
+    if not each.overloads:
+        return each.name
+    args, _ = arguments(each, front_end)
+    names: dict[Any, str | Existing] = {
+        **record_names(each.function, front_end),
+        **existing_structs(each, front_end),
+    }
+    parts = [*each.cxx.namespace.split("::"), each.name]
+    try:
+        return cnames.propose("_".join([*parts, *(abi.code(abi.c_type(ty, names)) for ty in args)]))
+    except AbiError as error:
+        raise AbiError(f"Function {each.name} ({each.source}): {error}") from error
+
+
+def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
+    """
+    Return what C++ has for types of *front_end*.
+
+    Raises:
+        AbiError: What it is given for is no record and no tuple.
+    """
+    types = front_end.types
+    found = {}
+    for given, existing in each.cxx.structs:
+        ty = type_names.type_of(given, front_end)
+        if not isinstance(ty, (types.Record, types.BaseTuple)):
+            raise AbiError(
+                f"Function {each.name} ({each.source}): structs gives {existing.name} for {given!r}; give it "
+                "for a structured dtype, a named tuple or a tuple of types."
+            )
+        found[ty] = existing
+    return found
 
 
 def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf], front_end: FrontEnd) -> str:

@@ -34,7 +34,7 @@ def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -
         AbiError: A name stands for no type.
     """
     if isinstance(signature, tuple):
-        return tuple(_type_of(entry, front_end) or entry for entry in signature)
+        return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
     cells = inspect.getclosurevars(function).nonlocals
@@ -58,7 +58,7 @@ class _Names(Mapping[str, Any]):
         # Names such as Number are Numba's too, but stand for no type there.
         if name in self._scope and not isinstance(own, front_end.types.Type):
             value = self._scope[name]
-            if own is None or isinstance(value, ModuleType) or _type_of(value, front_end) is not None:
+            if own is None or isinstance(value, ModuleType) or type_of(value, front_end) is not None:
                 return _meaning(value, name, front_end)
         return self._own[name]
 
@@ -84,7 +84,7 @@ class _Module:
 def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     if isinstance(value, ModuleType):
         return _Module(value, name, front_end)
-    ty = _type_of(value, front_end)
+    ty = type_of(value, front_end)
     if ty is not None:
         return ty
     # A class of Numba's types, such as Optional, makes one.
@@ -96,8 +96,13 @@ def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     )
 
 
-def _type_of(value: Any, front_end: FrontEnd) -> Any:
-    """Return the Numba type that *value* is or stands for, None for none."""
+def type_of(value: Any, front_end: FrontEnd) -> Any:
+    """
+    Return the Numba type that *value* is or stands for, None for none.
+
+    Raises:
+        AbiError: It is a dtype or a named tuple, with a field that Numba has no type for.
+    """
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
@@ -142,7 +147,7 @@ def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
             named = {builtin.__name__: builtin for builtin in plain}
             value = named[value] if value in named else _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None
-        ty = ty or _type_of(value, front_end)
+        ty = ty or type_of(value, front_end)
         if ty is None:
             raise AbiError(
                 f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "

@@ -41,6 +41,7 @@ def build(
     options: AssembleOptions | None,
     *,
     consumer: Consumer | None = None,
+    include_dirs: Sequence[Path] = (),
 ) -> tuple[bytes, str]:
     """
     Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
@@ -53,6 +54,7 @@ def build(
         options: How to compile the kernels as a whole program too, so that they can be launched without a
             device link; None where they call what C++ defines, and cannot.
         consumer: The toolkit and driver it is for; None for those of this environment.
+        include_dirs: Where headers are that the header includes.
 
     Raises:
         AssembleError: The PTX could not be assembled.
@@ -74,8 +76,8 @@ def build(
         linkable="linkable.fatbin",
         whole="whole.fatbin" if "whole.fatbin" in files else None,
     )
-    include_dirs = (_INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
-    return host_compiler.compile_object(source, f"{stem}.cpp", files, include_dirs)
+    searched = (*include_dirs, _INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
+    return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)
 
 
 def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]:

@@ -13,6 +13,8 @@ import numpy as np
 import numba_ptxlink as pl
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
+plane = np.dtype([("x", "f4"), ("y", "f4")])
+planes = {plane: "alignas(8) float2"}
 particle = np.dtype([("pos", "f4", 3), ("id", "i8")], align=True)
 wire = np.dtype([("kind", "u1"), ("value", "f8"), ("half", "f2")])
 
@@ -39,6 +41,16 @@ def checked(value):
     if value < 0:
         raise ValueError
     return 2 * value
+
+
+def squared(value):
+    """Return the square of a length."""
+    return value.x * value.x + value.y * value.y
+
+
+def copied(target, source):
+    """Copy one element."""
+    target[0] = source[0]
 
 
 def stores(pointer, _address, value):
@@ -137,6 +149,20 @@ def features(front_end):
         "flat": [pl.udf(point(point, types.float16), name="flat", aggregates="flat")(first)],
         "overloads": [
             pl.udf("float64(float64)", name="same_f64")(pl.udf("float32(float32)", name="same_f32")(same)),
+        ],
+        "existing": [pl.udf("float32(plane)", structs=planes, include="<vector_types.h>")(squared)],
+        "namespaces": [
+            pl.udf("float64(float64)", namespace="app::math")(
+                pl.udf("float32(float32)", namespace="app::math")(same)
+            ),
+            pl.udf(
+                "void(CPointer(float32), CPointer(float32))",
+                namespace="app",
+                const="source",
+                restrict=("source", "target"),
+            )(copied),
+            pl.udf("void(float32[::1], float32[:])", namespace="app", const="source")(copied),
+            pl.kernel("void(float32[::1], float32)", name="scale_all", namespace="app")(of(scale, cuda=cuda)),
         ],
     }
 

@@ -318,7 +318,7 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise RefusedError(f"it is {_shown(value)}; pass an array on the device, or an address")
             if expected is not None:
                 _check_elements(array, expected, target, entry["target"])
-            if array.readonly:
+            if array.readonly and not entry.get("readonly"):
                 raise RefusedError(f"it is read-only, and a kernel may write through {name}; copy it")
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise RefusedError("it has gaps; copy it, for example by cupy.ascontiguousarray()")

@@ -68,6 +68,8 @@ def emit(
         _extend(outer.return_value, signature.result)
     for argument, (name, ctype) in zip(outer.args, signature.params, strict=True):
         argument.name = name
+        if isinstance(ctype, c.Pointer) and ctype.restrict:
+            argument.add_attribute("noalias")
         if not signature.kernel:
             _extend(argument, ctype)
 

@@ -45,7 +45,9 @@ def of(builder: Builder, signature: c.Signature) -> Prototype:
             bare.append(str(address))
             values.append((value, address))
             continue
-        params.append(f"{kind} {value}" if signature.kernel else argument(builder, ctype, value))
+        restrict = "noalias " if isinstance(ctype, c.Pointer) and ctype.restrict else ""
+        by_kernel = f"{kind} {restrict}{value}"
+        params.append(by_kernel if signature.kernel else argument(builder, ctype, f"{restrict}{value}"))
         bare.append(str(kind))
         values.append((value, None))
         if ctype.align != ctype.natural_align:

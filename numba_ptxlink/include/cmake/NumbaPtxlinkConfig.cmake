@@ -1,14 +1,16 @@
 # find_package(NumbaPtxlink CONFIG) with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
 #
 # numba_ptxlink_add_library(NAME SOURCES udfs.py | MODULE package.module
-#                           [ARCHITECTURES 80 90] [EMIT KIND...] [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...])
+#                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...]
+#                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...])
 #
 # adds the target NAME, a static library of the functions and kernels in a Python file. Targets that link it find
 # the header NAME.h, and take its device code into their device link: as machine code, or as LTO-IR where
 # INTERPROCEDURAL_OPTIMIZATION is on. It runs one command, again whenever a file changes that it has imported:
 #
-#   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... OPTION...
+#   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
+# INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too.
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 
@@ -37,7 +39,7 @@ function(_numba_ptxlink_archs result)
 endfunction()
 
 function(numba_ptxlink_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 export "" "MODULE;OUTPUT_DIRECTORY" "SOURCES;ARCHITECTURES;EMIT;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 export "" "MODULE;OUTPUT_DIRECTORY" "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;OPTIONS")
   list(LENGTH export_SOURCES count)
   if(export_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "numba_ptxlink_add_library() does not know ${export_UNPARSED_ARGUMENTS}.")
@@ -61,6 +63,13 @@ function(numba_ptxlink_add_library name)
     set(export_OUTPUT_DIRECTORY "${name}")
   endif()
   get_filename_component(directory "${export_OUTPUT_DIRECTORY}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
+  set(included)
+  set(searched)
+  foreach(folder IN LISTS export_INCLUDE_DIRECTORIES)
+    get_filename_component(folder "${folder}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+    list(APPEND included "${folder}")
+    list(APPEND searched -I "${folder}")
+  endforeach()
   list(PREPEND export_EMIT object)
   list(REMOVE_DUPLICATES export_EMIT)
   list(JOIN export_EMIT "," kinds)
@@ -77,7 +86,8 @@ function(numba_ptxlink_add_library name)
     BYPRODUCTS "${directory}/${name}.o" "${directory}/${name}.h"
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
             "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} --name "${name}" -o "${directory}"
-            ${archs} --emit "${kinds}" --depfile "${directory}/${name}.json.d" ${export_OPTIONS}
+            ${archs} --emit "${kinds}" --depfile "${directory}/${name}.json.d" ${searched}
+            ${export_OPTIONS}
     DEPENDS ${depends}
     DEPFILE "${directory}/${name}.json.d"
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
@@ -92,5 +102,5 @@ function(numba_ptxlink_add_library name)
     set(language CUDA)
   endif()
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
-  target_include_directories(${name} INTERFACE "$<BUILD_INTERFACE:${directory}>")
+  target_include_directories(${name} INTERFACE "$<BUILD_INTERFACE:${directory}>" ${included})
 endfunction()

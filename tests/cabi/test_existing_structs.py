@@ -1,0 +1,243 @@
+"""Structs that C++ defines, in place of those that a header would define for dtypes and named tuples."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+from typing import NamedTuple
+
+import front_ends
+import numpy as np
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._cabi.existing import SHIMS
+from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
+
+HEADER = """
+#pragma once
+#include <cstdint>
+namespace ns {
+struct Vec { float x, y, z; };
+enum class Kind : std::uint8_t { a, b };
+struct alignas(16) Particle { Vec pos; float mass; std::int64_t id; Kind kind; };
+}
+struct plain { double a; int b; };
+"""
+vec = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")], align=True)
+particle = np.dtype(
+    {
+        "names": ["pos", "mass", "id", "kind"],
+        "formats": [vec, "f4", "i8", "u1"],
+        "offsets": [0, 12, 16, 24],
+        "itemsize": 32,
+    }
+)
+flat = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
+
+
+class Plain(NamedTuple):
+    """Named otherwise in C++."""
+
+    a: float64  # noqa: F821 - a type of the front end that compiles it
+    b: int32  # noqa: F821
+
+
+STRUCTS = {particle: "alignas(16) ns::Particle", vec: "::ns::Vec", Plain: "struct plain"}
+
+
+def weigh(p, v):
+    """Read a struct in a struct."""
+    return p.mass * p.pos.x * v.z + p.id
+
+
+def pick(ps, i):
+    """Return one struct of the elements of another."""
+    return Plain(ps[i].mass, ps[i].id)
+
+
+def mass(p):
+    """Return a member."""
+    return p.mass
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with the header."""
+    (tmp_path / "particle.h").write_text(HEADER)
+    return tmp_path
+
+
+def marked(front_end):
+    """Return functions of the structs."""
+    common = {"structs": STRUCTS, "include": "particle.h", "front_end": front_end}
+    return [
+        pl.udf("float32(particle, vec)", **common)(weigh),
+        pl.udf("Plain(CPointer(particle), int32)", **common)(pick),
+        pl.kernel("void(particle[::1], Plain)", name="fill", **common)(fill),
+    ]
+
+
+def fill(ps, value):
+    """Write to a member."""
+    ps[0].mass = value.a
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_cxx_calls_with_its_own_structs(front_end, folder):
+    """The header includes the definition, C++ passes its structs, and the call is inlined where LTO is on."""
+    front_ends.get(front_end)
+    exported = pl.export(
+        marked(front_end), folder, name="udfs", archs=["sm_90"], emit=["ptx", "ltoir"], include_dirs=[folder]
+    )
+    text = exported.header.read_text()
+    assert '#include "particle.h"\n' in text
+    assert "typedef struct" not in text
+    assert "float weigh(ns::Particle p, ::ns::Vec v)" in text
+    source = """
+        #include "udfs.h"
+        extern "C" __global__ void use(ns::Particle* p, plain* out) {
+          out[0] = pick(p, weigh(p[0], ns::Vec{1, 2, 3}));
+        }
+    """
+    for kind in ("ptx", "ltoir"):
+        linked = pl.link(
+            source,
+            exported.artifacts[kind, "sm_90"],
+            arch="sm_90",
+            include_dirs=[folder],
+            headers=SHIMS,
+        )
+        assert b"use" in linked.cubin
+    symbols = {each.name: each for each in pl.inspect(linked.cubin, sass=False).symbols}
+    assert not symbols["use"].calls
+
+
+def test_the_manifest_knows_the_layout(folder):
+    """A kernel that is loaded packs the struct by the dtype, as if the header defined it."""
+    exported = pl.export(
+        marked("numba-cuda"), name="udfs", archs=["sm_90"], emit=["kernels"], include_dirs=[folder]
+    )
+    types = json.loads(exported.contents["udfs.json"])["types"]
+    assert (32, 16) == (types["ns::Particle"]["size"], types["ns::Particle"]["align"])
+    assert ["pos", "mass", "id", "kind"] == [each["name"] for each in types["ns::Particle"]["members"]]
+    assert {"x", "y", "z"} == {each["name"] for each in types["::ns::Vec"]["members"]}
+    assert "fill" in pl.load(exported)
+
+
+def test_the_header_is_a_dependency(folder):
+    """An edit of the definition exports again: it is in the depfile, with what it includes."""
+    (folder / "particle.h").write_text('#include "inner.h"\n' + HEADER)
+    (folder / "inner.h").write_text("")
+    depfile = folder / "udfs.d"
+    pl.export(marked("numba-cuda"), folder, name="udfs", emit=["ptx"], include_dirs=[folder], depfile=depfile)
+    assert str(folder / "particle.h") in depfile.read_text()
+    assert str(folder / "inner.h") in depfile.read_text()
+
+
+def test_the_header_beside_the_python_file_is_found(tmp_path):
+    """Without include_dirs, the folder of the Python file is searched."""
+    (tmp_path / "particle.h").write_text("struct P { float mass; long long id; };")
+    (tmp_path / "udfs.py").write_text(
+        "import numpy as np\nfrom numba_ptxlink import udf\n"
+        'p = np.dtype([("mass", "f4"), ("id", "i8")], align=True)\n'
+        '@udf("float32(p)", structs={p: "P"}, include="particle.h")\ndef mass(p):\n    return p.mass\n'
+    )
+    exported = pl.export(tmp_path / "udfs.py", emit=["ptx"])
+    assert "float mass(P p)" == str(exported.signatures[0])
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ("struct P { double mass; int64_t id; };", "the size of P::mass is not 4"),
+        ("struct P { int mass; int64_t id; };", "P::mass is not floating point"),
+        ("struct P { float mass; double id; };", "P::id is not an integer"),
+        (
+            "struct P { int64_t id; float mass; };",
+            "the offset of P::mass is not 0; the offset of P::id is not 8",
+        ),
+        ("struct P { float mass; int64_t id; ~P() {} };", "P is not copied byte by byte"),
+        ("struct P { float mass; int64_t id, more; };", "the size of P is not 16"),
+        ("struct alignas(16) P { float mass; int64_t id; };", "the alignment of P is not 8"),
+        ("struct P { float weight; int64_t id; };", 'class "P" has no member "mass"'),
+        ("class P { float mass; int64_t id; };", "is inaccessible"),
+        ("struct Q { float mass; int64_t id; };", 'identifier "P" is undefined'),
+    ],
+)
+def test_another_layout_is_refused(definition, reason, tmp_path):
+    """The export says what differs, in Python's words, before C++ is compiled."""
+    (tmp_path / "p.h").write_text(f"#include <stdint.h>\n{definition}\n")
+    function = pl.udf("float32(flat)", structs={flat: "P"}, include="p.h")(mass)
+    with pytest.raises(pl.AbiError) as caught:
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+    assert reason in str(caught.value)
+    assert "P stands for Record(mass: float32, id: int64)" in str(caught.value)
+
+
+def test_a_header_that_is_missing_is_named(tmp_path):
+    """The error names the header and where it was looked for."""
+    function = pl.udf("float32(flat)", structs={flat: "ns::P"}, include="p.h")(mass)
+    with pytest.raises(pl.AbiError, match=r'"p.h", which is to define ns::P, is not found in .*include_dirs'):
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+
+
+def test_a_header_that_nvrtc_cannot_read_is_left_to_cxx(tmp_path, caplog):
+    """Where it needs the host's standard library, the log says that the header is not compiled."""
+    (tmp_path / "p.h").write_text("#include <vector>\nstruct P { float mass; long long id; };\n")
+    function = pl.udf("float32(flat)", structs={flat: "P"}, include="p.h")(mass)
+    with caplog.at_level(logging.WARNING):
+        exported = pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+    assert "The header is not compiled" in caplog.text
+    assert b"static_assert(sizeof(P) == 16" in exported.contents["mass.h"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"structs": {flat: "ns::P<int>"}}, "names no struct"),
+        ({"structs": {flat: "alignas(3) P"}}, "powers of two"),
+        ({"structs": {flat: "alignas(32) P"}}, "itemsize of 16: give it 32"),
+        ({"structs": {np.float32: "P"}}, "give it for a structured dtype"),
+        ({"structs": ["P"]}, "pass a dict"),
+        ({"include": 'a"b'}, "is no header"),
+        ({"include": 3}, "pass a name or several"),
+    ],
+)
+def test_what_names_no_struct_is_refused(options, reason):
+    """So are alignments that C++ does not have, and types that are no structs."""
+    with pytest.raises(pl.AbiError, match=reason):
+        pl.export(pl.udf("float32(flat)", **options)(mass), emit=["ptx"])
+
+
+def test_one_name_for_two_layouts_is_refused(tmp_path):
+    """C++ has one struct of a name."""
+    (tmp_path / "p.h").write_text("struct P { float mass; long long id; };\n")
+    one = pl.udf("float32(flat)", name="one", structs={flat: "P"}, include="p.h")(mass)
+    other = pl.udf("float32(particle)", name="other", structs={particle: "P"}, include="p.h")(mass)
+    with pytest.raises(pl.AbiError, match=r"P is given for .* which are laid out in two ways"):
+        pl.export([one, other], emit=["ptx"], include_dirs=[tmp_path])
+
+
+def test_c_has_a_struct_by_its_tag(tmp_path):
+    """A header of C is included in C too, where `struct plain` names what has no typedef."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    (tmp_path / "plain.h").write_text("struct plain { double a; int b; };\n")
+    function = pl.udf("float64(Plain)", structs={Plain: "struct plain"}, include="plain.h")(first)
+    pl.export(function, tmp_path, name="udfs", emit=["ptx"], include_dirs=[tmp_path])
+    source = tmp_path / "use.c"
+    source.write_text('#include "udfs.h"\ndouble use(struct plain p) { return first(p); }\n')
+    searched = [f"-isystem{path}" for path in (INCLUDE_DIR, *nvrtc.toolkit_include_dirs())]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", *searched]
+    command = ["gcc", *flags, str(source)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, "") == (run.returncode, run.stderr)
+
+
+def first(p):
+    """Return a member."""
+    return p.a

@@ -1,0 +1,109 @@
+"""Functions in namespaces of C++, with an overload for each signature."""
+
+from __future__ import annotations
+
+import front_ends
+import pytest
+
+import numba_ptxlink as pl
+
+
+def twice(x):
+    """Double a number."""
+    return 2 * x
+
+
+def length(values):
+    """Return how many there are."""
+    return values.shape[0]
+
+
+def fill(values, x):
+    """Write a number."""
+    values[0] = x
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_signatures_are_overloads(front_end, tmp_path):
+    """C++ chooses the function by its arguments; nothing of the calls is left where LTO is on."""
+    front_ends.get(front_end)
+    common = {"namespace": "app::math", "front_end": front_end}
+    both = pl.udf("float64(float64)", **common)(pl.udf("float32(float32)", **common)(twice))
+    counted = pl.udf("int64(float32[:])", **common)(length)
+    kernel = pl.kernel("void(float32[::1], float32)", **common)(fill)
+    exported = pl.export(
+        [both, counted, kernel], tmp_path, name="udfs", archs=["sm_90"], emit=["ptx", "ltoir"]
+    )
+    symbols = ["app_math_twice_f32", "app_math_twice_f64", "app_math_length_view1a_f32", "fill"]
+    assert symbols == [signature.name for signature in exported.signatures]
+    source = """
+        #include "udfs.h"
+        template <class A, class B> struct same { static constexpr bool value = false; };
+        template <class A> struct same<A, A> { static constexpr bool value = true; };
+        static_assert(same<decltype(app::math::twice(1.0f)), float>::value, "");
+        static_assert(same<decltype(app::math::twice(1.0)), double>::value, "");
+        static_assert(app::math::fill == ::fill, "");
+        extern "C" __global__ void use(float* p, double* q, int n) {
+          *p = app::math::twice(*p);
+          *q = app::math::twice(*q) + app::math::length({p, n});
+        }
+    """
+    for kind in ("ptx", "ltoir"):
+        code = exported.artifacts[kind, "sm_90"]
+        linked = pl.link(source, code, arch="sm_90", include_dirs=[tmp_path])
+        assert b"use" in linked.cubin
+    symbols = {each.name: each for each in pl.inspect(linked.cubin, sass=False).symbols}
+    assert not symbols["use"].calls
+
+
+def test_a_name_is_kept_for_c():
+    """With a name, C calls the symbol by it, and C++ by the Python name."""
+    named = pl.udf("float32(float32)", name="app_twice", namespace="app")(twice)
+    text = pl.export(named, emit=["ptx"]).contents["app_twice.h"].decode()
+    assert "NUMBA_PTXLINK_DEVICE float app_twice(float x);" in text
+    assert "NUMBA_PTXLINK_INLINE float twice(float x)\n{ return ::app_twice(x); }" in text
+
+
+def test_what_cxx_reserves_outside_may_be_a_name_inside():
+    """A function of a namespace may be called what CUDA C++ or the C library calls theirs."""
+
+    def max(x):  # noqa: A001
+        return x
+
+    (signature,) = pl.export(pl.udf("int32(int32)", namespace="app")(max), emit=["ptx"]).signatures
+    assert "app_max_i32" == signature.name
+
+
+def test_functions_that_cxx_cannot_tell_apart_are_refused():
+    """Two signatures of one Python function may have equal types in C++."""
+    both = pl.udf("int64(NPDatetime('s'))", name="of_date", namespace="app")(
+        pl.udf("int64(int64)", name="of_int", namespace="app")(same)
+    )
+    with pytest.raises(pl.AbiError, match=r"both are app::same\(int64_t\); rename one"):
+        pl.export(both, emit=["ptx"])
+
+
+def same(x):
+    """Return whether it is what it is."""
+    return 1 if x == x else 0  # noqa: PLR0124
+
+
+@pytest.mark.parametrize(
+    ("namespace", "reason"),
+    [
+        ("std", "belongs to others"),
+        ("a::class", "reserved word"),
+        ("a::", "not a C identifier"),
+        (3, "identifier"),
+    ],
+)
+def test_other_namespaces_are_refused(namespace, reason):
+    """Words of the languages, and namespaces that belong to others."""
+    with pytest.raises(pl.AbiError, match=reason):
+        pl.udf("float32(float32)", namespace=namespace)(twice)
+
+
+def test_a_function_without_a_name_is_refused():
+    """In C++ it has its Python name, which a lambda lacks."""
+    with pytest.raises(pl.AbiError, match="'<lambda>' is not a C identifier"):
+        pl.udf("float32(float32)", name="f", namespace="app")(lambda x: x)

@@ -1,0 +1,47 @@
+"""The page about the interface in C++: its files are exported, compiled and linked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cxx.md"
+BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_the_files_of_the_page_work_together(kind, tmp_path):
+    """The Python file exports with the header, and the kernel calls both overloads."""
+    assert {"particle.h", "udfs.py", "kernel.cu"} == set(BLOCKS)
+    for name, text in BLOCKS.items():
+        (tmp_path / name).write_text(text)
+    exported = pl.export(tmp_path / "udfs.py", tmp_path / "build", archs=["sm_90"], emit=[kind])
+    assert exported.signatures[1].name in PAGE.read_text()
+    linked = pl.link(
+        tmp_path / "kernel.cu",
+        exported.artifacts[kind, "sm_90"],
+        arch="sm_90",
+        include_dirs=[tmp_path, tmp_path / "build"],
+    )
+    assert b"weigh" in linked.cubin
+
+
+def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
+    """A member that lies elsewhere in C++ is named."""
+    (tmp_path / "udfs.py").write_text(BLOCKS["udfs.py"].replace("[0, 12, 16]", "[0, 16, 24]"))
+    (tmp_path / "particle.h").write_text(BLOCKS["particle.h"])
+    with pytest.raises(pl.AbiError) as caught:
+        pl.export(tmp_path / "udfs.py", emit=["ptx"])
+    said = re.search(
+        r"```\n(C\+\+ has structs.*?: ).*?(\nphysics::Particle stands for Record\().*?\)(.*?)\n```",
+        PAGE.read_text(),
+        re.DOTALL,
+    )
+    assert said
+    for part in said.groups():
+        assert part.strip() in str(caught.value)
+    assert "the offset of physics::Particle::id is not 24" in str(caught.value)
