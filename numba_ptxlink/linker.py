@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ._arch import Arch, ArchLike
 from ._config import CHECKS, INLINE, config
 from ._export.marks import Udf
-from ._formats.kinds import ARCHIVE, CU, LTOIR, PTX
+from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
-from ._link import manifests
+from ._link import device_runtime, manifests
 from ._link.declarations import Declared, compile_as_declared, declarations_of
-from ._link.engine import RUNTIME, Linked, LinkOptions, link_inputs, source_flags, wants_runtime
+from ._link.engine import Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
-from ._tools import include_scan, nvrtc, packages
+from ._tools import include_scan, nvrtc
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -239,21 +239,10 @@ def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | Non
     """Return the device runtime where a link failed because it lacks it; nvcc adds it by default."""
     if not wants_runtime(error, inputs):
         return None
-    from cuda import pathfinder
-
-    try:
-        path = Path(pathfinder.find_static_lib(RUNTIME))
-    except (AttributeError, RuntimeError) as missing:
-        log.warning(
-            "the device runtime is called, and lib%s.a is not found (%s); "
-            "install %s, or give its path as another input",
-            RUNTIME,
-            missing,
-            packages.package("nvidia-cuda-runtime"),
-        )
-        return None
-    log.info("%s is linked too: the device runtime is called", path.name)
-    return Input(ARCHIVE, path.name, path.read_bytes())
+    library = device_runtime.find()
+    if library is not None:
+        log.info("%s is linked too: the device runtime is called", library.name)
+    return library
 
 
 def _packed_ltoir(sources: Sequence[Any], arch: Arch) -> Reason:

@@ -52,6 +52,8 @@ struct driver {
   int (*set_attribute)(int, int, void*, int) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
                 void**, void**) = nullptr;
+  int (*launch_cooperatively)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
+                              void**) = nullptr;
 
   driver() noexcept {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -73,6 +75,7 @@ struct driver {
     find(library, "cuKernelGetAttribute", get_attribute);
     find(library, "cuKernelSetAttribute", set_attribute);
     find(library, "cuLaunchKernel", launch);
+    find(library, "cuLaunchCooperativeKernel", launch_cooperatively);
     if (state == 0) {
       state = init(0);
     }
@@ -148,7 +151,8 @@ class library {
 
 class kernel {
  public:
-  constexpr kernel(library& code, const char* name) noexcept : code_(code), name_(name), handle_(nullptr), devices_(0) {}
+  constexpr kernel(library& code, const char* name, bool is_cooperative) noexcept
+      : code_(code), name_(name), is_cooperative_(is_cooperative), handle_(nullptr), devices_(0) {}
 
   int load(void*& handle) noexcept {
     handle = handle_.load(std::memory_order_acquire);
@@ -180,6 +184,10 @@ class kernel {
       if (const int error = allow_shared(handle)) {
         return error;
       }
+    }
+    if (is_cooperative_) {
+      return api.launch_cooperatively(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream,
+                                      arguments);
     }
     return api.launch(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream,
                       arguments, nullptr);
@@ -220,6 +228,7 @@ class kernel {
 
   library& code_;
   const char* name_;
+  bool is_cooperative_;
   std::atomic<void*> handle_;
   std::atomic<std::uint64_t> devices_; /* which allow it all shared memory, a bit each */
 };

@@ -12,7 +12,7 @@ from . import types as c
 from .header import as_comment, describe, qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .header import Declaration
 
@@ -43,7 +43,9 @@ _ABOUT = """\
 """
 
 
-def render(stem: str, declarations: Sequence[Declaration], code: bytes) -> str:
+def render(
+    stem: str, declarations: Sequence[Declaration], code: bytes, cooperative: Collection[str] = ()
+) -> str:
     """
     Return the text of the header `stem.launch.h`, for C++17 and any host compiler on Linux.
 
@@ -51,6 +53,7 @@ def render(stem: str, declarations: Sequence[Declaration], code: bytes) -> str:
         stem: The name of the export.
         declarations: Its functions, of which the kernels are launched.
         code: The fat binary that holds them.
+        cooperative: The kernels that synchronise their grid.
     """
     kernels = [declaration for declaration in declarations if declaration.signature.kernel]
     symbols = {declaration.signature.name for declaration in declarations}
@@ -63,7 +66,8 @@ def render(stem: str, declarations: Sequence[Declaration], code: bytes) -> str:
     )
     objects = "".join(
         f"inline numba_ptxlink::launch::kernel {each.signature.name}"
-        f'{{{_DETAIL}::code, "{each.signature.name}"}};\n'
+        f'{{{_DETAIL}::code, "{each.signature.name}", '
+        f"{'true' if each.signature.name in cooperative else 'false'}}};\n"
         for each in kernels
     )
     image = f"alignas(16) inline constexpr unsigned long long image[] = {{\n{_words(code)}}};\n"

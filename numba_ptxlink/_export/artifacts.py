@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from numba_ptxlink._link import executables, objects, oldest
+from numba_ptxlink._link import device_runtime, executables, objects, oldest
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
@@ -96,6 +96,7 @@ class Artifacts:
         needs: The oldest toolkit and driver that each of them is for.
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
         kernels_by: Name and release of what compiled machine code that a driver loads.
+        cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
     """
 
     header: str
@@ -104,6 +105,7 @@ class Artifacts:
     needs: dict[Key, oldest.Oldest]
     host_compiler: str = ""
     kernels_by: tuple[str, ...] = ()
+    cooperative: frozenset[str] = frozenset()
 
 
 def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
@@ -155,8 +157,11 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     kinds, consumer, options = request.asked, request.consumer, request.options
     signatures = [declaration.signature for declaration in declarations]
     kernels = [signature for signature in signatures if signature.kernel]
-    if request.kinds is None and kernels and not code.externs:
+    loadable = all(map(device_runtime.is_grid_call, code.externs)) and not (code.externs and consumer)
+    if request.kinds is None and kernels and loadable:
         kinds += (KERNELS,)
+    names = [kernel.name for kernel in kernels]
+    cooperative = device_runtime.cooperative(code.launchable[0][1].decode(), names)
     files = dict(code.files)
     if FATBIN in kinds:
         files[FATBIN, ""] = nvfatbin.pack(code.parts, zstd=consumer is None or consumer.reads_zstd)
@@ -173,7 +178,9 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
         if KERNELS in kinds:
             files[KERNELS, ""] = executable.code
         if LAUNCHER in kinds:
-            files[LAUNCHER, ""] = launcher.render(request.stem, declarations, executable.code).encode()
+            files[LAUNCHER, ""] = launcher.render(
+                request.stem, declarations, executable.code, cooperative
+            ).encode()
     with_host_code = [kind for kind in kinds if kind in objects.EXTENSIONS]
     if with_host_code:
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
@@ -190,7 +197,7 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
         files |= {(kind, ""): content for kind, content in forms.items()}
     needs = oldest.of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
     kernels_by = executable.tools if executable else ()
-    return Artifacts(header, code, files, needs, host_compiler, kernels_by)
+    return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative)
 
 
 def file_name(stem: str, key: Key) -> str:

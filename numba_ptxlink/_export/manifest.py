@@ -14,7 +14,7 @@ from numba_ptxlink._tools import packages, toolchain
 from .artifacts import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numba_ptxlink._cabi.header import Declaration
     from numba_ptxlink._cabi.types import Signature
@@ -47,7 +47,7 @@ def describe(
         "name": request.stem,
         "header": _file(f"{request.stem}.h", artifacts.header.encode()),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(*parts) for parts in declarations],
+        "functions": [_function(*parts, artifacts.cooperative) for parts in declarations],
         "types": layouts.describe(signatures),
         "externs": [_extern(*code.externs[name]) for name in sorted(code.externs)],
         "artifacts": [
@@ -71,7 +71,9 @@ def describe(
     }
 
 
-def _function(declaration: Declaration, function: Typed, raises: tuple[str, ...]) -> dict[str, Any]:
+def _function(
+    declaration: Declaration, function: Typed, raises: tuple[str, ...], cooperative: Collection[str]
+) -> dict[str, Any]:
     signature, options = declaration.signature, function.udf.options
     return {
         "symbol": signature.name,
@@ -85,6 +87,7 @@ def _function(declaration: Declaration, function: Typed, raises: tuple[str, ...]
         "on_error": options.on_error,
         "checked": options.checked,
         "raises": list(raises),
+        **({"cooperative": signature.name in cooperative} if signature.kernel else {}),
     }
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, LinkError
 
-from . import oldest, single_ptx
+from . import backends, device_runtime, oldest, single_ptx
+from .engine import LinkOptions, link_inputs
+from .inputs import Input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +80,14 @@ def pack(
         log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
     for arch, ptx, undefined in parts:
         if undefined:
-            raise ExportError(_incomplete(undefined))
+            if not all(map(device_runtime.is_grid_call, undefined)):
+                raise ExportError(_incomplete(undefined))
+            cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo, consumer=consumer)
+            members.append((CUBIN, arch, f"{stem}.{arch.sm}.cubin", cubin))
+            needs.append((CUBIN, oldest.of_code(CUBIN, arch, cubin, tool)))
+            tools[tool] = None
+            # The driver has no device runtime to link the PTX with.
+            continue
         options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
         if not cause:
             cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
@@ -92,13 +101,30 @@ def pack(
     return Executable(code, oldest.of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
+def _with_runtime(
+    stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bool, consumer: Consumer | None
+) -> tuple[bytes, str]:
+    """Return *ptx* linked with the device runtime, and name and release of the linker."""
+    what = "A kernel that synchronises its whole grid is linked with the device runtime"
+    if consumer is not None:
+        raise ExportError(
+            f"{what}, which is of this environment and not for {consumer.asked}; leave kernels and launcher "
+            "out, and let that toolkit link the exported PTX."
+        )
+    library = device_runtime.find()
+    if library is None:
+        raise ExportError(f"{what}, which is not found; {device_runtime.cure()}.")
+    options = LinkOptions(lineinfo=lineinfo, opt_level=level, lto=False)
+    try:
+        linked = link_inputs([Input(PTX, f"{stem}.ptx", ptx), library], arch, options, lto=False)
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+    release = ".".join(map(str, backends.linker(linked.backend).version()))
+    return linked.cubin, f"nvJitLink {release}"
+
+
 def _incomplete(undefined: Sequence[str]) -> str:
     """Return why code with *undefined* symbols is not loaded, and what helps."""
-    if all(name.startswith("cudaCG") for name in undefined):
-        return (
-            "A kernel that synchronises the whole grid has to be launched cooperatively, which neither "
-            "load() nor a launcher does; link() the exported PTX to a cubin, and launch it by cuda.core."
-        )
     return (
         f"{', '.join(sorted(undefined))} is not defined, and code that a driver loads has to be complete; "
         "name the file that defines it by link= of cuda.declare_device, or link() a cubin."

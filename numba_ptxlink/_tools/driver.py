@@ -41,6 +41,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuKernelGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
+    "cuLaunchCooperativeKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS),
 }
 _STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
@@ -57,6 +58,7 @@ _CURES = {
     222: "export for the CUDA version of this driver by cuda=, or update the driver",
     400: "make the device of the stream the current one",
     701: "use a smaller block or less shared memory",
+    720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
 }
 
 
@@ -171,6 +173,8 @@ def launch(  # noqa: PLR0917 - the order is the driver's
     buffer: bytearray,
     offsets: Sequence[int],
     name: str,
+    *,
+    cooperative: bool = False,
 ) -> None:
     """
     Launch a kernel in the current context; the arguments are copied before this returns.
@@ -184,6 +188,7 @@ def launch(  # noqa: PLR0917 - the order is the driver's
         buffer: The arguments.
         offsets: Where each argument begins in *buffer*.
         name: The kernel's name in messages.
+        cooperative: Whether it synchronises its grid, all of which has to run at once.
 
     Raises:
         LaunchError: The driver refuses the launch.
@@ -200,7 +205,10 @@ def launch(  # noqa: PLR0917 - the order is the driver's
     memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
     base = ctypes.addressof(memory)
     arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
-    answer = api.cuLaunchKernel(handle, *grid, *block, shared, stream, arguments, None)
+    if cooperative:
+        answer = api.cuLaunchCooperativeKernel(handle, *grid, *block, shared, stream, arguments)
+    else:
+        answer = api.cuLaunchKernel(handle, *grid, *block, shared, stream, arguments, None)
     if answer:
         _check(
             api, answer, f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"

@@ -14,6 +14,7 @@ import launches
 import linkcases
 import numpy as np
 import pytest
+from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
@@ -99,6 +100,27 @@ def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
         f"launch mixed 5,1,1 128,1,1 50000 (nil) 0 {arguments} ",
         "launch load 1,1,1 1,1,1 0 0x50 0 ",
     ] == launches.log_of(tmp_path)
+
+
+def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
+    """The driver is asked for all blocks at once; its error for too many is returned."""
+
+    @pl.kernel("void(int32[::1])")
+    def together(out):
+        cuda.cg.this_grid().sync()
+        out[0] = 1
+
+    pl.export([together], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    use = (
+        '#include <cstdio>\n#include "made.launch.h"\nint main() {\n'
+        "  const int error = made_kernels::together(nullptr, {2, 3}, 64, 0, {static_cast<int*>(nullptr), 0});\n"
+        '  std::printf("%d\\n", error);\n}\n'
+    )
+    program = build(tmp_path, use)
+    assert ["0"] == run(program, **launches.fake_driver(tmp_path))
+    assert "cooperative launch together 2,3,1 64,1,1 0 (nil)" in launches.log_of(tmp_path)
+    environ = launches.fake_driver(tmp_path, fail="cuLaunchCooperativeKernel:720")
+    assert ["720"] == run(program, **environ)
 
 
 @pytest.mark.parametrize("failure", ["cuInit:100", "cuLibraryLoadData:209", "cuLibraryGetKernel:500"])

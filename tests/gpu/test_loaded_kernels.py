@@ -56,6 +56,15 @@ def members(out, body, number, flag, pair, maybe, tiny):  # noqa: PLR0917
     out[9] = tiny
 
 
+@pl.kernel("void(int32[::1], int32[::1])")
+def exchange(source, target):
+    """Read what another block wrote, after all have met."""
+    block = cuda.blockIdx.x
+    source[block] = block
+    cuda.cg.this_grid().sync()
+    target[block] = source[cuda.gridDim.x - 1 - block]
+
+
 SIGNATURE = types.void(
     types.float64[::1],
     PARTICLE,
@@ -336,3 +345,16 @@ assert not {"numba", "llvmlite", "numpy", "cuda"} & set(sys.modules), sorted(sys
 def test_a_fresh_process_needs_no_other_package(exported):
     """A program launches with nothing imported but this package."""
     subprocess.run([sys.executable, "-c", PROGRAM, str(exported.manifest)], check=True)
+
+
+def test_a_grid_meets(device, tmp_path):
+    """A kernel that synchronises its grid is launched cooperatively; too many blocks are refused."""
+    arch = pl.Arch.of(tuple(device.compute_capability))
+    pl.export([exchange], tmp_path, archs=[arch], emit=["kernels"], name="made")
+    kernel = pl.load(tmp_path / "made.json").exchange
+    source, target = cuda.device_array(64, np.int32), cuda.device_array(64, np.int32)
+    kernel[64, 1](source, target)
+    assert list(range(64))[::-1] == target.copy_to_host().tolist()
+    many = cuda.device_array(1 << 20, np.int32)
+    with pytest.raises(pl.LaunchError, match="use fewer blocks"):
+        kernel[1 << 20, 1](many, many)

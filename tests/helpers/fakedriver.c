@@ -110,6 +110,14 @@ int cuKernelSetAttribute(int attribute, int value, void *kernel, int device) {
   return 0;
 }
 
+int cuLaunchCooperativeKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared, void *stream, void **arguments) {
+  FAILS("cuLaunchCooperativeKernel")
+  if (shared > 49152 || !arguments) return 1;
+  note("cooperative launch %s %u,%u,%u %u,%u,%u %u %p\n", (char *)kernel, gx, gy, gz, bx, by, bz, shared, stream);
+  return 0;
+}
+
 int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   FAILS("cuLaunchKernel")

@@ -314,16 +314,58 @@ def test_code_that_is_not_complete_is_not_emitted():
     with pytest.raises(pl.ExportError, match="supplied is not defined, and code that a driver loads"):
         pl.export([calls], archs=["sm_90"], emit=["kernels"])
 
-    @pl.kernel("void(float32[::1])")
-    def whole(out):
-        cuda.cg.this_grid().sync()
-        out[0] = 1
-
-    with pytest.raises(pl.ExportError, match=r"whole grid has to be launched cooperatively.*link\(\)"):
-        pl.export([whole], archs=["sm_90"], emit=["kernels"])
     with pytest.raises(pl.ExportError, match="no kernel to launch; mark one with @kernel"):
         pl.export([same], archs=["sm_90"], emit=["kernels"])
     assert ("kernels", "") not in pl.export([same], archs=["sm_90"]).artifacts
+
+
+def grid_kernels():
+    """Return a kernel that synchronises its grid in a function that it calls, and one that does not."""
+    from numba import cuda
+
+    @cuda.jit(device=True, inline="never")
+    def meet():
+        cuda.cg.this_grid().sync()
+
+    @pl.kernel("void(int32[::1])")
+    def together(out):
+        out[0] = 1
+        meet()
+        out[1] = out[0]
+
+    @pl.kernel("void(int32[::1])")
+    def alone(out):
+        out[0] = 1
+
+    return [together, alone]
+
+
+def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tmp_path):
+    """It is linked with the device runtime; the manifest tells, and load() and the launcher ask for it."""
+    exported = pl.export(
+        grid_kernels(), tmp_path, archs=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made"
+    )
+    functions = json.loads(exported.manifest.read_text())["functions"]
+    assert {"together": True, "alone": False} == {each["symbol"]: each["cooperative"] for each in functions}
+    library = pl.load(tmp_path / "made.json")
+    for name in ("together", "alone"):
+        library[name][4, 32](launches.array(7, "<i4"))
+    assert [True, False] == [launch.cooperative for launch in noted]
+    image = exported.artifacts["kernels", ""].read_bytes()
+    # PTX would want the device runtime of the driver, which has none.
+    assert ["cubin", "cubin"] == [entry.kind for entry in fatbin_entries(image)]
+    text = exported.artifacts["launcher", ""].read_text()
+    assert 'together{numba_ptxlink_detail::code, "together", true}' in text
+    assert 'alone{numba_ptxlink_detail::code, "alone", false}' in text
+
+
+def test_such_a_kernel_is_loadable_by_default():
+    """Its code is emitted without being asked for, and not for another toolkit, whose runtime is not here."""
+    kernels = grid_kernels()
+    assert ("kernels", "") in pl.export(kernels, archs=["sm_90"]).artifacts
+    assert ("kernels", "") not in pl.export(kernels, archs=["sm_90"], cuda="12.4").artifacts
+    with pytest.raises(pl.ExportError, match=r"linked with the device runtime, .* not for CUDA 12\.4"):
+        pl.export(kernels, archs=["sm_90"], emit=["kernels"], cuda="12.4")
 
 
 PROGRAM = """

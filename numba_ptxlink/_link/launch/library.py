@@ -198,6 +198,7 @@ class LoadedKernel:
         self.declaration: str = function["declaration"]
         _check_texts(self.name, self.declaration)
         self._load = load
+        self._cooperative = function.get("cooperative") is True
         self._handle = 0
         self._parameters: list[tuple[str, str, int, int, values.Pack]] = []
         self._size = 0
@@ -264,7 +265,17 @@ class LoadedKernel:
         driver.enter(stream)
         for producer in launch.producers:
             driver.wait(stream, producer)
-        driver.launch(self.handle, grid, block, shared, stream, buffer, self._offsets, self.name)
+        driver.launch(
+            self.handle,
+            grid,
+            block,
+            shared,
+            stream,
+            buffer,
+            self._offsets,
+            self.name,
+            cooperative=self._cooperative,
+        )
 
     @property
     def handle(self) -> int:

@@ -1,0 +1,85 @@
+"""The device runtime, which kernels call that synchronise their whole grid: who calls it, and where it is."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.kinds import ARCHIVE
+from numba_ptxlink._tools import packages
+
+from .engine import RUNTIME
+from .inputs import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+log = logging.getLogger(__name__)
+
+_GRID = "cudaCG"
+
+
+def is_grid_call(name: str) -> bool:
+    """Return whether the function *name* of the device runtime synchronises a grid."""
+    return name.startswith(_GRID)
+
+
+def find() -> Input | None:
+    """Return the device runtime; None, with a warning that says what to install, where it is not found."""
+    from cuda import pathfinder
+
+    try:
+        path = Path(pathfinder.find_static_lib(RUNTIME))
+    except (AttributeError, RuntimeError) as missing:
+        log.warning(
+            "the device runtime is called, and lib%s.a is not found (%s); %s, or give its path as another "
+            "input",
+            RUNTIME,
+            missing,
+            cure(),
+        )
+        return None
+    return Input(ARCHIVE, path.name, path.read_bytes())
+
+
+def cure() -> str:
+    """Return how to install it."""
+    return f"install {packages.package('nvidia-cuda-runtime')}"
+
+
+def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
+    """
+    Return those of *kernels* that synchronise their grid, which wants all of its blocks to run at once.
+
+    Args:
+        text: The PTX of the kernels.
+        kernels: Their names.
+
+    Raises:
+        LinkError: The body of a function is malformed.
+    """
+    if _GRID not in text:
+        return frozenset()
+    module = ptx.parse(text)
+    calls = {
+        function.name: {
+            statement.callee.name
+            for statement in ptx.flattened(function.body)
+            if isinstance(statement, ptx.Call) and isinstance(statement.callee, ptx.Name)
+        }
+        for function in module.functions
+        if function.defined
+    }
+    return frozenset(name for name in kernels if any(map(is_grid_call, _reached(name, calls))))
+
+
+def _reached(name: str, calls: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    pending = [name]
+    while pending:
+        new = calls.get(pending.pop(), set()) - reached
+        reached |= new
+        pending += new
+    return reached
