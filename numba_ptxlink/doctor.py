@@ -17,7 +17,7 @@ from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa, release_of
 from ._front_end import registry
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
+from ._tools import driver, host_compiler, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
 from ._tools.compilers import Compiler, compilers
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
@@ -368,6 +368,13 @@ def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
         yield Problem(
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
             "python -m pip install --upgrade nvidia-nvjitlink",
+        )
+    release, compiler = host_compiler.nvcc_release(), tools.nvptxcompiler
+    if release is not None and release < compiler:
+        yield Problem(
+            f"the nvcc that is found is of CUDA {_dotted(release)}: it reads neither the PTX nor the machine "
+            f"code of {_dotted(compiler)}, which exports hold",
+            f"export for it, by cuda={_dotted(release)!r} or --cuda {_dotted(release)}",
         )
     if tools.driver is None:
         yield Problem(

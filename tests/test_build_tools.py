@@ -89,6 +89,10 @@ def test_make(folder, toolkit):
     build = Build(folder, toolkit, f"make CUDA={toolkit}", "damping")
     build.check_rebuilds()
     check_program(build.program)
+    for name in ("udfs.o", "udfs.h"):
+        (folder / "build" / name).unlink()
+        assert build.run() == (True, True)
+        assert build.run() == (False, False)
 
 
 @pytest.mark.slow

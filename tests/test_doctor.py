@@ -9,7 +9,7 @@ from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import doctor
-from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import host_compiler, nvjitlink
 from numba_ptxlink.cli import main
 
 
@@ -171,6 +171,15 @@ def test_a_missing_nvjitlink_is_a_problem(monkeypatch):
     monkeypatch.setattr(nvjitlink, "version", missing)
     (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("nvJitLink is missing")]
     assert "numba-ptxlink[cu13]" in problem.cure
+
+
+def test_an_older_nvcc_is_a_problem(monkeypatch):
+    """One that cannot read what exports hold has its release for --cuda in the cure."""
+    monkeypatch.setattr(host_compiler, "nvcc_release", lambda: (12, 4))
+    (problem,) = [each for each in pl.diagnose().problems if "nvcc" in each.what]
+    assert "--cuda 12.4" in problem.cure
+    monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
+    assert not [each for each in pl.diagnose().problems if "nvcc" in each.what]
 
 
 def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):

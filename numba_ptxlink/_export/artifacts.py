@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from numba_ptxlink._cabi import launcher
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._link import device_runtime, executables, objects, oldest
 from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._tools.host_compiler import release_of
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
 from . import build
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import CompileOptions
     from numba_ptxlink._link.consumer import Consumer
+
+log = logging.getLogger(__name__)
 
 EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
 """The kinds of artifact that an export can write."""
@@ -196,8 +200,26 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
         forms = objects.as_kinds(request.stem, built, with_host_code)
         files |= {(kind, ""): content for kind, content in forms.items()}
     needs = oldest.of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
+    for kind in with_host_code:
+        _warn_of_older_nvcc(file_name(request.stem, (kind, "")), host_compiler, needs[kind, ""].toolkit)
     kernels_by = executable.tools if executable else ()
     return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative)
+
+
+def _warn_of_older_nvcc(name: str, host_compiler: str, needed: tuple[int, int] | None) -> None:
+    """Warn of an nvcc that has compiled host code and cannot link the device code beside it."""
+    release = release_of(host_compiler)
+    if release and needed and release < needed:
+        own = f"{release[0]}.{release[1]}"
+        log.warning(
+            "%s holds device code that linkers read from CUDA %d.%d on, and the nvcc that is found is of %s: "
+            "where it is to link, export for it by cuda=%r or --cuda %s",
+            name,
+            *needed,
+            own,
+            own,
+            own,
+        )
 
 
 def file_name(stem: str, key: Key) -> str:

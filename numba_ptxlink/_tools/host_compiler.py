@@ -113,6 +113,20 @@ def archive(name: str, code: bytes) -> bytes:
         return Path(folder, "library.a").read_bytes()
 
 
+def nvcc_release() -> tuple[int, int] | None:
+    """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
+    for compiler in _compilers():
+        if compiler.is_nvcc:
+            return release_of(_title(compiler))
+    return None
+
+
+def release_of(title: str) -> tuple[int, int] | None:
+    """Return the release of an nvcc by its name and release, None for another compiler."""
+    match = re.fullmatch(r"nvcc (\d+)\.(\d+)", title)
+    return (int(match[1]), int(match[2])) if match else None
+
+
 def _compilers() -> Iterator[_Compiler]:
     named = shlex.split(os.environ.get("CUDACXX", ""))
     if named and shutil.which(named[0]):

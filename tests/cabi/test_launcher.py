@@ -113,7 +113,8 @@ def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
     pl.export([together], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
     use = (
         '#include <cstdio>\n#include "made.launch.h"\nint main() {\n'
-        "  const int error = made_kernels::together(nullptr, {2, 3}, 64, 0, {static_cast<int*>(nullptr), 0});\n"
+        "  int* const none = nullptr;\n"
+        "  const int error = made_kernels::together(nullptr, {2, 3}, 64, 0, {none, 0});\n"
         '  std::printf("%d\\n", error);\n}\n'
     )
     program = build(tmp_path, use)

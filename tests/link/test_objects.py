@@ -200,6 +200,27 @@ def test_the_compiler_is_told(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "udfs_module.json").read_text())["tools"]["object"] == said
 
 
+OLD_NVCC = """#!/bin/sh
+case "$*" in *--version*) echo "Cuda compilation tools, release 12.4, V12.4.131"; exit;; esac
+for last; do :; done
+: > "$last"
+"""
+
+
+def test_an_older_nvcc_is_warned_of(tmp_path, monkeypatch, caplog):
+    """One that cannot link the device code compiles the host code, with what to export for it."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(OLD_NVCC)
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(nvcc))
+    exported = export(tmp_path / "out", archs=["sm_80"], kernels=False)
+    assert "nvcc 12.4" == exported.host_compiler
+    (warning,) = [each.getMessage() for each in caplog.records if "nvcc" in each.getMessage()]
+    assert warning.startswith("udfs.o holds device code that linkers read from CUDA 13")
+    assert "--cuda 12.4" in warning
+    assert host_compiler.nvcc_release() == (12, 4)
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
