@@ -153,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"thoroughness of the checks: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
     )
     _add_code_options(link)
+    _add_consumer(link, "link")
     _add_front_end(link)
     link.set_defaults(run=_link)
 
@@ -242,18 +243,22 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
         "(default: sm_75)",
     )
-    consumer = parser.add_mutually_exclusive_group()
-    consumer.add_argument(
-        "--cuda", metavar="RELEASE", help='the oldest CUDA toolkit and driver to export for, such as "12.4"'
-    )
-    consumer.add_argument(
-        "--ptx-isa", metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
-    )
+    _add_consumer(parser, "export")
     parser.add_argument(
         "--depfile",
         type=_path,
         metavar="FILE",
         help="write a rule for make and Ninja: what the export is made of",
+    )
+
+
+def _add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--cuda", metavar="RELEASE", help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"'
+    )
+    consumer.add_argument(
+        "--ptx-isa", metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
     )
 
 
@@ -313,6 +318,8 @@ def _link(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
         checks=arguments.checks,
         inline=arguments.inline,
+        cuda=arguments.cuda,
+        ptx_isa=arguments.ptx_isa,
         front_end=arguments.front_end,
     )
     if arguments.emit == PTX and not linked.ptx:

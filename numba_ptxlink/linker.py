@@ -18,13 +18,15 @@ from ._config import CHECKS, INLINE, config
 from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
-from ._link import device_runtime, manifests
+from ._link import backends, device_runtime, manifests, single_ptx
+from ._link.consumer import Consumer
 from ._link.declarations import Declared, compile_as_declared, declarations_of
 from ._link.engine import Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
 from ._tools import include_scan, nvrtc
+from ._tools.ptxas_options import AssembleOptions
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def link(
     backend: str | None = None,
     checks: str | None = None,
     inline: str | None = None,
+    cuda: str | tuple[int, int] | None = None,
+    ptx_isa: str | tuple[int, int] | None = None,
     front_end: str | None = None,
 ) -> Linked:
     """
@@ -100,15 +104,25 @@ def link(
         inline: Which calls between PTX inputs are inlined, where all inputs are PTX: "auto", those of small
             functions and of functions with one caller; "all", those within one input too; or "none", which
             leaves the link to nvJitLink. NUMBA_PTXLINK_INLINE's by default, or "auto".
+        cuda: The CUDA release of the driver that loads the cubin, such as "12.4", as for `export`. PTX, CUDA
+            C++ and UDFs are linked without LTO, `Linked.ptx` has the lowest version that its text allows, and
+            a compiler of that release makes the cubin. A link of anything else is for drivers of its linker's
+            major release.
+        ptx_isa: The same by the newest PTX that is read, such as "8.4".
         front_end: What compiles UDFs whose decorator names none, as for `export`.
 
     Raises:
+        ExportError: The PTX needs a newer version than the one asked for.
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
-        ConfigError: *arch* is no GPU architecture, or *backend*, *checks* or *inline* is none of its choices.
+        ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
+            or *inline* is none of its choices.
     """
     config()
+    consumer = Consumer.of(cuda, ptx_isa)
+    if consumer is not None:
+        lto = _without_lto(consumer, asked=lto)
     target = Arch.of(arch)
     if checks is not None and checks not in CHECKS:
         raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
@@ -129,6 +143,11 @@ def link(
         source if isinstance(source, Udf) or _is_python(source) else read(source, number)
         for number, source in enumerate(inputs, start=1)
     ]
+    if consumer is not None:
+        linked = _linked(
+            sources, target, options, source_options, front_end, lto=_wants_lto(sources, asked=lto)
+        )
+        return _for_consumer(linked, target, options, consumer)
     wants_lto = _wants_lto(sources, asked=lto)
     packed = Reason() if wants_lto or lto is False or debug else _packed_ltoir(sources, target)
     if packed.text:
@@ -141,6 +160,39 @@ def link(
         else:
             return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
     return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
+
+
+def _without_lto(consumer: Consumer, *, asked: bool | None) -> bool:
+    if asked:
+        raise LinkError(
+            f"Link-time optimisation is by the linker of this environment, and not for {consumer.asked}; "
+            "leave lto out."
+        )
+    return False
+
+
+def _for_consumer(linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer) -> Linked:
+    """Return *linked* as the driver of *consumer* loads it."""
+    if not linked.ptx:
+        release = backends.linker(linked.backend).version()
+        if release[0] != consumer.release[0]:
+            raise LinkError(
+                f"{', '.join(linked.inputs)} were linked by a tool of CUDA {release[0]}, whose machine code "
+                f"is not for {consumer.asked}; give PTX, CUDA C++ or Python alone, or link in an environment "
+                f"of CUDA {consumer.release[0]}.",
+                inputs=linked.inputs,
+            )
+        return linked
+    if options.max_registers is not None or options.extra_flags:
+        raise LinkError(
+            f"max_registers and extra_flags are for the tools of this environment, and not for "
+            f"{consumer.asked}; leave them out."
+        )
+    ptx = consumer.lowered(linked.ptx.encode(errors="surrogateescape"), arch)
+    asked = AssembleOptions(debug=options.debug, lineinfo=options.lineinfo, opt_level=options.opt_level)
+    cubin, tool = single_ptx.compile_ptx(ptx, arch, asked, consumer.release)
+    reason = f"{linked.reason}; {tool}, for {consumer.asked}"
+    return replace(linked, cubin=cubin, ptx=ptx.decode(errors="surrogateescape"), reason=reason)
 
 
 def _linked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from ptx_kernels import make_kernel
@@ -176,3 +177,54 @@ def test_ptxlinker_is_found_in_the_linker_module():
     assert linker.PtxLinker.__name__ == "PtxLinker"
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         linker.nothing  # noqa: B018
+
+
+def test_a_link_is_for_an_older_driver():
+    """UDFs and CUDA C++ become PTX of the lowest version that its text allows, and a cubin for it."""
+
+    @pl.udf("float16(float16)")
+    def half_twice(x):
+        return x + x
+
+    source = """
+        #include <cuda_fp16.h>
+        extern "C" __device__ __half half_twice(__half);
+        extern "C" __global__ void use(__half* p) { *p = half_twice(*p); }
+    """
+    linked = pl.link(source, half_twice, arch="sm_90", cuda="13.0")
+    assert "for CUDA 13.0" in linked.reason
+    major, minor = map(int, linked.ptx.partition(".version ")[2].split()[0].split("."))
+    assert (major, minor) <= (9, 0)
+    assert b"use" in linked.cubin
+    same = pl.link(source, half_twice, arch="sm_90", ptx_isa="9.0")
+    assert (linked.cubin, linked.ptx) == (same.cubin, same.ptx)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "reason"),
+    [
+        (
+            {"cuda": "12.4"},
+            pl.AssembleError,
+            "install its ptxas by `pip install 'nvidia-cuda-nvcc-cu12==12.4",
+        ),
+        ({"cuda": "13.0", "lto": True}, pl.LinkError, "leave lto out"),
+        ({"cuda": "13.0", "max_registers": 32}, pl.LinkError, "max_registers and extra_flags are for"),
+        ({"cuda": "4"}, pl.ConfigError, "no CUDA release whose PTX is known"),
+        ({"cuda": "13.0", "ptx_isa": "9.0"}, pl.ConfigError, "leave one of them out"),
+        ({"cuda": "13.0", "arch": "sm_121"}, None, ""),
+        ({"cuda": "12.4", "arch": "sm_120"}, pl.ExportError, "CUDA 12.4 reads PTX 8.4 at most"),
+    ],
+)
+def test_what_cannot_be_linked_for_an_older_driver_says_why(options, error, reason, monkeypatch):
+    """Each refusal names the release that was asked for, or what to leave out."""
+    from numba_ptxlink._tools import ptxas
+
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
+    source = 'extern "C" __global__ void use(int* p) { *p = 1; }\n'
+    options = {"arch": "sm_90", **options}
+    if error is None:
+        assert pl.link(source, **options).cubin
+        return
+    with pytest.raises(error, match=re.escape(reason)):
+        pl.link(source, **options)
