@@ -83,6 +83,62 @@ def test_cmake(folder, toolkit, generator):
     check_program(folder / "build" / "damping_lto", inlined=True)
 
 
+PARTICLE = """#pragma once
+#include <cstdint>
+namespace app { struct Particle { float mass; std::int64_t id; }; }
+"""
+STRUCTS = """
+from functools import partial
+import numpy as np
+import numba_ptxlink
+
+particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
+udf = partial(
+    numba_ptxlink.udf, structs={particle: "app::Particle"}, include="particle.h", namespace="app"
+)
+
+@udf("float32(particle)")
+def weight(p):
+    return 2 * p.mass
+
+@udf("float32(particle[::1])", const="p")
+@udf("float32(CPointer(particle))", const="p", restrict="p")
+def first_weight(p):
+    return 2 * p[0].mass
+"""
+USES = """
+#include "udfs.h"
+__global__ void use(const app::Particle* p, float* out) {
+  *out = app::first_weight(p) + app::first_weight({p, 1}) + app::weight(p[1]);
+}
+int main() { use<<<1, 1>>>(nullptr, nullptr); }
+"""
+
+
+@pytest.mark.slow
+def test_cmake_finds_structs_of_cxx(tmp_path, toolkit):
+    """The overloads take the struct of the project, whose header is a dependency."""
+    (tmp_path / "udfs.py").write_text(STRUCTS)
+    (tmp_path / "main.cu").write_text(USES)
+    (tmp_path / "include").mkdir()
+    header = tmp_path / "include" / "particle.h"
+    header.write_text(PARTICLE)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(uses LANGUAGES CXX CUDA)\n"
+        "find_package(NumbaPtxlink CONFIG REQUIRED)\n"
+        "numba_ptxlink_add_library(udfs SOURCES udfs.py INCLUDE_DIRECTORIES include)\n"
+        "add_executable(uses main.cu)\n"
+        "set_target_properties(uses PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
+        "target_link_libraries(uses PRIVATE udfs)\n"
+    )
+    configure(tmp_path, toolkit, "-G Ninja")
+    build = Build(tmp_path, toolkit, "cmake --build build --verbose", "build/uses")
+    assert build.run() == (True, True)
+    assert build.run() == (False, False)
+    header.write_text(PARTICLE.replace("float mass;", "float mass, unused;"))
+    assert build.run() == (True, True)
+
+
 @pytest.mark.slow
 def test_make(folder, toolkit):
     """The Makefile of the example does the same."""

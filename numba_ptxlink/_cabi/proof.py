@@ -32,7 +32,7 @@ _CALLER = "numba_ptxlink_calls_"
 # A parameter hides a function of its name: names that begin so are not for functions.
 _PARAM = "numba_ptxlink_value_"
 _FLAGS = ("-std=c++17",)
-_ERROR = re.compile(rf"^{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
+_ERROR = re.compile(rf"^/?{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 # The toolkit's headers are missing, which says nothing about this one.
 _NO_FILE = "open source file"
 
@@ -88,7 +88,16 @@ def _compile(
     source: str, arch: Arch, include_dirs: Sequence[Path], headers: Mapping[str, str] | None
 ) -> Compiled:
     searched = (*include_dirs, _INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
-    return nvrtc.compile_source(source, _NAME, arch, flags=_FLAGS, include_dirs=searched, headers=headers)
+    # A header in the working directory is not the one that is meant.
+    return nvrtc.compile_source(
+        source,
+        _NAME,
+        arch,
+        flags=_FLAGS,
+        include_dirs=searched,
+        headers=headers,
+        isolated=headers is not None,
+    )
 
 
 def _check_structs(

@@ -178,6 +178,18 @@ def test_another_layout_is_refused(definition, reason, tmp_path):
     assert "P stands for Record(mass: float32, id: int64)" in str(caught.value)
 
 
+def test_a_header_of_the_working_directory_is_not_meant(tmp_path, monkeypatch):
+    """The folders that are named are searched, wherever the export runs."""
+    (tmp_path / "p.h").write_text("struct P { float mass; long long id; };")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "p.h").write_text("struct P { double mass; long long id; };")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    function = pl.udf("float32(flat)", structs={flat: "P"}, include="p.h")(mass)
+    assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
+    with pytest.raises(pl.AbiError, match="the size of P::mass is not 4"):
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path / "elsewhere"])
+
+
 def test_a_header_that_is_missing_is_named(tmp_path):
     """The error names the header and where it was looked for."""
     function = pl.udf("float32(flat)", structs={flat: "ns::P"}, include="p.h")(mass)
