@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cxx.md"
 BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+@pytest.mark.parametrize("kind", ["ltoir", pytest.param("ptx", marks=pytest.mark.slow)])
 def test_the_files_of_the_page_work_together(kind, tmp_path):
     """The Python file exports with the header, and the kernel calls both overloads."""
     assert {"particle.h", "udfs.py", "kernel.cu"} == set(BLOCKS)

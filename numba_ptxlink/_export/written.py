@@ -8,8 +8,9 @@ in loops; what is computed of an address in another way may point to it, too.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._formats import ptx
@@ -71,8 +72,7 @@ def _through(
         return f"passes it to {name}, which is defined elsewhere"
     flow = _Flow(frozenset((function.params[number].name, offset) for number, offset in sources))
     statements = [*_scoped(function.body, ())]
-    while sum(flow.follow(scope, statement) for scope, statement in statements):
-        pass
+    flow.settle(statements)
     for scope, statement in statements:
         if isinstance(statement, ptx.Instruction) and flow.writes(statement):
             return f"has `{' '.join(module.source(statement).split())}`"
@@ -112,29 +112,38 @@ class _Flow:
     Args:
         sources: Its parameters that the address is in.
         registers: How often each register may have it.
-        params: The same of the parameters and results of calls, by block, name and offset.
+        params: The same of the parameters and results of calls, by block and name, and by offset.
         spaces: The registers that may hold where a parameter of *sources* is.
         memory: How often anything in memory may have it.
+        known: How much is known, which only grows.
     """
 
     sources: frozenset[tuple[str, int]]
     registers: dict[str, Times] = field(default_factory=dict)
-    params: dict[tuple[Scope, str, int], Times] = field(default_factory=dict)
+    params: dict[tuple[Scope, str], dict[int, Times]] = field(default_factory=dict)
     spaces: set[str] = field(default_factory=set)
     memory: Times = _NEVER
+    known: int = 0
 
-    def follow(self, scope: Scope, statement: ptx.Statement) -> bool:
-        """Take account of *statement*; return whether that brought something new."""
-        before = (len(self.registers), sum(map(len, self.registers.values())), len(self.params), self.memory)
-        size = len(self.spaces), sum(map(len, self.params.values()))
+    @functools.cached_property
+    def _params(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.sources)
+
+    def settle(self, statements: Sequence[tuple[Scope, ptx.Statement]]) -> None:
+        """Take account of *statements* until none of them brings anything new."""
+        known = -1
+        while known < self.known:
+            known = self.known
+            for scope, statement in statements:
+                self._account(scope, statement)
+
+    def _account(self, scope: Scope, statement: ptx.Statement) -> None:
         if isinstance(statement, ptx.Call):
             if self.passed(scope, statement):
                 for result in _names(statement.results):
                     self._pass(scope, result, 0, _UNKNOWN)
         elif isinstance(statement, ptx.Instruction) and statement.operands:
             self._follow(scope, statement)
-        after = (len(self.registers), sum(map(len, self.registers.values())), len(self.params), self.memory)
-        return (before, size) != (after, (len(self.spaces), sum(map(len, self.params.values()))))
 
     def writes(self, statement: ptx.Instruction) -> bool:
         """Return whether *statement* may write to the address."""
@@ -150,11 +159,7 @@ class _Flow:
         found = []
         for number, argument in enumerate(call.arguments):
             for name in _names([argument]):
-                found += [
-                    (number, offset)
-                    for (block, param, offset), times in self.params.items()
-                    if (block, param) == (scope, name) and times != _NEVER
-                ]
+                found += [(number, offset) for offset in self.params.get((scope, name), ())]
                 if self.registers.get(name, _NEVER) != _NEVER:
                     found.append((number, 0))
         return found
@@ -169,8 +174,10 @@ class _Flow:
         elif opcode in _CONDITIONS:
             return
         else:
-            if not self.spaces.union(name for name, _ in self.sources).isdisjoint(_names(others)):
-                self.spaces.update(_names([first]))
+            if any(name in self.spaces or name in self._params for name in _names(others)):
+                new = {*_names([first])} - self.spaces
+                self.known += len(new)
+                self.spaces |= new
             self._set(first, self._computed(opcode, others))
 
     def _computed(self, opcode: str, operands: Sequence[ptx.Operand]) -> Times:
@@ -207,14 +214,11 @@ class _Flow:
             self._set(element, times)
 
     def _of_param(self, scope: Scope, name: str, start: int, size: int) -> Times:
-        own: set[tuple[int, Times]] = {
+        own: list[tuple[int, Times]] = [
             (offset, frozenset({1})) for param, offset in self.sources if param == name
-        }
-        for (block, param, offset), times in self.params.items():
-            if (block, param) == (scope, name):
-                own.add((offset, times))
+        ]
         found: Times = _NEVER
-        for offset, times in own:
+        for offset, times in (*own, *self.params.get((scope, name), {}).items()):
             if (offset, _BYTES) == (start, size):
                 return times
             if offset < start + size and start < offset + _BYTES:
@@ -235,19 +239,24 @@ class _Flow:
             if is_param and place.base is not None and place.offset is not None:
                 self._pass(scope, place.base.name, place.offset + number * size, times)
             else:
+                self.known += len(times - self.memory)
                 self.memory |= times
 
     def _pass(self, scope: Scope, name: str, offset: int, times: Times) -> None:
-        key = (scope, name, offset)
         if times != _NEVER:
-            self.params[key] = self.params.get(key, frozenset()) | times
+            self._add(self.params.setdefault((scope, name), {}), offset, times)
+
+    def _add(self, table: dict[Any, Times], key: str | int, times: Times) -> None:
+        there = table.get(key, frozenset())
+        self.known += len(times - there)
+        table[key] = there | times
 
     def _set(self, target: ptx.Operand, times: Times) -> None:
         several = isinstance(target, ptx.Vector | ptx.Pair)
         for name in _names([target]):
             new = _tainted([times]) if several and times != _NEVER else times
             if new != _NEVER or name in self.registers:
-                self.registers[name] = self.registers.get(name, frozenset()) | new
+                self._add(self.registers, name, new)
 
     def _of(self, operand: ptx.Operand) -> Times:
         """Return how often the address may be in *operand*."""

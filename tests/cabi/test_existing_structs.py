@@ -153,19 +153,35 @@ def test_the_header_beside_the_python_file_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("definition", "reason"),
     [
-        ("struct P { double mass; int64_t id; };", "the size of P::mass is not 4"),
+        pytest.param(
+            "struct P { double mass; int64_t id; };", "the size of P::mass is not 4", marks=pytest.mark.slow
+        ),
         ("struct P { int mass; int64_t id; };", "P::mass is not floating point"),
-        ("struct P { float mass; double id; };", "P::id is not an integer"),
+        pytest.param(
+            "struct P { float mass; double id; };", "P::id is not an integer", marks=pytest.mark.slow
+        ),
         (
             "struct P { int64_t id; float mass; };",
             "the offset of P::mass is not 0; the offset of P::id is not 8",
         ),
-        ("struct P { float mass; int64_t id; ~P() {} };", "P is not copied byte by byte"),
-        ("struct P { float mass; int64_t id, more; };", "the size of P is not 16"),
-        ("struct alignas(16) P { float mass; int64_t id; };", "the alignment of P is not 8"),
+        pytest.param(
+            "struct P { float mass; int64_t id; ~P() {} };",
+            "P is not copied byte by byte",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "struct P { float mass; int64_t id, more; };", "the size of P is not 16", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "struct alignas(16) P { float mass; int64_t id; };",
+            "the alignment of P is not 8",
+            marks=pytest.mark.slow,
+        ),
         ("struct P { float weight; int64_t id; };", 'class "P" has no member "mass"'),
-        ("class P { float mass; int64_t id; };", "is inaccessible"),
-        ("struct Q { float mass; int64_t id; };", 'identifier "P" is undefined'),
+        pytest.param("class P { float mass; int64_t id; };", "is inaccessible", marks=pytest.mark.slow),
+        pytest.param(
+            "struct Q { float mass; int64_t id; };", 'identifier "P" is undefined', marks=pytest.mark.slow
+        ),
     ],
 )
 def test_another_layout_is_refused(definition, reason, tmp_path):

@@ -76,15 +76,20 @@ def of(front_end, function):
 
 
 CASES = [
-    (add, POINTERS, (False, True)),
-    (add, ARRAYS, (False, True)),
-    (backwards, POINTERS, (False, True)),
-    (exchange, ARRAYS, (True, True)),
-    (either, POINTERS, (True, True)),
-    (slices, ARRAYS, (False, True)),
     (through_callee, POINTERS, (False, True)),
-    (counted, ARRAYS, (False, True)),
-    (member, RECORDS, (False, True)),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (
+            (add, POINTERS, (False, True)),
+            (add, ARRAYS, (False, True)),
+            (backwards, POINTERS, (False, True)),
+            (exchange, ARRAYS, (True, True)),
+            (either, POINTERS, (True, True)),
+            (slices, ARRAYS, (False, True)),
+            (counted, ARRAYS, (False, True)),
+            (member, RECORDS, (False, True)),
+        )
+    ),
 ]
 
 
@@ -103,7 +108,7 @@ def test_writes_are_found_in_ptx(front_end, mark, function, signature, expected)
 
 
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
-@pytest.mark.parametrize("opt", [True, False])
+@pytest.mark.parametrize("opt", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_const_is_declared_and_checked(front_end, opt):
     """It is `const` in C++; a function that may write through it is refused, with the instruction."""
     for signature, declared in (
