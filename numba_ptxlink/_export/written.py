@@ -8,7 +8,6 @@ in loops; what is computed of an address in another way may point to it, too.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +124,6 @@ class _Flow:
     memory: Times = _NEVER
     known: int = 0
 
-    @functools.cached_property
-    def _params(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.sources)
-
     def settle(self, statements: Sequence[tuple[Scope, ptx.Statement]]) -> None:
         """Take account of *statements* until none of them brings anything new."""
         known = -1
@@ -174,7 +169,10 @@ class _Flow:
         elif opcode in _CONDITIONS:
             return
         else:
-            if any(name in self.spaces or name in self._params for name in _names(others)):
+            if any(
+                name in self.spaces or any(name == param for param, _ in self.sources)
+                for name in _names(others)
+            ):
                 new = {*_names([first])} - self.spaces
                 self.known += len(new)
                 self.spaces |= new

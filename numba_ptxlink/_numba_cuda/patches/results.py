@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from numba_ptxlink._front_end.results import converts
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import current
 
@@ -18,6 +17,8 @@ def _wrap_can_convert(original: Any) -> Any:
         if conversion is None and result is not None:
             from numba.cuda import types
             from numba.cuda.typeconv import Conversion
+
+            from numba_ptxlink._front_end.results import converts
 
             if converts(self, fromty, toty, result, types):
                 return Conversion.unsafe
