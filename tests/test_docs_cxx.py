@@ -16,16 +16,20 @@ BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), 
 @pytest.mark.parametrize("kind", ["ltoir", pytest.param("ptx", marks=pytest.mark.slow)])
 def test_the_files_of_the_page_work_together(kind, tmp_path):
     """The Python file exports with the header, and the kernel calls both overloads."""
-    assert {"particle.h", "udfs.py", "kernel.cu"} == set(BLOCKS)
+    assert {"include/particle.h", "udfs.py", "kernel.cu"} == set(BLOCKS)
+    (tmp_path / "include").mkdir()
     for name, text in BLOCKS.items():
         (tmp_path / name).write_text(text)
-    exported = pl.export(tmp_path / "udfs.py", tmp_path / "build", archs=["sm_90"], emit=[kind])
+    include = tmp_path / "include"
+    exported = pl.export(
+        tmp_path / "udfs.py", tmp_path / "build", archs=["sm_90"], emit=[kind], include_dirs=[include]
+    )
     assert exported.signatures[1].name in PAGE.read_text()
     linked = pl.link(
         tmp_path / "kernel.cu",
         exported.artifacts[kind, "sm_90"],
         arch="sm_90",
-        include_dirs=[tmp_path, tmp_path / "build"],
+        include_dirs=[include, tmp_path / "build"],
     )
     assert b"weigh" in linked.cubin
 
@@ -33,11 +37,11 @@ def test_the_files_of_the_page_work_together(kind, tmp_path):
 def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
     """A member that lies elsewhere in C++ is named."""
     (tmp_path / "udfs.py").write_text(BLOCKS["udfs.py"].replace("[0, 12, 16]", "[0, 16, 24]"))
-    (tmp_path / "particle.h").write_text(BLOCKS["particle.h"])
+    (tmp_path / "particle.h").write_text(BLOCKS["include/particle.h"])
     with pytest.raises(pl.AbiError) as caught:
         pl.export(tmp_path / "udfs.py", emit=["ptx"])
     said = re.search(
-        r"```\n(C\+\+ has structs.*?: ).*?(\nphysics::Particle stands for Record\().*?\)(.*?)\n```",
+        r"```text\n(C\+\+ has structs.*?: ).*?(\nphysics::Particle stands for Record\().*?\)(.*?)\n```",
         PAGE.read_text(),
         re.DOTALL,
     )
