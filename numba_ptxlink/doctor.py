@@ -42,6 +42,7 @@ _CURES = (
         "none needed: auto stays off where the driver is new enough; NUMBA_PTXLINK=1 turns it on",
     ),
     ("NUMBA_PTXLINK=", "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"),
+    ("before numba.cuda", "import both packages in the order that the reason names"),
     ("simulator", "unset NUMBA_ENABLE_CUDASIM to run on a device"),
     ("not supported", "install the release that the message names, or a newer numba-ptxlink"),
     ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
@@ -165,10 +166,11 @@ def diagnose() -> Diagnosis:
         components=tuple(_components(tools)),
         compilers=tuple(compilers()),
         active=status.active,
-        reason=next(iter(broken.values()), status.reason) if not status.active else status.reason,
+        reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
         trigger=status.trigger or "",
         front_ends=tuple(
-            each._replace(reason=broken.get(each.name, each.reason)) for each in status.front_ends
+            each._replace(reason=broken[each.name].what if each.name in broken else each.reason)
+            for each in status.front_ends
         ),
         driver_isa=str(driver_isa or ""),
         abilities=abilities,
@@ -176,7 +178,7 @@ def diagnose() -> Diagnosis:
     )
 
 
-def _import_front_ends() -> dict[str, str]:
+def _import_front_ends() -> dict[str, Problem]:
     """Import the modules that the import hook waits for; return why that failed, by the front ends' names."""
     broken = {}
     for front_end in filter(registry.installed, registry.front_ends()):
@@ -185,9 +187,12 @@ def _import_front_ends() -> dict[str, str]:
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.driver)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
-            broken[front_end.name] = (
-                f"{front_end.package} cannot be imported ({type(error).__name__}: {error})"
-            )
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            what = f"{front_end.package} cannot be imported ({type(error).__name__}: {said})"
+            cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
+            if packages.explained(error) is not None:
+                cure = packages.install()
+            broken[front_end.name] = Problem(what, cure)
     return broken
 
 
@@ -234,10 +239,9 @@ def _package_version(tools: Toolchain, package: str) -> tuple[int, int] | None:
 
 
 def _nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
-    name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
-    folder, library = packages.location(name), _library("nvvm")
+    folder, library = packages.location("nvidia-nvvm"), _library("nvvm")
     if folder is not None and library and Path(library).resolve().is_relative_to(folder):
-        return _package_version(tools, packages.package(name))
+        return _package_version(tools, packages.package("nvidia-nvvm"))
     # Another one is loaded than the package's. It has no function for its release, which its PTX tells.
     try:
         emitted = nvvm.emitted_isa(Arch(9, 0))
@@ -305,7 +309,7 @@ def _links_ltoir(tools: Toolchain) -> Ability:
 
 
 def _problems(
-    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], broken: Mapping[str, str]
+    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], broken: Mapping[str, Problem]
 ) -> Iterator[Problem]:
     yield from _front_end_problems(status, broken)
     if status.active and status.trigger == "entry point":
@@ -332,14 +336,14 @@ def _problems(
             yield Problem(
                 f"{ability.what}: {ability.why}",
                 "upgrade the driver, or install the tools of its own major version in a new environment, "
-                "as with pip install 'numba-ptxlink[cu12]'",
+                f"as with {packages.install(12)}",
             )
         else:
             cure = f"upgrade together: {packages.install()} --upgrade"
             yield Problem(f"{ability.what}: {ability.why}", cure)
 
 
-def _front_end_problems(status: _plugin.Status, broken: Mapping[str, str]) -> Iterator[Problem]:
+def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
     there = {each.name: each for each in registry.front_ends() if registry.installed(each)}
     if not there:
         extras = " or ".join(f"'numba-ptxlink[{each.extra}]'" for each in registry.front_ends())
@@ -349,18 +353,20 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, str]) -> It
         )
     for each in status.front_ends:
         if each.name in broken:
-            extra = there[each.name].extra
-            cure = f"repair {each.name}, such as with `pip install 'numba-ptxlink[{extra}]'`"
-            yield Problem(broken[each.name], cure)
+            yield broken[each.name]
         elif each.name in there and not each.active:
             what = f"the plugin is not active in {each.name}: {each.reason}"
             yield Problem(what, _activation_cure(each.reason))
 
 
 def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
+    compilers = " and ".join(each.name for each in registry.front_ends() if registry.installed(each))
+    nothing = f", and {compilers} cannot compile" if compilers else ""
     for name, package, version, fails in (
         ("nvJitLink", "nvidia-nvjitlink", tools.nvjitlink, "CUDA C++ and links of several inputs fail"),
-        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, "CUDA C++ fails, and numba-cuda compiles nothing"),
+        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, f"CUDA C++ fails{nothing}"),
+        ("NVVM", "nvidia-nvvm", _nvvm_version(tools), "no Python function is compiled"),
+        ("nvFatbin", "nvidia-nvfatbin", tools.nvfatbin, "exports make no fat binaries, kernels and objects"),
     ):
         if version is None:
             yield Problem(f"{name} is missing: {fails}", packages.elsewhere(package) or packages.install())
@@ -395,7 +401,8 @@ def _installed_hook() -> bool:
         files = importlib.metadata.files("numba-ptxlink") or []
     except importlib.metadata.PackageNotFoundError:
         return False
-    return any(file.name == "numba_ptxlink.pth" for file in files)
+    # Elsewhere, such as in a folder of PYTHONPATH, Python does not read it.
+    return any(file.name == "numba_ptxlink.pth" and packages.is_site(file.locate()) for file in files)
 
 
 def _dotted(version: tuple[int, int] | None) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import site
+import subprocess
+import sys
 from types import SimpleNamespace
 
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -65,7 +69,7 @@ def test_doctor_claims_no_work_without_nvrtc():
     (ability,) = [each for each in diagnosis.abilities if each.what.startswith("NVVM's PTX, assembled")]
     assert not ability.able
     (problem,) = [each for each in diagnosis.problems if "NVRTC" in each.what]
-    assert "numba-cuda compiles nothing" in problem.what
+    assert "numba-cuda and numba-cuda-mlir cannot compile" in problem.what
 
 
 def test_doctor_tells_the_nvvm_that_is_loaded(monkeypatch):
@@ -116,3 +120,129 @@ def test_a_missing_nvjitlink_is_told_once():
     with pytest.raises(pl.LinkError) as caught:
         nvjitlink.identity()
     assert 1 == str(caught.value).count("could not be loaded")
+
+
+class DynamicLibNotFoundError(RuntimeError):
+    """What cuda-pathfinder raises."""
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("libnvrtc.so.13", "NVRTC could not be loaded"),
+        ("libnvvm.so.4", "libNVVM could not be loaded"),
+        ("libcudart.so.13", "The CUDA runtime library could not be loaded"),
+        ("libnvJitLink.so.13", "nvJitLink could not be loaded"),
+        ("libdevice.10.bc", "libdevice could not be loaded"),
+        ("libother.so", None),
+    ],
+)
+def test_what_a_front_end_does_not_find_has_its_cure(file, expected):
+    """The error of a library that is not found, or one that it caused, becomes one that names an extra."""
+    found = DynamicLibNotFoundError(f'Failure finding "{file}"')
+    caused = ValueError("failed in nopython mode")
+    caused.__cause__ = found
+    for error in (found, caused):
+        said = packages.explained(error)
+        assert expected is said or str(said).startswith(expected)
+        assert expected is None or "numba-ptxlink[cu13]" in str(said)
+    assert packages.explained(RuntimeError("libnvrtc.so.13")) is None
+
+
+def test_other_errors_stay_what_they_are():
+    """Only what a missing library caused is replaced."""
+    with pytest.raises(ZeroDivisionError), packages.explaining():
+        raise ZeroDivisionError
+    with pytest.raises(pl.LinkError, match="libNVVM could not be loaded"), packages.explaining():
+        raise DynamicLibNotFoundError('Failure finding "libnvvm.so.4"')
+
+
+# An environment with one front end, or none, where pathfinder finds no file of a library.
+ENVIRONMENT = """
+import importlib.metadata, sys
+front_end, library, *command = sys.argv[1:]
+absent = {"numba-cuda": "numba_cuda", "numba-cuda-mlir": "numba_cuda_mlir"}
+absent.pop(front_end, None)
+version = importlib.metadata.version
+def told(name):
+    if name in absent:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+importlib.metadata.version = told
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent.values():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+for module in absent.values():
+    sys.modules[module] = None
+from cuda import pathfinder
+load = pathfinder.load_nvidia_dynamic_lib
+def missing(name):
+    if name == library:
+        raise pathfinder.DynamicLibNotFoundError(f'Failure finding "lib{name}.so": No such file')
+    return load(name)
+pathfinder.load_nvidia_dynamic_lib = missing
+"""
+EXPORT = "from numba_ptxlink import cli\nsys.exit(cli.main(command))\n"
+COMPILE = {
+    "numba-cuda": "from numba import cuda\nfrom numba.cuda.types import int32\n",
+    "numba-cuda-mlir": "from numba_cuda_mlir import cuda\n"
+    "from numba_cuda_mlir.numba_cuda.types import int32\n",
+}
+EXTRAS = {"": "toolkit13", "numba-cuda": "cu13", "numba-cuda-mlir": "toolkit13"}
+
+
+def in_environment(program, folder, front_end, library, *command):
+    """Run *program* with *command* where *library* is missing and *front_end* alone is there."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ENVIRONMENT + program, front_end, library, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "NUMBA_PTXLINK_CACHE": "0"},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_end", EXTRAS)
+@pytest.mark.parametrize("library", ["nvJitLink", "nvrtc", "nvvm", "nvfatbin", "cudart"])
+def test_each_environment_is_told_its_extra(tmp_path, front_end, library):
+    """Whichever library is missing beside whichever compiler, the errors and `doctor` name the extra."""
+    if front_end:
+        front_ends.get(front_end)
+    cure = f"pip install 'numba-ptxlink[{EXTRAS[front_end]}]'"
+    (tmp_path / "udfs.py").write_text(
+        "from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x): return x\n"
+    )
+    (tmp_path / "f.cu").write_text('extern "C" __device__ int f(int a) { return a; }\n')
+    (tmp_path / "k.cu").write_text(
+        'extern "C" __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }\n'
+    )
+    code, out, err = in_environment(EXPORT, tmp_path, front_end, library, "doctor")
+    assert (code, err) == (0, "")
+    if library != "cudart" or front_end:
+        assert cure in out, out
+    if library in ("nvJitLink", "nvrtc"):
+        command = ("link", "k.cu", "f.cu", "--arch", "sm_80", "-o", "out.cubin")
+        code, out, err = in_environment(EXPORT, tmp_path, front_end, library, *command)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.endswith(f"install it with `{cure}`.\n")
+    if not front_end:
+        return
+    if library != "nvJitLink":  # which an export of functions without link files does not call
+        command = ("export", "udfs.py", "-o", "out", "--arch", "sm_80")
+        code, out, err = in_environment(EXPORT, tmp_path, front_end, library, *command)
+        assert (code, out) == (1, "")
+        assert err.endswith(f"install it with `{cure}`.\n")
+    if library in ("nvrtc", "nvvm"):
+        program = (
+            COMPILE[front_end]
+            + "cuda.compile(lambda x: x, int32(int32), device=True, abi=command[0], cc=(8, 0))\n"
+        )
+        for abi in ("c", "numba"):
+            code, out, err = in_environment(program, tmp_path, front_end, library, abi)
+            assert (code, out) == (1, "")
+            assert err.endswith(f"install it with `{cure}`.\n")

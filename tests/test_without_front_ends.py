@@ -98,6 +98,6 @@ def test_the_commands(tmp_path, command, expected):
     assert (code, stderr.count("\n")) == (expected, expected), stderr
     if expected:
         assert "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu" in stderr
-        assert "'numba-ptxlink[mlir]'` (numba-cuda-mlir)" in stderr
+        assert "'numba-ptxlink[mlir,toolkit13]'` (numba-cuda-mlir)" in stderr
     if command == ["doctor"]:
         assert any("no compiler for Python functions is installed" in line for line in lines)

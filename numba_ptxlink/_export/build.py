@@ -14,7 +14,7 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
+from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm, packages
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
@@ -123,8 +123,9 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
                 _entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
             )
         except Exception as error:
+            reason = packages.explained(error) or error
             raise ExportError(
-                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {error}"
+                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
             ) from error
         signatures.append(_wrap(lowered, function, inline=options.opt))
         compiled.append(lowered)

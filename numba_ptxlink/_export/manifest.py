@@ -115,8 +115,8 @@ def _compilers(artifacts: Artifacts) -> Mapping[str, str]:
 
 def _packages(distributions: Sequence[str]) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
-    nvvm = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc-cu12"
-    for package in ("numba-ptxlink", *distributions, nvvm, packages.package("nvidia-nvfatbin")):
+    tools = (packages.package("nvidia-nvvm"), packages.package("nvidia-nvfatbin"))
+    for package in ("numba-ptxlink", *distributions, *tools):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

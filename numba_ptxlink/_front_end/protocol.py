@@ -125,7 +125,7 @@ class FrontEnd(Protocol):
 
     @property
     def extra(self) -> str:
-        """The extra of numba-ptxlink that installs it: "cu13"."""
+        """The extra of numba-ptxlink, or extras with commas, that install it with its tools: "cu13"."""
 
     # Activation. None of these imports the compiler, and none raises.
 

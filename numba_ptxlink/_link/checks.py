@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import nvjitlink, packages
 from numba_ptxlink.errors import LinkError
 
 from . import ltoir_symbols, merge, symbols
@@ -223,7 +223,7 @@ def upgrade(linker: tuple[int, int], package: str, *, of_cuda_13: bool) -> str:
     if of_cuda_13 and linker[0] < 13:
         return (
             f"no release of CUDA {linker[0]} does. Export or compile it with a toolkit of CUDA {linker[0]}, "
-            "or link with CUDA 13's: `pip install 'numba-ptxlink[cu13]'` in another environment."
+            f"or link with CUDA 13's: `{packages.install(13)}` in another environment."
         )
     return f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
 

@@ -74,6 +74,8 @@ def require_compiler() -> None:
     Raises:
         ExportError: It cannot be imported, is the simulator, or does not run with the installed NumPy.
     """
+    from numba_ptxlink._tools import packages
+
     try:
         numpy = metadata.version("numpy")
         if tuple(int(part) for part in numpy.split(".")[:2]) >= NUMPY_BELOW:
@@ -90,10 +92,13 @@ def require_compiler() -> None:
 
         simulator = config.ENABLE_CUDASIM
     except Exception as error:
+        toolkit = packages.explained(error)
+        if toolkit is not None:
+            raise ExportError(f"numba.cuda could not be imported: {toolkit}") from error
         where = getattr(sys.modules.get("numba"), "__file__", None)
         raise ExportError(
             f"numba.cuda could not be imported{f', of {where}' if where else ''}: "
-            f"{type(error).__name__}: {error}. Install it with `pip install 'numba-ptxlink[cu13]'`, and "
+            f"{type(error).__name__}: {error}. Install it with `pip install 'numba-ptxlink[{extra()}]'`, and "
             "rename any numba.py of your own."
         ) from error
     if simulator:

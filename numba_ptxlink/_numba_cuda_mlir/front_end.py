@@ -29,9 +29,12 @@ class NumbaCudaMlir:
     module = "numba_cuda_mlir"
     root = "numba_cuda_mlir"
     package = "numba_cuda_mlir"
-    extra = "mlir"
     distributions: tuple[str, ...] = ("numba-cuda-mlir",)
     driver = release.DRIVER
+
+    @property
+    def extra(self) -> str:
+        return release.extra()
 
     def unsupported_reason(self) -> str | None:
         return release.unsupported_reason()

@@ -22,10 +22,17 @@ def unsupported_reason() -> str | None:
     try:
         version = metadata.version("numba-cuda-mlir")
     except metadata.PackageNotFoundError:
-        return "numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink[mlir]'`"
+        return f"numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink[{extra()}]'`"
     if version not in SUPPORTED:
         return f"numba-cuda-mlir {version} is not supported; install numba-cuda-mlir{SUPPORTED}"
     return None
+
+
+def extra() -> str:
+    """Return the extras that install numba-cuda-mlir, with the tools of this environment's CUDA."""
+    from numba_ptxlink._tools import packages
+
+    return f"mlir,{packages.toolkit()}"
 
 
 def require_compiler() -> None:
@@ -35,13 +42,18 @@ def require_compiler() -> None:
     Raises:
         ExportError: It cannot be imported, or its release is not supported.
     """
+    from numba_ptxlink._tools import packages
+
     reason = unsupported_reason()
     if reason is not None:
-        raise ExportError(f"{reason}, as `pip install 'numba-ptxlink[mlir]'` does.")
+        raise ExportError(f"{reason}, as `pip install 'numba-ptxlink[{extra()}]'` does.")
     try:
         import numba_cuda_mlir.cuda  # noqa: F401 - the package whose import is tried
     except Exception as error:
+        toolkit = packages.explained(error)
+        if toolkit is not None:
+            raise ExportError(f"numba-cuda-mlir could not be imported: {toolkit}") from error
         raise ExportError(
             f"numba-cuda-mlir could not be imported: {type(error).__name__}: {error}. "
-            "Install it again with `pip install 'numba-ptxlink[mlir]'`."
+            f"Install it again with `pip install 'numba-ptxlink[{extra()}]'`."
         ) from error

@@ -116,5 +116,4 @@ def _binding() -> Any:
 
 
 def _missing(error: Exception) -> Exception:
-    name = "nvidia-nvvm" if packages.major() > 12 else "nvidia-cuda-nvcc"
-    return packages.missing("libNVVM", name, error)
+    return packages.missing("libNVVM", "nvidia-nvvm", error)

@@ -177,7 +177,9 @@ def test_a_missing_front_end_names_its_extra(tmp_path, monkeypatch):
     """Whoever asks for one that is not installed is told how to install it."""
     without(monkeypatch, MLIR)
     marked = pl.udf("float32(float32)", front_end=MLIR)(plain)
-    words = r"numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink\[mlir\]'`\."
+    words = (
+        r"numba-cuda-mlir is not installed; install it with `pip install 'numba-ptxlink\[mlir,toolkit13\]'`\."
+    )
     with pytest.raises(pl.ExportError, match=words):
         pl.export([marked], tmp_path)
     with pytest.raises(pl.ExportError, match=words):
@@ -197,7 +199,7 @@ def test_where_none_is_installed_all_are_named(tmp_path, monkeypatch):
         pl.export(file, tmp_path / "out")
     assert str(caught.value) == (
         "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu13]'` (numba-cuda) "
-        "or `pip install 'numba-ptxlink[mlir]'` (numba-cuda-mlir)."
+        "or `pip install 'numba-ptxlink[mlir,toolkit13]'` (numba-cuda-mlir)."
     )
 
 

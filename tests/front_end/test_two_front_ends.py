@@ -239,5 +239,5 @@ def test_the_doctor_lists_both(run):
         "[('numba-cuda', True), ('numba-cuda-mlir', True)]",
         "['name', 'active', 'reason', 'trigger', 'versions']",
         "['  numba-cuda-mlir: active: numba-cuda-mlir is installed and supported']",
-        "[\"repair numba-cuda-mlir, such as with `pip install 'numba-ptxlink[mlir]'`\"]",
+        "[\"repair numba-cuda-mlir, such as with `pip install 'numba-ptxlink[mlir,toolkit13]'`\"]",
     ]

@@ -143,9 +143,11 @@ def _default_name(function: Any) -> str:
 def _wrap_compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - Numba's name for it
+        from numba_ptxlink._tools import packages
+
         arguments = _arguments(original, args, kwargs)
         output, outcome = arguments["output"], Result()
-        with entered(result=outcome):
+        with packages.explaining(), entered(result=outcome):
             code, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
             _check_passing(outcome, output)
             if arguments["abi"] == "c":
@@ -223,9 +225,11 @@ def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: t
 def _wrap_compile_all(original: Any) -> Any:
     @functools.wraps(original)
     def compile_all(*args: Any, **kwargs: Any) -> Any:
+        from numba_ptxlink._tools import packages
+
         arguments = _arguments(original, args, kwargs)
         output, outcome = arguments["output"], Result()
-        with entered(result=outcome):
+        with packages.explaining(), entered(result=outcome):
             codes, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
         _check_passing(outcome, output)
         if output not in _BINARY:

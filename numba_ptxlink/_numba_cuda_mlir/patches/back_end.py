@@ -23,8 +23,10 @@ _SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_b
 def _wrap_optimize(original: Any) -> Any:
     @functools.wraps(original)
     def optimize(cres: Any) -> None:
+        from numba_ptxlink._tools import packages
+
         options = cres.metadata["targetoptions"]
-        with entered(cc=requested_cc(options), origin=_origin(cres)):
+        with packages.explaining(), entered(cc=requested_cc(options), origin=_origin(cres)):
             if not config().cache or _is_shown(options):
                 original(cres)
             else:

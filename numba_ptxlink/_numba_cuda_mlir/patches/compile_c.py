@@ -29,16 +29,18 @@ def _wrap_compile(original: Any) -> Any:
 
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - numba-cuda-mlir's name for it
+        from numba_ptxlink._tools import packages
+
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
-        if not _is_ours(given):
+        with packages.explaining():
+            if _is_ours(given):
+                try:
+                    return _compile_c(given)
+                except _NoCTypeError as error:
+                    log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
             return original(*args, **kwargs)
-        try:
-            return _compile_c(given)
-        except _NoCTypeError as error:
-            log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
-        return original(*args, **kwargs)
 
     return compile
 

@@ -50,8 +50,10 @@ def _wrap_resolve_gpu_target(original: Any) -> Any:
 def _wrap_compile_mlir(original: Any) -> Any:
     @functools.wraps(original)
     def compile_mlir(pyfunc: Any, return_type: Any, args: Any, targetoptions: Any) -> Any:
+        from numba_ptxlink._tools import packages
+
         # What the function calls is compiled meanwhile, without options of its own.
-        with entered(cc=requested_cc(targetoptions)):
+        with packages.explaining(), entered(cc=requested_cc(targetoptions)):
             return original(pyfunc, return_type, args, targetoptions)
 
     return compile_mlir
