@@ -5,12 +5,17 @@ Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothin
 Whatever is wrong with numba_ptxlink, those modules are imported.
 """
 
+import os
 import sys
 
 PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
 """The front ends by the packages whose modules the plugin replaces something in."""
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
+
+
+REDIRECTOR = "_numba_cuda_redirector"
+"""Makes `numba.cuda` numba-cuda's. A .pth file imports it, which Python does not read in PYTHONPATH."""
 
 
 class Finder:
@@ -26,6 +31,8 @@ class Finder:
 
         Imports nothing: Python holds its import lock here, and a thread that imports the plugin waits for it.
         """
+        if name == "numba":
+            return REDIRECTOR not in sys.modules
         if not name.startswith(PREFIXES):
             return False
         hooked = self.hooked.get(owner(name))
@@ -95,6 +102,10 @@ class Loader:
 
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
+        if module.__name__ == "numba":
+            redirect()
+            self.loader.exec_module(module)
+            return
         front_end = owner(module.__name__)
         finder.learn(front_end)
         self.loader.exec_module(module)
@@ -106,6 +117,16 @@ class Loader:
             _plugin.imported(module, front_end)
         except Exception as error:
             finder.give_up(error, front_end)
+
+
+def redirect():
+    """Let `numba.cuda` be numba-cuda's where that is installed, but not for a plugin that is switched off."""
+    if os.environ.get("NUMBA_PTXLINK", "").strip().lower() in {"0", "off", "false", "no"}:
+        return
+    try:  # noqa: SIM105 - contextlib would be imported for it
+        __import__(REDIRECTOR)
+    except ImportError:
+        pass
 
 
 def owner(name):

@@ -105,12 +105,34 @@ def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
     lines, stderr = run(installed, program)
     reason = (
         "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
-        "import numba_ptxlink before numba.cuda"
+        "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
     )
     assert ["Built-in", "False import of numba_ptxlink", reason] == lines
     assert 1 == stderr.count(
         f"RuntimeWarning: numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."
     )
+
+
+# What the .pth file of this package does, where Python does not read numba-cuda's, which is in PYTHONPATH.
+OWN_HOOK = "import _numba_ptxlink_hook\n"
+
+
+@pytest.mark.parametrize("first", ["", "import numba_ptxlink\n", "import numba\n"])
+def test_numba_cuda_in_pythonpath_is_redirected(installed, first):
+    """With this package alone in a site directory, `numba.cuda` is numba-cuda's, and served."""
+    program = OWN_HOOK + first + "import numba.cuda; print(numba.cuda.implementation)\n" + LINKER + STATUS
+    expected = ["NVIDIA", "PtxLinker", "True import hook", "numba-cuda is installed and supported"]
+    assert run(installed, program) == (expected, "")
+
+
+def test_a_plugin_that_is_off_redirects_nothing(installed):
+    """NUMBA_PTXLINK=0 leaves `numba.cuda` as Python finds it, and `enable()` names what would change it."""
+    program = OWN_HOOK + "import numba.cuda; print(numba.cuda.implementation)\n" + STATUS
+    program += "try: pl.enable()\nexcept pl.ActivationError as error: print(error)\n"
+    lines, stderr = run(installed, program, NUMBA_PTXLINK="Off")
+    assert ["Built-in", "False import hook", "NUMBA_PTXLINK=Off"] == lines[:3]
+    assert lines[3].endswith("does what that file does, before numba.cuda.")
+    assert "" == stderr
 
 
 def test_a_missing_hook_is_the_reason(installed):

@@ -42,7 +42,7 @@ def unsupported_reason() -> str | None:
     if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
         return (
             "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
-            "import numba_ptxlink before numba.cuda"
+            "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
         )
     return None
 
