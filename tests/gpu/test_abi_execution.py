@@ -6,23 +6,17 @@ import shutil
 import struct
 from collections import namedtuple
 
+import front_ends
 import numpy as np
 import pytest
 from abi_device import Library
-from numba.cuda import types
-from numba.cuda.np.numpy_support import from_dtype
-from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's types are given below
-POINT = types.NamedTuple([types.float32, types.int64], Point)
 particle = np.dtype([("pos", "f4", 3), ("id", "i2"), ("z", "c16")], align=True)
-PARTICLE = from_dtype(particle)
 # numba-cuda refuses to read a field at an unaligned offset.
 packed = np.dtype([("b", "f8"), ("a", "i1")])
-PACKED = from_dtype(packed)
-FLOAT4 = vector_types["float32x4"]
 
 # Name, signature, Python function, the NumPy dtypes of argument and result as C++ lays them out, values.
 WORDS = np.array([0, 1, 2, 100, -1, -128, 127], np.int8)
@@ -43,22 +37,46 @@ SCALARS = {
 }
 
 
+@pytest.fixture(params=front_ends.NAMES)
+def front_end(request):
+    """Return the front end that compiles the functions."""
+    return front_ends.get(request.param)
+
+
+@pytest.fixture
+def types(front_end):
+    """Return the types of the front end."""
+    return front_end.types
+
+
+@pytest.fixture
+def cuda(front_end):
+    """Return the module `cuda` of the front end."""
+    return front_ends.cuda(front_end.name)
+
+
+@pytest.fixture
+def point(types):
+    """Return the type of a named tuple."""
+    return types.NamedTuple([types.float32, types.int64], Point)
+
+
 @pytest.fixture(params=["ptx", "ltoir", "cubin"])
-def run(request, tmp_path):
+def run(request, tmp_path, front_end):
     """Return a function that calls an exported function for each argument."""
     tools = pl.toolchain()
     if request.param == "cubin" and tools.nvjitlink < tools.nvptxcompiler:
         pytest.skip(f"nvJitLink {tools.nvjitlink} reads no cubin of nvPTXCompiler {tools.nvptxcompiler}")
 
     def call(udf, arguments: np.ndarray, out: np.dtype) -> np.ndarray:
-        library = Library([udf], tmp_path, request.param)
+        library = Library([udf], tmp_path, request.param, front_end=front_end.name)
         return library.call(udf.name, arguments, np.dtype(out))
 
     return call
 
 
 @pytest.mark.parametrize("name", SCALARS)
-def test_a_scalar_comes_back_as_it_went(run, name):
+def test_a_scalar_comes_back_as_it_went(run, name, types):
     """Negative, extreme and denormal values of each scalar type pass both ways unchanged."""
     ty = getattr(types, name)
 
@@ -78,7 +96,7 @@ def _shims(request):
 
 
 @pytest.mark.usefixtures("_shims")
-def test_half_arithmetic(run):
+def test_half_arithmetic(run, types):
     """float16 multiplication and addition are contracted, and round once."""
 
     def square_and_add(x):
@@ -91,7 +109,7 @@ def test_half_arithmetic(run):
 
 
 @pytest.mark.usefixtures("_shims")
-def test_bfloat16_arithmetic(run):
+def test_bfloat16_arithmetic(run, types):
     """bfloat16 doubling is exact, like a change of the exponent."""
 
     def double(x):
@@ -105,7 +123,7 @@ def test_bfloat16_arithmetic(run):
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_complex_arithmetic(run, name):
+def test_complex_arithmetic(run, name, types):
     """A complex addition and conjugate are exact."""
     ty = getattr(types, name)
 
@@ -117,19 +135,34 @@ def test_complex_arithmetic(run, name):
     assert (values.conjugate() + values.real).astype(values.dtype).tobytes() == got.tobytes()
 
 
-def test_a_named_tuple(run):
+def test_a_named_tuple(run, types, point):
     """Fields of a named tuple keep their place, padding included."""
+    layout = np.dtype([("x", "f4"), ("y", "i8")], align=True)
+
+    def swap(p):
+        return np.float32(p.y), np.int64(p.x)
+
+    values = np.array([(1.5, -7), (-2.0, 1 << 20)], layout)
+    pair = types.Tuple((types.float32, types.int64))
+    got = run(pl.udf(pair(point), name="swap")(swap), values, layout)
+    assert [(-7.0, 1), (float(1 << 20), -2)] == [tuple(row) for row in got.tolist()]
+
+
+def test_a_named_tuple_is_made(run, front_end, point):
+    """A named tuple that the function makes is the struct that C++ gets."""
+    if front_end.name == "numba-cuda-mlir":
+        pytest.skip("numba-cuda-mlir makes no named tuples")
     layout = np.dtype([("x", "f4"), ("y", "i8")], align=True)
 
     def swap(p):
         return Point(np.float32(p.y), np.int64(p.x))
 
     values = np.array([(1.5, -7), (-2.0, 1 << 20)], layout)
-    got = run(pl.udf(POINT(POINT), name="swap")(swap), values, layout)
+    got = run(pl.udf(point(point), name="swap")(swap), values, layout)
     assert [(-7.0, 1), (float(1 << 20), -2)] == [tuple(row) for row in got.tolist()]
 
 
-def test_a_nested_tuple(run):
+def test_a_nested_tuple(run, types):
     """A tuple in a tuple is a struct in a struct."""
     inner = np.dtype([("f0", "i1"), ("f1", "f8")], align=True)
     layout = np.dtype([("f0", inner), ("f1", "i2")], align=True)
@@ -143,7 +176,7 @@ def test_a_nested_tuple(run):
     assert [((-5, 2.5), -3), ((100, -1.0), 32001)] == got.tolist()
 
 
-def test_a_record(run):
+def test_a_record(run, front_end):
     """A record is changed by value: its array members, its complex member and its narrow ones."""
 
     def change(r):
@@ -152,28 +185,30 @@ def test_a_record(run):
         r.id = -r.id
         return r
 
+    ty = front_end.from_dtype(particle)
     values = np.array([([1, 2, 3], 4, 5 + 6j), ([-1, 0.5, 0], -9, 1j)], particle)
     expected = np.array([([1, 3, 3], -4, 10 + 12j), ([-1, -0.5, 0], 9, 2j)], particle)
-    got = run(pl.udf(PARTICLE(PARTICLE), name="change")(change), values, particle)
+    got = run(pl.udf(ty(ty), name="change")(change), values, particle)
     assert {field: expected[field].tolist() for field in particle.names} == {
         field: got[field].tolist() for field in particle.names
     }
 
 
-def test_a_packed_record(tmp_path):
+def test_a_packed_record(tmp_path, front_end):
     """A packed record is changed by value where the call is inlined."""
 
     def change(r):
         r.b = r.b + r.a
         return r
 
+    ty = front_end.from_dtype(packed)
     values = np.array([(1.5, -3), (0.25, 7)], packed)
-    library = Library([pl.udf(PACKED(PACKED), name="change")(change)], tmp_path, "ltoir")
+    library = Library([pl.udf(ty(ty), name="change")(change)], tmp_path, "ltoir", front_end=front_end.name)
     assert [(-1.5, -3), (7.25, 7)] == library.call("change", values, packed).tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_records_through_pointers(tmp_path, kind):
+def test_records_through_pointers(tmp_path, kind, types, front_end):
     """Packed and aligned records, and booleans, are read and written through pointers and views of them."""
 
     def change(p, particles, flags):
@@ -190,10 +225,11 @@ def test_records_through_pointers(tmp_path, kind):
             found += a[i].b
         return found
 
-    arguments = (types.CPointer(PACKED), types.CPointer(PARTICLE), types.CPointer(types.boolean))
+    its_packed, its_particle = front_end.from_dtype(packed), front_end.from_dtype(particle)
+    arguments = (types.CPointer(its_packed), types.CPointer(its_particle), types.CPointer(types.boolean))
     udfs = [
         pl.udf(arguments, name="change")(change),
-        pl.udf((types.Array(PACKED, 1, "C"),), name="total")(total),
+        pl.udf((types.Array(its_packed, 1, "C"),), name="total")(total),
     ]
     source = """
         #include "lib.h"
@@ -212,24 +248,41 @@ def test_records_through_pointers(tmp_path, kind):
         }
     """
     values = np.array([(1.5, -3), (0.25, 7), (0, 0)], packed)
-    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(7), values)
+    got = Library(udfs, tmp_path, kind, source, front_end=front_end.name).launch(
+        "caller", np.zeros(7), values
+    )
     assert [-1.5, -1.5, 7, 42, 2.5, 0, 1.5 - 1.5 - 1.5] == got.tolist()
 
 
-def test_a_vector(run):
+def test_a_vector(run, front_end, cuda):
     """A float4 keeps the order of its members."""
-    from numba import cuda
 
     def rotate(v):
         return cuda.float32x4(v.y, v.z, v.w, v.x)
 
+    ty = front_end.vectors()["float32x4"]
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
-    got = run(pl.udf(FLOAT4(FLOAT4), name="rotate")(rotate), values, np.dtype(("f4", 4)))
+    got = run(pl.udf(ty(ty), name="rotate")(rotate), values, np.dtype(("f4", 4)))
     assert np.roll(values, -1, axis=1).tolist() == got.reshape(2, 4).tolist()
 
 
-def test_an_optional_goes_and_comes(run):
+def test_an_optional_goes_and_comes(run, types):
     """None is has_value false, with a value of zero."""
+    layout = np.dtype([("value", "i4"), ("has_value", "?")], align=True)
+    ty = types.Optional(types.int32)
+
+    def same(x):
+        return x
+
+    values = np.array([(5, True), (-5, True), (0, False)], layout)
+    got = run(pl.udf(ty(ty), name="same")(same), values, layout)
+    assert [(5, True), (-5, True), (0, False)] == got.tolist()
+
+
+def test_an_optional_is_computed_with(run, front_end, types):
+    """A function tells None from a value, and returns either."""
+    if front_end.name == "numba-cuda-mlir":
+        pytest.skip("numba-cuda-mlir computes nothing of an Optional")
     layout = np.dtype([("value", "i4"), ("has_value", "?")], align=True)
     ty = types.Optional(types.int32)
 
@@ -259,7 +312,7 @@ def test_an_error_is_zero_by_default(run):
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_arrays_are_views(tmp_path, kind):
+def test_arrays_are_views(tmp_path, kind, types, front_end):
     """Arrays of each layout arrive with shape and strides, made of pointers, spans, mdspans and views."""
 
     def corner(a):
@@ -304,7 +357,9 @@ def test_arrays_are_views(tmp_path, kind):
         }
     """
     values = np.arange(12, dtype=np.float32) ** 2
-    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(12, np.float32), values)
+    got = Library(udfs, tmp_path, kind, source, front_end=front_end.name).launch(
+        "caller", np.zeros(12, np.float32), values
+    )
     c, f = values.reshape(3, 4), values.reshape(3, 4, order="F")
 
     def expected(table):
@@ -316,7 +371,7 @@ def test_arrays_are_views(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_pointers_and_integers_of_other_names(tmp_path, kind):
+def test_pointers_and_integers_of_other_names(tmp_path, kind, types, front_end):
     """A pointer, an enum's and a date's integer reach Python as they are."""
     import enum
 
@@ -350,18 +405,20 @@ def test_pointers_and_integers_of_other_names(tmp_path, kind):
             out[2] = later(1000000, 17);
         }
     """
-    got = Library(udfs, tmp_path, kind, source).launch("caller", np.zeros(3, np.int64), np.zeros(4, np.int16))
+    got = Library(udfs, tmp_path, kind, source, front_end=front_end.name).launch(
+        "caller", np.zeros(3, np.int64), np.zeros(4, np.int16)
+    )
     assert [-5, 1, 1000017] == got.tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_a_kernel_is_launched_by_its_c_name(tmp_path, kind):
+def test_a_kernel_is_launched_by_its_c_name(tmp_path, kind, cuda, point, front_end):
     """An exported kernel takes views and structs, and uses static and dynamic shared memory."""
-    from numba import cuda
+    types = front_end.types
 
     def scale(out, p, factor):
-        shared = cuda.shared.array(64, "float32")
-        extra = cuda.shared.array(0, "float32")
+        shared = cuda.shared.array(64, types.float32)
+        extra = cuda.shared.array(0, types.float32)
         i = cuda.threadIdx.x
         shared[i] = out[i]
         extra[i] = factor
@@ -369,9 +426,9 @@ def test_a_kernel_is_launched_by_its_c_name(tmp_path, kind):
         out[i] = shared[63 - i] * extra[63 - i] + p.x
 
     kernel = pl.kernel(
-        types.void(types.Array(types.float32, 1, "C"), POINT, types.float32), name="scale", launch_bounds=64
+        types.void(types.Array(types.float32, 1, "C"), point, types.float32), name="scale", launch_bounds=64
     )(scale)
-    library = Library([kernel], tmp_path, kind)
+    library = Library([kernel], tmp_path, kind, front_end=front_end.name)
     values = np.arange(64, dtype=np.float32)
     view = struct.pack("@q", 0) + struct.pack("@qq", 64, 4)
     got = library.launch_with(
@@ -388,10 +445,8 @@ def test_a_kernel_is_launched_by_its_c_name(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_an_extern_is_supplied_by_cxx(tmp_path, kind):
+def test_an_extern_is_supplied_by_cxx(tmp_path, kind, cuda, front_end):
     """A function that Python declares and C++ defines is called."""
-    from numba import cuda
-
     half_of = cuda.declare_device("half_of", "float32(float32)", abi="c")
 
     def quarter(x):
@@ -402,12 +457,18 @@ def test_an_extern_is_supplied_by_cxx(tmp_path, kind):
         extern "C" __device__ float half_of(float x) { return x / 2; }
         extern "C" __global__ void caller(float* out, float* p) { out[0] = quarter(p[0]); }
     """
-    library = Library([pl.udf("float32(float32)", name="quarter")(quarter)], tmp_path, kind, source)
+    library = Library(
+        [pl.udf("float32(float32)", name="quarter")(quarter)],
+        tmp_path,
+        kind,
+        source,
+        front_end=front_end.name,
+    )
     assert [2.5] == library.launch("caller", np.zeros(1, np.float32), np.array([10], np.float32)).tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_callers_by_nvcc(tmp_path, kind):
+def test_callers_by_nvcc(tmp_path, kind, types, point, front_end):
     """C++ that nvcc compiled calls functions of scalars and of structs as NVRTC's does."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
@@ -421,17 +482,19 @@ def test_callers_by_nvcc(tmp_path, kind):
         return z.conjugate()
 
     def swap(p):
-        return Point(np.float32(p.y), np.int64(p.x))
+        return np.float32(p.y), np.int64(p.x)
 
+    pair = types.Tuple((types.float32, types.int64))
     library = Library(
         [
             pl.udf(types.int8(types.int8), name="negate")(negate),
             pl.udf(types.complex64(types.complex64), name="reflect")(reflect),
-            pl.udf(POINT(POINT), name="swap")(swap),
+            pl.udf(pair(point), name="swap")(swap),
         ],
         tmp_path,
         kind,
         nvcc=nvcc,
+        front_end=front_end.name,
     )
     words = np.array([0, 1, -1, 127], np.int8)
     assert (-words).tolist() == library.call("negate", words, np.dtype("i1")).tolist()

@@ -56,6 +56,7 @@ class Library:
         kind: "ptx", "ltoir" or "cubin".
         source: C++ with a kernel; by default one for each function of one parameter, `call_NAME`.
         nvcc: The path of the nvcc that compiles the source, None for NVRTC.
+        front_end: What compiles the functions, None for what they use.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class Library:
         folder: Path,
         kind: str,
         source: str | None = None,
+        *,
         nvcc: str | None = None,
+        front_end: str | None = None,
     ) -> None:
         target = arch()
-        made = pl.export(udfs, folder, archs=[target], emit=[kind], name="lib")
+        made = pl.export(udfs, folder, archs=[target], emit=[kind], name="lib", front_end=front_end)
         if source is None:
             calls = [
                 CALL.format(name=each.name, result=each.result.name, param=each.params[0][1].name)
