@@ -35,6 +35,14 @@ def proof(tmp_path_factory):
     return written(rows.lower([*ALONE, *PAIRS, *rows.draw(60, seed=20)]), tmp_path_factory)
 
 
+@pytest.fixture(scope="module")
+def mlir_proof(tmp_path_factory):
+    """Return the same for what numba-cuda-mlir compiles of the rows alone and in lists."""
+    front_ends.get("numba-cuda-mlir")
+    echoes = [echo for echo in ALONE if echo.compiles("numba-cuda-mlir")]
+    return written(rows.lower(echoes, "sm_80", "numba-cuda-mlir"), tmp_path_factory)
+
+
 def written(compiled, tmp_path_factory):
     """Return *compiled*, and the folder of the header that declares its functions."""
     folder = tmp_path_factory.mktemp("proof")
@@ -154,11 +162,12 @@ def include_flags() -> list[str]:
         ("nvcc", ["-std=c++17", "-arch=sm_90", "-rdc=true", "-c", "-o", "/dev/null"], ".cu"),
     ],
 )
-def test_the_layouts_are_those_of_every_compiler(proof, compiler, options, suffix):
+@pytest.mark.parametrize("made", ["proof", pytest.param("mlir_proof", marks=pytest.mark.slow)])
+def test_the_layouts_are_those_of_every_compiler(request, made, compiler, options, suffix):
     """The header's static_asserts hold in C++17, in C11 for what C can say, and with nvcc."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    _, folder = proof
+    _, folder = request.getfixturevalue(made)
     source = folder / f"asserts{suffix}"
     source.write_text('#include "echo.h"\n#include "echo.h"\nint main(void) { return 0; }\n')
     run = subprocess.run(
