@@ -1,12 +1,11 @@
 """
 Parts of pages that Sphinx makes of the package, so that they cannot be out of date.
 
-`messages` lists what each `raise` in the source says, and `commands` what the parser of the command takes.
+`messages` lists what each `raise` in the source says.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 from sphinx.util.docutils import SphinxDirective
 
 import numba_ptxlink.errors
-from numba_ptxlink import cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,46 +57,6 @@ def _words(text: str) -> str:
     return text.replace(VARIES, " ").lstrip("'\",:;. ").lower()
 
 
-def commands(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
-    """Yield the lines of Markdown about *parser*'s commands and theirs, from headings of *level* on."""
-    for action in parser._actions:
-        if not isinstance(action, argparse._SubParsersAction):
-            continue
-        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-        for name, command in action.choices.items():
-            command.formatter_class = _Usage
-            yield from ("", f"{'#' * level} {command.prog}", "", _sentence(helps.get(name, "")), "")
-            yield from ("```text", command.format_usage().removeprefix("usage: ").strip(), "```", "")
-            yield from _arguments(command)
-            yield from commands(command, level + 1)
-
-
-class _Usage(argparse.HelpFormatter):
-    """Breaks lines in the same places on every machine."""
-
-    def __init__(self, prog: str, **_: object) -> None:
-        super().__init__(prog, width=72)
-
-
-def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    kinds = (argparse._HelpAction, argparse._SubParsersAction)
-    actions = [action for action in parser._actions if not isinstance(action, kinds)]
-    if actions:
-        yield from ("| argument | what it is |", "| --- | --- |")
-    for action in actions:
-        value = ", ".join(map(str, action.choices or ())) or str(action.metavar or action.dest.upper())
-        names = ", ".join(f"`{each}`" for each in action.option_strings or (action.metavar or action.dest,))
-        takes = f" `{value}`" if action.option_strings and action.nargs != 0 else ""
-        required = "required" if action.required and action.option_strings else ""
-        about = "; ".join(filter(None, (required, action.help)))
-        yield f"| {names}{takes} | {_escaped(_sentence(about))} |"
-    yield ""
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
-
-
 def _escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
@@ -114,16 +72,7 @@ class Messages(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
-class Commands(SphinxDirective):
-    """Lists the commands, and what each takes."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return a section for each command."""
-        return self.parse_text_to_nodes("\n".join(commands(cli._parser())), allow_section_headings=True)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("messages", Messages)
-    app.add_directive("commands", Commands)
     return {"parallel_read_safe": True}

@@ -6,9 +6,12 @@ import argparse
 import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ._cli import arguments as args
+from ._cli import cache as cache_commands
+from ._cli import files, report
+from ._cli.said import Said
 from ._config import BACKENDS, CHECKS, FRONT_ENDS, INLINE, config
 from ._formats.kinds import CUBIN, PTX
 from ._version import __version__
@@ -30,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Its arguments, without the program's name; the process's own by default.
 
     Returns:
-        The exit status: 0 for success, 1 for an error printed to stderr, 2 for wrong usage, 130 for Ctrl-C.
+        The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a problem that
+        was found, 2 for wrong usage, 130 for Ctrl-C.
     """
-    parser = _parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.include_dir or arguments.cmake_dir:
         from .linker import INCLUDE_DIR
@@ -42,9 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.run is None:
         parser.print_help()
         return 2
+    status = 0
     try:
         config()
-        arguments.run(arguments)
+        args.set_verbosity(arguments.verbose)
+        said: Said = arguments.run(arguments)
+        status = said.status
+        said.show(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -59,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("numba-ptxlink: interrupted", file=sys.stderr)
         return _INTERRUPTED
-    return 0
+    return status
 
 
 def _fail(message: str) -> int:
@@ -72,38 +80,28 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _path(text: str) -> Path:
-    """Return the path of an argument; an empty one, of an unset variable, would be the working directory."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty")
-    return Path(text)
-
-
-def _text(text: str) -> str:
-    """Return an argument that says nothing where it is empty, and is not left out silently."""
-    if not text:
-        raise argparse.ArgumentTypeError("the value is empty")
-    return text
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> args.Parser:
+    """Return the parser of the command, which its reference page is made of."""
+    parser = args.Parser(
         prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, assemble."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     _add_folders(parser)
+    parser.add_argument("--print-completion", action=args.Completion, metavar="SHELL")
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(title="commands")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    export = commands.add_parser("export", help="compile the UDFs of a Python file to C symbols")
+    export = args.add_command(commands, "export", _export, "compile the UDFs of a Python file to C symbols")
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "file", type=_path, nargs="?", help="the Python file; its @udf functions are exported"
+        "file", type=args.path, nargs="?", help="the Python file; its @udf functions are exported"
     )
     source.add_argument(
         "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
     )
-    export.add_argument("-o", "--out-dir", type=_path, required=True, metavar="DIR")
+    export.add_argument(
+        "-o", "--out-dir", type=args.path, required=True, metavar="DIR", help="the folder to write into"
+    )
     _add_build_options(export)
     export.add_argument(
         "--emit",
@@ -112,24 +110,50 @@ def _parser() -> argparse.ArgumentParser:
         "first five)",
     )
     _add_compiling(export)
-    export.set_defaults(run=_export)
 
-    link = commands.add_parser("link", help="link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin")
-    link.add_argument("inputs", type=_path, nargs="+", metavar="INPUT")
-    link.add_argument("-o", "--output", type=_path, required=True, metavar="FILE")
+    link = args.add_command(
+        commands, "link", _link, "link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin"
+    )
+    link.add_argument(
+        "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of any of these kinds, or Python"
+    )
+    link.add_argument(
+        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the result goes"
+    )
     link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
-    link.add_argument("--lto", action=argparse.BooleanOptionalAction, default=None)
     link.add_argument(
-        "-I", "--include-dir", dest="include_dirs", type=_path, action="append", default=[], metavar="DIR"
+        "--lto",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="link-time optimisation (default: where an input is LTO-IR)",
     )
     link.add_argument(
-        "-D", "--define", dest="defines", type=_text, action="append", default=[], metavar="NAME[=VALUE]"
+        "-I",
+        "--include-dir",
+        dest="include_dirs",
+        type=args.path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="where CUDA C++ finds headers; repeat for more",
     )
-    link.add_argument("--std", dest="cxx_standard", type=_text, metavar="STANDARD", help='such as "c++20"')
+    link.add_argument(
+        "-D",
+        "--define",
+        dest="defines",
+        type=args.text,
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a macro of CUDA C++; repeat for more",
+    )
+    link.add_argument(
+        "--std", dest="cxx_standard", type=args.text, metavar="STANDARD", help='such as "c++20"'
+    )
     link.add_argument(
         "--name-expression",
         dest="name_expressions",
-        type=_text,
+        type=args.text,
         action="append",
         default=[],
         metavar="NAME",
@@ -155,47 +179,35 @@ def _parser() -> argparse.ArgumentParser:
     _add_code_options(link)
     _add_consumer(link, "link")
     _add_front_end(link)
-    link.set_defaults(run=_link)
 
-    assemble = commands.add_parser("assemble", help="compile PTX to a cubin")
-    assemble.add_argument("ptx", type=_path, metavar="FILE")
-    assemble.add_argument("-o", "--output", type=_path, required=True, metavar="FILE")
+    assemble = args.add_command(commands, "assemble", _assemble, "compile PTX to a cubin")
+    assemble.add_argument("ptx", type=args.path, metavar="FILE", help="the PTX")
+    assemble.add_argument(
+        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the cubin goes"
+    )
     assemble.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
-    assemble.add_argument("--opt-level", type=int, default=3, choices=range(4))
+    assemble.add_argument(
+        "--opt-level", type=int, default=3, choices=range(4), help="how much is optimised (default: 3)"
+    )
     _add_code_options(assemble)
-    assemble.set_defaults(run=_assemble)
 
-    inspect = commands.add_parser("inspect", help="show symbols, resources and machine code of a file")
-    inspect.add_argument("file", type=_path, metavar="FILE")
+    inspect = args.add_command(
+        commands, "inspect", _inspect, "show symbols, resources and machine code of a file"
+    )
+    inspect.add_argument("file", type=args.path, metavar="FILE", help="code of any kind, or a program")
     inspect.add_argument("--arch", help="the GPU to tell resources for (default: the file's own)")
     inspect.add_argument("--no-sass", action="store_true", help="leave out the machine code")
-    inspect.add_argument("--json", action="store_true", help="print JSON")
-    inspect.set_defaults(run=_inspect)
 
-    doctor = commands.add_parser("doctor", help="show what is installed, what works and what helps")
-    doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(run=_doctor)
+    doctor = args.add_command(
+        commands, "doctor", _doctor, "show what is installed, what works and what helps"
+    )
+    doctor.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if there is a problem that has a cure"
+    )
 
-    _add_cache(commands.add_parser("cache", help="inspect, verify, clear, export or import the cache"))
+    cache_commands.add(commands)
     return parser
-
-
-def _add_cache(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(title="commands", required=True)
-    for name, run, what in (
-        ("stats", _cache_stats, "statistics of each directory"),
-        ("list", _cache_list, "every entry: kind, size and the parts of its key"),
-        ("clear", _cache_clear, "delete every entry"),
-        ("path", _cache_path, "the directory that is written"),
-        ("verify", _cache_verify, "check every entry, and delete the damaged ones"),
-        ("export", _cache_export, "write every entry to one file"),
-        ("import", _cache_import, "read the entries of a file that export wrote"),
-    ):
-        command = commands.add_parser(name, help=what)
-        if name in ("export", "import"):
-            command.add_argument("archive", type=_path, metavar="FILE.tar")
-        command.set_defaults(run=run)
 
 
 def _add_folders(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +224,7 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
         "-I",
         "--include-dir",
         dest="include_dirs",
-        type=_path,
+        type=args.path,
         action="append",
         default=[],
         metavar="DIR",
@@ -246,7 +258,7 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
     _add_consumer(parser, "export")
     parser.add_argument(
         "--depfile",
-        type=_path,
+        type=args.path,
         metavar="FILE",
         help="write a rule for make and Ninja: what the export is made of",
     )
@@ -268,7 +280,7 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
 
 
-def _export(arguments: argparse.Namespace) -> None:
+def _export(arguments: argparse.Namespace) -> Said:
     from .exporter import export, imported_module
 
     module, file, front_end = arguments.module, arguments.file, arguments.front_end
@@ -288,22 +300,24 @@ def _export(arguments: argparse.Namespace) -> None:
             include_dirs=arguments.include_dirs,
             front_end=front_end,
         )
-    for signature in exported.signatures:
-        print(f"{signature};")
-    for path in (exported.header, *exported.artifacts.values(), exported.manifest):
-        print(f"  {path}  {path.stat().st_size} bytes")
+    prototypes = [f"{signature};" for signature in exported.signatures]
+    paths = [exported.header, *exported.artifacts.values(), exported.manifest]
+    sizes = {str(path): path.stat().st_size for path in paths}
+    lines = [*prototypes, *report.table([(f"  {path}", report.size(size)) for path, size in sizes.items()])]
     if exported.host_compiler:
-        print(f"Host code of the object: {exported.host_compiler}")
+        lines.append(f"Host code of the object: {exported.host_compiler}")
+    content = {"functions": prototypes, "files": sizes, "host compiler": exported.host_compiler}
+    return Said(content, "\n".join(lines))
 
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _link(arguments: argparse.Namespace) -> None:
+def _link(arguments: argparse.Namespace) -> Said:
     from .linker import link
 
-    _check_output(arguments.output, arguments.inputs)
+    files.check_output(arguments.output, arguments.inputs)
     linked = link(
         *arguments.inputs,
         arch=arguments.arch,
@@ -329,23 +343,38 @@ def _link(arguments: argparse.Namespace) -> None:
             inputs=linked.inputs,
         )
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
-    _write(arguments.output, content)
+    size = report.size(len(content))
+    lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
+    log = linked.log.splitlines()
+    lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
+    lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
+    return _written(
+        arguments,
+        content,
+        lines,
+        backend=linked.backend,
+        reason=linked.reason,
+        log=log,
+        inlined=linked.inlined,
+        names=dict(linked.lowered_names),
+    )
+
+
+def _written(arguments: argparse.Namespace, content: bytes, lines: list[str], **more: Any) -> Said:
+    """Write *content*, and return that and *lines* as what is said."""
+    files.write(arguments.output, content)
     # What is written to the standard output is the content alone.
-    shown = sys.stderr if _is_stream(arguments.output) else sys.stdout
-    print(f"{arguments.output}  {len(content)} bytes, {linked.backend}: {linked.reason}", file=shown)
-    for line in linked.log.splitlines():
-        if line.startswith("call not inlined"):
-            print(f"  {line}", file=shown)
-    for expression, symbol in linked.lowered_names.items():
-        print(f"  {expression}  {symbol}", file=shown)
+    aside = files.is_stream(arguments.output)
+    said = {"file": str(arguments.output), "size": len(content), **more}
+    return Said(said, "\n".join(lines), aside=aside)
 
 
-def _assemble(arguments: argparse.Namespace) -> None:
+def _assemble(arguments: argparse.Namespace) -> Said:
     from .assembler import assemble
 
-    _check_output(arguments.output, [arguments.ptx])
+    files.check_output(arguments.output, [arguments.ptx])
     cubin = assemble(
-        _read(arguments.ptx),
+        files.read(arguments.ptx),
         arguments.arch,
         relocatable=arguments.relocatable,
         opt_level=arguments.opt_level,
@@ -353,136 +382,24 @@ def _assemble(arguments: argparse.Namespace) -> None:
         lineinfo=arguments.lineinfo,
         max_registers=arguments.max_registers,
     )
-    _write(arguments.output, cubin.code)
-    shown = sys.stderr if _is_stream(arguments.output) else sys.stdout
-    print(f"{arguments.output}  {len(cubin.code)} bytes", file=shown)
+    return _written(arguments, cubin.code, [f"{arguments.output}  {report.size(len(cubin.code))}"])
 
 
-def _inspect(arguments: argparse.Namespace) -> None:
-    from . import _report
+def _inspect(arguments: argparse.Namespace) -> Said:
     from .inspection import inspect
 
-    report = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
-    print(_report.as_json(report) if arguments.json else _report.inspection(report))
+    found = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
+    names = [symbol.name for part in (found, *found.parts) for symbol in part.symbols if symbol.defined]
+    return Said(found.as_dict(), report.inspection(found), "\n".join(dict.fromkeys(names)))
 
 
-def _doctor(arguments: argparse.Namespace) -> None:
-    from . import _report
+def _doctor(arguments: argparse.Namespace) -> Said:
     from .doctor import diagnose
 
-    report = diagnose()
-    print(_report.as_json(report) if arguments.json else _report.diagnosis(report))
-
-
-def _cache_stats(_: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    default = cache.default()
-    for stats in maintenance.stats(default):
-        use = "written" if stats.writable else "read"
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(stats.kinds.items())) or "empty"
-        print(f"{stats.path}  ({use})\n  {stats.entries} entries, {stats.size} of {stats.cap} bytes: {kinds}")
-    for reason in default.tiers()[2]:
-        print(f"not used: {reason}")
-
-
-def _cache_list(_: argparse.Namespace) -> None:
-    from . import cache
-
-    for entry in cache.default().entries():
-        print(f"{entry.path.name[:12]}  {entry.kind:<8}  {entry.size:>9} bytes")
-        for label, part in entry.parts.items():
-            print(f"    {label}: {part}")
-
-
-def _cache_clear(_: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    print(f"{maintenance.clear(cache.default())} entries deleted")
-
-
-def _cache_path(_: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    print(maintenance.path(cache.default()))
-
-
-def _cache_verify(_: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    result = maintenance.verify(cache.default())
-    print(f"{result.sound} sound, {len(result.removed)} damaged, {len(result.foreign)} with another seal")
-    for path, reason in {**result.removed, **result.foreign}.items():
-        print(f"  {path}: {reason}")
-
-
-def _cache_export(arguments: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    path, stream = arguments.archive, _is_stream(arguments.archive)
-    if stream:
-        try:
-            with path.open("wb") as file:
-                count = maintenance.write(cache.default(), file)
-        except OSError as error:
-            raise _unwritten(path, error) from error
-    else:
-        count = maintenance.export(cache.default(), Path(os.path.realpath(path)))
-    print(f"{count} entries written to {path}", file=sys.stderr if stream else sys.stdout)
-
-
-def _cache_import(arguments: argparse.Namespace) -> None:
-    from . import cache
-    from .cache import maintenance
-
-    imported = maintenance.import_(cache.default(), arguments.archive)
-    print(f"{imported.taken} entries taken, {imported.present} already there, {imported.refused} refused")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PtxlinkError(f"{path} could not be read: {error.strerror}; check the path.") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    from ._link import outputs
-
-    try:
-        if _is_stream(path):
-            path.write_bytes(content)
-        else:
-            outputs.write({Path(os.path.realpath(path)): content})
-    except OSError as error:
-        raise _unwritten(path, error) from error
-
-
-def _unwritten(path: Path, error: OSError) -> PtxlinkError:
-    return PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.")
-
-
-def _is_stream(path: Path) -> bool:
-    """Return whether *path* is a device, a pipe or an open file, which no other file may replace."""
-    return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
-
-
-def _check_output(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse, before anything is compiled, an output that cannot be written or is one of *inputs*."""
-    try:
-        if path.is_dir():
-            raise PtxlinkError(f"{path} could not be written: it is a folder; give the path of a file.")
-        if not Path(os.path.realpath(path)).parent.is_dir():
-            raise PtxlinkError(f"{path} could not be written: its folder does not exist; create it.")
-        if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
-            raise PtxlinkError(f"{path} is an input too; give another output.")
-    except OSError as error:
-        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error
+    found = diagnose()
+    curable = [problem for problem in found.problems if not problem.cure.startswith("none needed")]
+    status = 1 if arguments.strict and curable else 0
+    return Said(found.as_dict(), report.diagnosis(found), report.problems(curable), status=status)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa, release_of
 from ._front_end import registry
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, host_compiler, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
+from ._tools import driver, host_compiler, machine, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
 from ._tools.compilers import Compiler, compilers
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
@@ -113,6 +113,7 @@ class Diagnosis:
         driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
         abilities: The compatibility of each pair of tools.
         problems: The defects; empty if there are none.
+        system: Operating system, Python, CPU and locale, by these names.
     """
 
     components: tuple[Component, ...]
@@ -124,6 +125,7 @@ class Diagnosis:
     driver_isa: str
     abilities: tuple[Ability, ...]
     problems: tuple[Problem, ...]
+    system: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the diagnosis as a dict that JSON can represent."""
@@ -175,6 +177,7 @@ def diagnose() -> Diagnosis:
         driver_isa=str(driver_isa or ""),
         abilities=abilities,
         problems=tuple(_problems(tools, status, abilities, broken)),
+        system=machine.describe(),
     )
 
 

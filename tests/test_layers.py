@@ -44,7 +44,7 @@ FLOORS = (
     "linker",
     "inspection",
     "doctor",
-    "_report",
+    "_cli",
     "cli",
     "__main__",
 )

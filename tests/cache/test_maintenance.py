@@ -87,7 +87,7 @@ def test_a_cache_that_is_off_says_so():
     ("command", "expected"),
     [
         ("stats", "2 entries"),
-        ("list", "name: a"),
+        ("list", "functions"),
         ("path", "cache"),
         ("verify", "2 sound, 0 damaged, 0 with another seal"),
         ("clear", "2 entries deleted"),

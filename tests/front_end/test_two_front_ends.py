@@ -226,8 +226,8 @@ def test_the_doctor_lists_both(run):
         diagnosis = pl.diagnose()
         print([(each.name, each.active) for each in diagnosis.front_ends])
         print(list(diagnosis.as_dict()["front_ends"][1]))
-        from numba_ptxlink import _report
-        text = _report.diagnosis(diagnosis)
+        from numba_ptxlink._cli import report
+        text = report.diagnosis(diagnosis)
         print([line for line in text.splitlines() if line.startswith("  numba-cuda-mlir")])
         for name in [name for name in sys.modules if name.startswith("numba_cuda_mlir")]:
             del sys.modules[name]

@@ -1,0 +1,81 @@
+"""Write `cli.md`, the reference of the command line, from its parser: `python docs/reference/cli.py`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.cli import make_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD = """\
+<!-- Written by docs/reference/cli.py. -->
+# The command line
+
+`python -m numba_ptxlink` is the same command. A mistyped command, option or value is answered with the one
+that may have been meant.
+
+| exit status | |
+| --- | --- |
+| 0 | success |
+| 1 | an error, in one line on the standard error; with `--strict`, a problem that was found |
+| 2 | wrong usage |
+| 130 | Ctrl-C |
+
+Each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`: results alone, and
+errors) and `--json`, which prints what the command has done or found for programs.
+
+`numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:
+
+    numba-ptxlink --print-completion bash > ~/.local/share/bash-completion/completions/numba-ptxlink
+
+"""
+# Described once, above.
+COMMON = {"help", "verbose", "quiet", "json"}
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return HEAD + "\n".join(section(make_parser(), 2)).rstrip() + "\n"
+
+
+def section(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
+    """Yield the lines of one command, and those of its own commands."""
+    commands: dict[str, argparse.ArgumentParser] = {}
+    rows = []
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise
+            commands = dict(action.choices)
+            described = {choice.dest: choice.help for choice in action._choices_actions}  # noqa: SLF001
+        elif action.dest not in COMMON:
+            rows.append(row(action))
+    yield f"{'#' * depth} `{parser.prog}`"
+    yield ""
+    if parser.description:
+        yield from (parser.description, "")
+    if rows:
+        yield from ("| | |", "| --- | --- |", *rows, "")
+    for name, command in commands.items():
+        command.description = command.description or f"{described[name][0].upper()}{described[name][1:]}."
+        yield from section(command, depth + 1)
+
+
+def row(action: argparse.Action) -> str:
+    """Return the row of one argument."""
+    value = action.metavar or (",".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = str(value)
+    if action.option_strings:
+        shown = ", ".join(action.option_strings) + (f" {value}" if action.nargs != 0 else "")
+    else:
+        shown = f"{value} ..." if action.nargs == "+" else value
+    notes = [action.help or ""]
+    if action.required and action.option_strings:
+        notes.append("required")
+    return f"| `{shown}` | {'; '.join(filter(None, notes))} |".replace("%(prog)s", "numba-ptxlink")
+
+
+if __name__ == "__main__":
+    Path(__file__).with_suffix(".md").write_text(page())

@@ -1,0 +1,107 @@
+"""Arguments of the command line: what all commands take, and what is said of those that are mistyped."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SHELLS = ("bash", "zsh", "tcsh")
+_LEVELS = (logging.INFO, logging.DEBUG)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that proposes what may have been meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            what = f"{value!r} is unknown{_meant(str(value), known)}; choose from {', '.join(known)}"
+            raise argparse.ArgumentError(action, what)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse the arguments of the process, or *args*."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser = getattr(arguments, "parser", None) or self
+            known = [option for action in parser._actions for option in action.option_strings]
+            given = unknown[0].partition("=")[0]
+            parser.error(f"{unknown[0]} is unknown{_meant(given, known)}")
+        return arguments
+
+
+def _meant(given: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def add_command(commands: Any, name: str, run: Any, what: str) -> argparse.ArgumentParser:
+    """Add the command *name*, which *run* carries out, with the options of all commands."""
+    description = f"{what[0].upper()}{what[1:]}."
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=description)
+    parser.set_defaults(run=run, parser=parser)
+    talk = parser.add_argument_group("what is said")
+    talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
+    talk.add_argument("-q", "--quiet", action="store_true", help="say the least: results alone, and errors")
+    talk.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def set_verbosity(verbose: int) -> None:
+    """Log as much as the number of -v asks for, on top of NUMBA_PTXLINK_LOG."""
+    if verbose:
+        logger = logging.getLogger("numba_ptxlink")
+        if not logger.handlers:
+            logger.addHandler(logging.StreamHandler())
+        logger.setLevel(_LEVELS[min(verbose, len(_LEVELS)) - 1])
+
+
+def path(text: str) -> Path:
+    """Return the path of an argument; an empty one, of an unset variable, would be the working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
+def text(text: str) -> str:
+    """Return an argument that says nothing where it is empty, and is not left out silently."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
+class Completion(argparse.Action):
+    """Print the completion of a shell, which shtab makes of the parser."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(
+            option_strings, dest, choices=_SHELLS, help="print the completion of a shell (wants shtab)"
+        )
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: Any) -> NoReturn:
+        try:
+            import shtab
+        except ImportError:
+            parser.error("shtab is not installed; install it with `pip install 'numba-ptxlink[completion]'`")
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, given[1]))
+        parser.exit()
+
+
+def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
+    for action in parser._actions:
+        if action.type is path:
+            action.complete = files  # type: ignore[attr-defined]
+    for command in commands_of(parser).values():
+        _complete_paths(command, files)
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the commands of *parser*, by name."""
+    actions = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: command for action in actions for name, command in action.choices.items()}

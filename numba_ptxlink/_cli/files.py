@@ -1,0 +1,56 @@
+"""The files that the command line reads and writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import PtxlinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def read(path: Path) -> bytes:
+    """Return the content of *path*."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be read: {error.strerror}; check the path.") from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file at once, or to what cannot be replaced."""
+    from numba_ptxlink._link import outputs
+
+    try:
+        if is_stream(path):
+            path.write_bytes(content)
+        else:
+            outputs.write({Path(os.path.realpath(path)): content})
+    except OSError as error:
+        raise unwritten(path, error) from error
+
+
+def unwritten(path: Path, error: OSError) -> PtxlinkError:
+    """Return the error that *path* could not be written."""
+    return PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.")
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether *path* is a device, a pipe or an open file, which no other file may replace."""
+    return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
+
+
+def check_output(path: Path, inputs: Sequence[Path]) -> None:
+    """Refuse, before anything is compiled, an output that cannot be written or is one of *inputs*."""
+    try:
+        if path.is_dir():
+            raise PtxlinkError(f"{path} could not be written: it is a folder; give the path of a file.")
+        if not Path(os.path.realpath(path)).parent.is_dir():
+            raise PtxlinkError(f"{path} could not be written: its folder does not exist; create it.")
+        if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
+            raise PtxlinkError(f"{path} is an input too; give another output.")
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error

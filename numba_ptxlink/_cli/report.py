@@ -1,0 +1,146 @@
+"""Format results as text for a terminal: what `inspect` and `doctor` find, tables, sizes and ages."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numba_ptxlink._tools.compilers import Compiler
+    from numba_ptxlink.doctor import Diagnosis, Problem
+    from numba_ptxlink.inspection import Inspection, SymbolReport
+
+
+_LEAST_WIDTH = 40
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+_PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the unit that shows it in at most four digits."""
+    if count < 1024:
+        return f"{count} bytes"
+    power = min((count.bit_length() - 1) // 10, len(_UNITS))
+    amount = count / 1024**power
+    return f"{amount:.1f} {_UNITS[power - 1]}" if amount < 100 else f"{amount:.0f} {_UNITS[power - 1]}"
+
+
+def age(seconds: float) -> str:
+    """Return a time that has passed in its largest unit."""
+    for length, unit in _PERIODS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return f"{max(int(seconds), 0)} s ago"
+
+
+def width() -> int | None:
+    """Return the columns of the terminal that the standard output is, None where it is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return max(shutil.get_terminal_size().columns, _LEAST_WIDTH)
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield *rows* with their columns aligned; on a terminal, the last one is wrapped."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    indent, columns = sum(widths[:-1]) + 2 * (len(widths) - 1), width()
+    rest = None if columns is None else max(columns - indent, _LEAST_WIDTH // 2)
+    for row in rows:
+        start = "  ".join(cell.ljust(size) for cell, size in zip(row[:-1], widths, strict=False))
+        ends = [row[-1]] if rest is None else textwrap.wrap(row[-1], rest) or [""]
+        yield f"{start}  {ends[0]}".rstrip()
+        yield from (f"{' ' * indent}{end}" for end in ends[1:])
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """Return *line*, wrapped on a terminal, what follows indented."""
+    columns = width()
+    if columns is None:
+        return line
+    return textwrap.fill(
+        line, columns, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def inspection(report: Inspection) -> str:
+    """Format the contents of a file, one symbol per line, the machine code last."""
+    header = [report.name, report.kind, *([report.arch] if report.arch else [])]
+    lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
+    lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
+    for symbol in () if report.parts else report.symbols:
+        lines += _symbol(symbol)
+    lines += [f"  note: {note}" for note in report.notes]
+    if report.sass:
+        lines += ["", report.sass.rstrip()]
+    for part in report.parts:
+        lines += ["", inspection(part)]
+    return "\n".join(lines)
+
+
+def _symbol(symbol: SymbolReport) -> Iterator[str]:
+    state = symbol.kind if symbol.defined else f"{symbol.kind}, asked for"
+    yield f"  {symbol.name}  ({state})"
+    if symbol.demangled:
+        yield f"      {symbol.demangled}"
+    if symbol.c_prototype:
+        yield f"      {'' if symbol.exact else 'types not recorded: '}{symbol.c_prototype}"
+    if symbol.prototype:
+        yield f"      {symbol.prototype}"
+    costs = [
+        (symbol.registers, "registers"),
+        (symbol.stack, "bytes of stack"),
+        (symbol.shared or None, "bytes of shared memory"),
+        (symbol.constant or None, "bytes of constant memory"),
+        (symbol.size or None, "bytes"),
+    ]
+    resources = [f"{amount} {unit}" for amount, unit in costs if amount is not None]
+    if symbol.spills is not None:
+        resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
+    if resources:
+        yield f"      {', '.join(resources)}"
+    callees = [*symbol.calls, *(["what a pointer points to"] if symbol.calls_pointers else [])]
+    if callees:
+        yield f"      calls {', '.join(callees)}"
+
+
+def diagnosis(report: Diagnosis) -> str:
+    """Format the state of an environment: a table of tools, what works, and the cures of problems."""
+    lines = [
+        f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
+        + (f" ({report.trigger})" if report.trigger else ""),
+        *(
+            f"  {each.name}: {'active' if each.active else 'not active'}: {each.reason}"
+            for each in report.front_ends
+        ),
+        "",
+        *table(list(report.system.items())),
+        "",
+        *table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
+        "",
+        *map(_compiler, report.compilers),
+        "",
+        f"newest PTX that the driver compiles: {report.driver_isa or 'no driver'}",
+        "",
+    ]
+    for ability in report.abilities:
+        state = "works" if ability.able else "FAILS"
+        lines.append(_wrapped(f"{state}  {ability.what}: {ability.why}", 7))
+        if ability.stock:
+            lines.append(_wrapped(f"       Numba alone: {ability.stock}", 7))
+    return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
+
+
+def problems(found: Iterable[Problem]) -> str:
+    """Format problems with their cures."""
+    lines = ((f"problem: {problem.what}", f"   cure: {problem.cure}") for problem in found)
+    return "\n".join(_wrapped(line, 9) for pair in lines for line in pair)
+
+
+def _compiler(compiler: Compiler) -> str:
+    ptx = f"{'writes' if compiler.writes else 'reads up to'} PTX {compiler.ptx or 'of an unknown version'}"
+    archs = ", ".join(compiler.archs) or "architectures that nothing lists"
+    return _wrapped(f"{compiler.name} {ptx}, for {archs}", 4)

@@ -1,0 +1,269 @@
+"""What the commands say: as text, in the least words, as JSON, on a terminal, and to what is mistyped."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli, doctor
+from numba_ptxlink._cli import arguments as args
+from numba_ptxlink._cli import report
+from numba_ptxlink._config import Config
+
+ROOT = Path(__file__).parents[1]
+UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
+COMMANDS = ("export", "link", "assemble", "inspect", "doctor")
+CACHE_COMMANDS = ("stats", "list", "clear", "path", "verify", "export", "import")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return the working directory, with a file of each kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "udfs.py").write_text(UDFS)
+    (tmp_path / "kernel.ptx").write_text(make_kernel())
+    return tmp_path
+
+
+def said(capsys, *arguments, status=0):
+    """Run the command; return its two outputs."""
+    assert status == cli.main([*map(str, arguments)])
+    return capsys.readouterr()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "keys"),
+    [
+        (("export", "udfs.py", "-o", "out", "--emit", "ptx"), {"functions", "files", "host compiler"}),
+        (
+            ("link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"),
+            {"file", "size", "backend", "reason", "log", "inlined", "names"},
+        ),
+        (("assemble", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"), {"file", "size"}),
+    ],
+)
+def test_what_was_written_is_told_in_each_form(capsys, arguments, keys):
+    """JSON has names and bytes, text a size in units, and --quiet nothing."""
+    found = json.loads(said(capsys, *arguments, "--json").out)
+    assert keys == set(found)
+    (path, size), *_ = found.get("files", {found.get("file"): found.get("size")}).items()
+    assert size == Path(path).stat().st_size
+    assert re.search(r" \d+(\.\d)? (bytes|KiB)", said(capsys, *arguments).out)
+    assert ("", "") == said(capsys, *arguments, "-q")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_names_alone(capsys):
+    """`inspect --quiet` prints the symbols, one a line."""
+    assert "kernel\n" == said(capsys, "inspect", "kernel.ptx", "--quiet").out
+
+
+@pytest.mark.usefixtures("folder")
+def test_verbosity_shows_the_log():
+    """-v shows decisions and -vv each step, whatever NUMBA_PTXLINK_LOG is; without them there is silence."""
+    command = [
+        sys.executable,
+        "-m",
+        "numba_ptxlink",
+        "link",
+        "kernel.ptx",
+        "--arch",
+        "sm_90",
+        "-o",
+        "a.cubin",
+    ]
+    errors = [
+        subprocess.run([*command, *more], check=True, capture_output=True, text=True).stderr
+        for more in ((), ("-v",), ("-vv",))
+    ]
+    assert "" == errors[0]
+    assert "nvptxcompiler" in errors[1]
+    assert len(errors[2].splitlines()) >= len(errors[1].splitlines())
+
+
+def test_every_command_takes_the_three_options():
+    """Each command that can be named has --verbose, --quiet and --json, and a sentence on what it does."""
+    commands = args.commands_of(cli.make_parser())
+    assert {*COMMANDS, "cache"} == set(commands)
+    its = args.commands_of(commands.pop("cache"))
+    assert set(CACHE_COMMANDS) == set(its)
+    for parser in (*commands.values(), *its.values()):
+        assert {"-v", "-q", "--json"} <= set(parser._option_string_actions)
+        assert parser.description.endswith(".")
+        assert [] == [action.dest for action in parser._actions if not action.help]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["xport", "udfs.py"], "'xport' is unknown; did you mean export?"),
+        (["cache", "lst"], "'lst' is unknown; did you mean list?"),
+        (["doctor", "--stict"], "--stict is unknown; did you mean --strict?"),
+        (["cache", "verify", "--jsno"], "--jsno is unknown; did you mean --json?"),
+        (
+            ["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"],
+            "'atuo' is unknown; did you mean auto?",
+        ),
+        (
+            ["assemble", "a", "--arch", "sm_90", "-o", "b", "--opt-level", "7"],
+            "7 is unknown; choose from 0, 1, 2, 3",
+        ),
+        (["--versoin"], "--versoin is unknown; did you mean --version?"),
+        (["doctor", "nothing-like-it"], "nothing-like-it is unknown\n"),
+    ],
+)
+def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, answer):
+    """Commands, options and values are compared with those that there are."""
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert 2 == left.value.code
+    assert answer in capsys.readouterr().err
+
+
+def test_the_page_is_what_the_parser_has():
+    """`docs/reference/cli.md` is what the script beside it makes of the parser."""
+    script = ROOT / "docs" / "reference" / "cli.py"
+    if not script.exists():
+        pytest.skip("there is no documentation beside these tests")
+    scope: dict[str, object] = {"__file__": str(script), "__name__": "cli_page"}
+    exec(compile(script.read_text(), str(script), "exec"), scope)  # noqa: S102 - our own script
+    assert script.with_suffix(".md").read_text() == scope["page"]()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (2304, "2.2 KiB"),
+        (1 << 20, "1.0 MiB"),
+        (2 << 30, "2.0 GiB"),
+        (150 << 30, "150 GiB"),
+        (1 << 60, "1048576 TiB"),
+    ],
+)
+def test_sizes_are_in_units(count, text):
+    """A number of bytes is told in the unit that it fills."""
+    assert text == report.size(count)
+
+
+def test_ages_are_in_units():
+    """A time is told in its largest unit."""
+    ages = [report.age(seconds) for seconds in (-1, 59, 60, 7200, 3 * 86400 + 5)]
+    assert ["0 s ago", "59 s ago", "1 min ago", "2 h ago", "3 d ago"] == ages
+
+
+def on_terminal(columns, *arguments):
+    """Return the lines that the command prints on a terminal of *columns*."""
+    master, terminal = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(columns)}
+    done = subprocess.Popen([sys.executable, "-m", "numba_ptxlink", *arguments], stdout=terminal, env=env)
+    os.close(terminal)
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # the command has ended
+            break
+        if not part:
+            break
+        text += part
+    os.close(master)
+    assert 0 == done.wait()
+    return text.decode().splitlines()
+
+
+@pytest.mark.slow
+def test_a_table_fits_the_terminal():
+    """Paths and lists are wrapped below their columns, and words are kept."""
+    lines = on_terminal(72, "doctor")
+    assert max(map(len, lines)) <= 72
+    (start,) = [number for number, line in enumerate(lines) if line.startswith("NVVM writes PTX")]
+    assert lines[start + 1].startswith("    sm_")
+
+
+def entries(capsys):
+    """Return the listed entries."""
+    return json.loads(said(capsys, "cache", "list", "--json").out)
+
+
+def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):
+    """`cache list` has the functions of each entry, when it was used last and what made it."""
+    from numba_ptxlink import cache
+    from numba_ptxlink.cache import tiered
+
+    code = pl.assemble(make_kernel(), "sm_90").code
+    made = tiered.Cache(Config(cache_dirs=(str(folder / "kept"),)))
+    monkeypatch.setattr(cache, "default", lambda: made)
+    key = cache.Key.of("assemble", {"package": "1", "tool": ("nvPTXCompiler", "0123456789abcdef")})
+    made.put(key, cache.Entry({"log": ""}, code))
+    (entry,) = entries(capsys)
+    assert ["kernel"] == entry["functions"]
+    assert 0 <= entry["seconds since last use"] < 600
+    os.utime(next((folder / "kept").rglob(f"{entry['address']}*")), (0, 0))
+    header, row = said(capsys, "cache", "list").out.splitlines()
+    assert ["entry", "kind", "size", "last used", "functions", "made by"] == re.split(r"\s{2,}", header)
+    assert re.fullmatch(
+        r"\w{12}  assemble  [\d.]+ KiB\s+\d{5} d ago  kernel\s+nvPTXCompiler 0123456789abcdef", row
+    )
+    assert f"{entry['address'][:12]}\n" == said(capsys, "cache", "list", "-q").out
+    assert "    package: 1\n" in said(capsys, "cache", "list", "-v").out
+
+
+def diagnosed(monkeypatch, *problems):
+    """Let `doctor` find *problems*."""
+    found = doctor.Diagnosis((), (), True, "", "", (), "", (), problems, {"Python": "3"})
+    monkeypatch.setattr(doctor, "diagnose", lambda: found)
+
+
+def test_strict_is_a_status_for_ci(capsys, monkeypatch):
+    """With --strict, a problem that has a cure is status 1, one without is not; --quiet prints the former."""
+    harmless = doctor.Problem("there is no driver", "none needed on a build machine")
+    diagnosed(monkeypatch, harmless)
+    assert "" == said(capsys, "doctor", "--strict", "--quiet").out
+    diagnosed(monkeypatch, harmless, doctor.Problem("NVRTC is missing", "pip install it"))
+    assert (
+        "problem: NVRTC is missing\n   cure: pip install it\n"
+        == said(capsys, "doctor", "--strict", "--quiet", status=1).out
+    )
+    said(capsys, "doctor")
+
+
+def test_doctor_tells_the_machine(capsys):
+    """Operating system, Python, CPU and locale are part of the diagnosis."""
+    system = json.loads(said(capsys, "doctor", "--json").out)["system"]
+    assert ["CPU", "Python", "locale", "operating system"] == sorted(system)
+    assert ".".join(map(str, sys.version_info[:3])) in system["Python"]
+    assert "kernel" in system["operating system"]
+
+
+def test_completion_wants_an_extra(capsys, monkeypatch):
+    """Without shtab, the extra is named."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit):
+        cli.main(["--print-completion", "bash"])
+    assert "pip install 'numba-ptxlink[completion]'" in capsys.readouterr().err
+
+
+def test_completion_knows_commands_and_paths(capsys):
+    """With shtab, the script has each command, and completes files."""
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--print-completion", "bash"])
+    assert 0 == left.value.code
+    script = capsys.readouterr().out
+    assert all(command in script for command in (*COMMANDS, "cache"))
+    assert "_shtab_compgen_files" in script or "compgen_files" in script
+    assert 0 == subprocess.run([shutil.which("bash"), "-n"], input=script, text=True, check=False).returncode
