@@ -1,9 +1,9 @@
-"""Print where the wheel nvidia-nvptxcompiler keeps its header directory and its library, one per line."""
+"""Print where the wheel nvidia-nvptxcompiler keeps header directory, library and licence, one per line."""
 
 import sys
 from importlib import metadata
 
-WANTED = ("nvPTXCompiler.h", "libnvptxcompiler_static.a")
+WANTED = ("nvPTXCompiler.h", "libnvptxcompiler_static.a", "License.txt")
 
 try:
     files = metadata.files("nvidia-nvptxcompiler") or []
@@ -16,3 +16,4 @@ if missing:
     sys.exit(f"the distribution nvidia-nvptxcompiler has no {', '.join(missing)}")
 print(found["nvPTXCompiler.h"].parent)
 print(found["libnvptxcompiler_static.a"])
+print(found["License.txt"])

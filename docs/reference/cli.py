@@ -46,10 +46,10 @@ def section(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
     """Yield the lines of one command, and those of its own commands."""
     commands: dict[str, argparse.ArgumentParser] = {}
     rows = []
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
             commands = dict(action.choices)
-            described = {choice.dest: choice.help for choice in action._choices_actions}  # noqa: SLF001
+            described = {choice.dest: choice.help for choice in action._choices_actions}
         elif action.dest not in COMMON:
             rows.append(row(action))
     yield f"{'#' * depth} `{parser.prog}`"

@@ -1,0 +1,88 @@
+"""What a release shows and holds: one version, links that work, and the texts of licences."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_version_is_stated_once():
+    """The package's metadata has the version of `_version.py`, and no other file states it."""
+    assert metadata.version("numba-ptxlink") == pl.__version__
+    stated = re.compile(rf'version\W+"?{re.escape(pl.__version__)}\b', re.IGNORECASE)
+    files = [
+        ROOT / "pyproject.toml",
+        ROOT / "CMakeLists.txt",
+        *(ROOT / "docs").glob("*"),
+        *(ROOT / "conda").glob("*"),
+    ]
+    files += (ROOT / "numba_ptxlink").rglob("*.cmake")
+    assert [] == [path.name for path in files if path.is_file() and stated.search(path.read_text())]
+
+
+def test_the_cmake_package_has_the_version(tmp_path):
+    """CMake reads the version of the CMake package from the Python package."""
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("cmake is not installed")
+    file = ROOT / "numba_ptxlink" / "include" / "cmake" / "NumbaPtxlinkConfigVersion.cmake"
+    script = tmp_path / "show.cmake"
+    script.write_text(f'set(PACKAGE_FIND_VERSION 0.0)\ninclude("{file}")\nmessage("${{PACKAGE_VERSION}}")\n')
+    done = subprocess.run([cmake, "-P", str(script)], capture_output=True, text=True, check=True)
+    assert pl.__version__ == done.stderr.strip()
+
+
+def test_the_description_has_no_relative_link():
+    """What the index shows links to places on the web, or within itself."""
+    text = str(
+        metadata.metadata("numba-ptxlink")["Description"] or metadata.metadata("numba-ptxlink").get_payload()
+    )
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 5
+    assert [] == [link for link in links if not link.startswith(("https://", "#"))]
+
+
+def test_the_readme_links_to_files_that_are_there():
+    """Each relative link of README.md is a file of the repository, which the index's links point at."""
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md"):
+        links = re.findall(r"\]\((?!https?://|#)([^)\s#]+)", (ROOT / page).read_text())
+        assert [] == [link for link in links if not (ROOT / link).exists()], page
+
+
+def test_the_licence_of_what_is_linked_in_is_installed():
+    """The metadata has NVIDIA's text beside NOTICE, which names it, where the package is a built one."""
+    files = metadata.files("numba-ptxlink") or []
+    kept = {file.name: file for file in files if file.parent.name == "licenses"}
+    assert {"LICENSE", "NOTICE", "NVIDIA-CUDA-EULA.txt"} <= set(kept)
+    assert "NVIDIA-CUDA-EULA.txt" in (ROOT / "NOTICE").read_text()
+    assert "Attachment A" in kept["NVIDIA-CUDA-EULA.txt"].read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
+    """It holds sources, tests and documentation, and neither workplaces nor built files."""
+    import tarfile
+
+    command = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "No module named build" in done.stderr:
+        pytest.skip("build is not installed")
+    assert 0 == done.returncode, done.stderr[-2000:]
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    wanted = {"CMakeLists.txt", "NOTICE", "docs/licence.md", "hook/numba_ptxlink.pth", "tests/conftest.py"}
+    assert wanted <= names
+    assert [] == [
+        name for name in names if re.search(r"\.(so|pyc|o|whl)$|(^|/)\.|^(build|dist|benchmarks)/", name)
+    ]
