@@ -16,7 +16,6 @@ from sphinx.util.docutils import SphinxDirective
 import numba_ptxlink.errors
 
 if TYPE_CHECKING:
-
     from docutils import nodes
     from sphinx.application import Sphinx
 
