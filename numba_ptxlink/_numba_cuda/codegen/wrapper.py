@@ -74,16 +74,19 @@ def emit(
             _extend(argument, ctype)
 
     builder = _entry(outer, inner)
-    values = []
-    for (_, ctype), value, by_address in zip(signature.params, outer.args, large, strict=True):
+    arguments = []
+    for (_, ctype), ty, value, by_address in zip(
+        signature.params, compiled.signature.args, outer.args, large, strict=True
+    ):
         if by_address:
             value.add_attribute("byval")
             value.attributes.align = ctype.align
-        values.append(builder.load(value, align=ctype.align) if by_address else value)
-    arguments = [
-        from_c(context, builder, ctype, ty, value)
-        for (_, ctype), ty, value in zip(signature.params, compiled.signature.args, values, strict=True)
-    ]
+        if by_address and isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
+            # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
+            arguments.append(builder.bitcast(value, context.get_value_type(ty)))
+        else:
+            loaded = builder.load(value, align=ctype.align) if by_address else value
+            arguments.append(from_c(context, builder, ctype, ty, loaded))
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
     if isinstance(signature.result, c.Void):
         builder.ret_void()

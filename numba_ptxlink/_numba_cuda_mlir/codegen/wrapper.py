@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numba_cuda_mlir.numba_cuda import types
+
 from numba_ptxlink._cabi import types as c
 
 from . import debug, prototypes
@@ -57,6 +59,10 @@ def add(
     arguments: list[tuple[Type, str]] = []
     for (_, ctype), ty, (value, address) in zip(signature.params, args, prototype.values, strict=True):
         kind, loaded = builder.c_type(ctype), value
+        if address is not None and isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
+            # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
+            arguments.append((builder.pointer(kind), value))
+            continue
         if address is not None:
             loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
         arguments += from_c(builder, ctype, ty, loaded)
