@@ -20,12 +20,12 @@ from . import abi
 from ._arch import Arch, ArchLike
 from ._cabi import existing, header, proof
 from ._config import config
-from ._export import build, choice
-from ._export.artifacts import EMIT, Request, compile_each, file_name, join
+from ._export import build, choice, units
+from ._export.artifacts import EMIT, Request, compile_each, file_name, join, parts_wanted
 from ._export.manifest import describe as describe_export
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
-from ._formats.kinds import LTOIR, PTX
+from ._formats.kinds import CUBIN, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link import manifests, outputs
 from ._link.consumer import Consumer
@@ -35,7 +35,8 @@ from ._tools import include_scan, python_imports, python_sources
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
 
@@ -112,6 +113,8 @@ def export(
     depfile: str | Path | None = None,
     include_dirs: Sequence[str | Path] = (),
     front_end: str | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
 ) -> Export:
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
@@ -149,6 +152,11 @@ def export(
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
             default the one whose types, functions and modules they use; else NUMBA_PTXLINK_FRONT_END; else
             what is installed, numba-cuda first. All functions of an export have the same.
+        executor: Where the functions are compiled, in groups: a process pool, a Dask cluster by
+            `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. By default in this process. Workers
+            need the same packages, and get the source of the functions. The bytes do not depend on it: what
+            a worker cannot do, or was lost with it, is done in this process.
+        progress: Called with the number of groups that are done, their total, and what was done.
 
     Raises:
         ConfigError: An architecture, *cuda* or *ptx_isa* is not known, or "native" finds no device.
@@ -180,7 +188,11 @@ def export(
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
         header.named_structs(build.declared(functions))
-        compiled = [build.lower(functions, arch, request.options) for arch in parsed]
+        _check_passing(build.declared(functions), request.asked)
+        cubins = consumer is None and CUBIN in parts_wanted(request)[0]
+        compiled = units.compile_each(
+            functions, parsed, request.options, cubins=cubins, executor=executor, progress=progress
+        )
         first = compiled[0]
         declarations = [
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)

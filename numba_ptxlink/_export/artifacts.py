@@ -112,14 +112,8 @@ class Artifacts:
     cooperative: frozenset[str] = frozenset()
 
 
-def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
-    """
-    Compile the lowered functions for each architecture.
-
-    Raises:
-        ExportError: A compiler refused the code, or a kind cannot be made for the consumer.
-        AssembleError: The PTX could not be assembled.
-    """
+def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
+    """Return the kinds of code that are made for each architecture, and those that may be left out."""
     kinds, consumer = request.asked, request.consumer
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
     if FATBIN in kinds or objects.EXTENSIONS.keys() & kinds:
@@ -129,6 +123,19 @@ def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
     dispensable = wanted if consumer and request.kinds is None else wanted.difference(kinds)
     if consumer:
         wanted = consumer.without_impossible(wanted, request.archs, dispensable)
+    return set(wanted), set(dispensable)
+
+
+def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
+    """
+    Compile the lowered functions for each architecture.
+
+    Raises:
+        ExportError: A compiler refused the code, or a kind cannot be made for the consumer.
+        AssembleError: The PTX could not be assembled.
+    """
+    kinds, consumer = request.asked, request.consumer
+    wanted, dispensable = parts_wanted(request)
     code = Code()
     for lowered in compiled:
         arch = lowered.arch

@@ -1,35 +1,41 @@
-"""Compile marked functions to PTX, LTO-IR and relocatable cubins for one arch."""
+"""
+Compile marked functions to PTX, LTO-IR and relocatable cubins for one arch.
+
+Functions are lowered one by one, and compiled to machine code in groups, so that an edit of one costs no more
+than its group, and groups may be compiled at a time, anywhere. What the groups are depends on the functions'
+names alone. LTO-IR is made of all functions at once.
+"""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import zlib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import abi
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm, packages
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
-from numba_ptxlink.errors import AbiError, ExportError, LinkError
+from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink.errors import AbiError, ExportError
 
-from . import constants, externs, link_files, reached, written
+from . import constants, externs, function_keys, groups, link_files, lowering, written
+from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, Lowered
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
     from numba_ptxlink._link.consumer import Consumer
 
-    from .marks import Udf
     from .signatures import Typed
 
+__all__ = ["Built", "Compiled", "build", "declared", "lower", "portable", "tag"]
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +49,30 @@ class Compiled:
         front_end: What compiled them.
         arch: The GPU.
         functions: The Python functions.
-        signatures: The C signature of each function.
-        lowered: What the front end made of each function.
-        files: The files that the functions link by their paths, with the headers that these include.
+        lowered: What each of them was lowered to.
+        code: The code of groups of them, in order; None where it is not made yet.
     """
 
     front_end: FrontEnd
     arch: Arch
     functions: tuple[Any, ...]
-    signatures: tuple[abi.Signature, ...]
-    lowered: tuple[Lowered, ...]
-    files: tuple[Path, ...] = ()
+    lowered: tuple[Lowering, ...]
+    code: tuple[groups.GroupCode, ...] | None = None
+
+    @property
+    def signatures(self) -> tuple[abi.Signature, ...]:
+        """The C signature of each function."""
+        return tuple(lowered.signature for lowered in self.lowered)
 
     @property
     def raises(self) -> tuple[tuple[str, ...], ...]:
         """The source lines where each function or its callees raise, as "file.py:line"."""
         return tuple(lowered.raises for lowered in self.lowered)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the functions link by their paths, with the headers that these include."""
+        return tuple(link_files.paths(link for lowered in self.lowered for link in lowered.links))
 
 
 @dataclass(frozen=True)
@@ -81,106 +95,20 @@ class Built:
     merged: bool = False
 
 
-def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
-    """
-    Return the C signatures of *functions* as far as they are known before these are compiled.
-
-    An inferred result counts as void, and functions with flat aggregates, which use no structs, are left out.
-
-    Raises:
-        AbiError: A type has no counterpart in C, or two types would be structs of one name.
-    """
-    return [
-        _c_signature(
-            function,
-            function.front_end.types.void if function.result is None else function.result,
-            function.labels,
-            function.args,
-        )
-        for function in functions
-        if function.udf.options.aggregates == "value"
-    ]
-
-
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
     """
-    Compile *functions*, which are of one front end, with it, and add their C functions.
+    Lower *functions*, which are of one front end.
 
     Raises:
         AbiError: A function's name or types have no counterpart in C.
         ExportError: The front end refused a function.
     """
     front_end = functions[0].front_end
-    signatures: list[abi.Signature] = []
-    compiled: list[Lowered] = []
-    for function in functions:
-        udf, result = function.udf, function.result
-        if udf.is_kernel and result is None:
-            result = front_end.types.void
-        declared([function])
-        try:
-            lowered = front_end.lower(
-                _entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
-            )
-        except Exception as error:
-            reason = packages.explained(error) or error
-            raise ExportError(
-                f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
-            ) from error
-        signatures.append(_wrap(lowered, function, inline=options.opt))
-        compiled.append(lowered)
-    return Compiled(
-        front_end,
-        arch,
-        tuple(function.udf.function for function in functions),
-        tuple(signatures),
-        tuple(compiled),
-        tuple(link_files.paths(front_end.link_files(compiled))),
+    keys = function_keys.of_each(functions)
+    lowered = tuple(
+        lowering.lower(function, arch, options, key) for function, key in zip(functions, keys, strict=True)
     )
-
-
-def _entry(udf: Udf) -> Any:
-    """Return the function to compile for *udf*: one that calls it, if it calls itself."""
-    function = udf.function
-    callee = None if udf.is_kernel else reached.recursion(function)
-    if callee is None:
-        return function
-    # Numba refuses to compile a function within its own compilation, except one of its own dispatchers.
-    name, file = function.__name__, function.__code__.co_filename
-    params = ", ".join(f"p{number}" for number, _ in enumerate(inspect.signature(function).parameters))
-    source = f"def {name}({params}): return callee({params})"
-    scope: dict[str, Any] = {"callee": callee, "__name__": function.__module__}
-    exec(compile(source, file, "exec"), scope)  # noqa: S102 - only names are inserted
-    entry = scope[name]
-    entry.__code__ = entry.__code__.replace(co_firstlineno=function.__code__.co_firstlineno)
-    return entry
-
-
-def _wrap(lowered: Lowered, each: Typed, *, inline: bool) -> abi.Signature:
-    """Add the C function of *each* to *lowered*; return its signature."""
-    udf, front_end = each.udf, each.front_end
-    if udf.options.aggregates == "flat":
-        # Numba has parts for any type, also for a string or a range, which mean nothing to C.
-        _c_signature(each, lowered.result, (), ())
-        return front_end.wrap_flat(lowered, each.symbol, each.labels, udf.options, inline=inline)
-    signature = _c_signature(each, lowered.result, each.labels, lowered.args)
-    front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
-    return signature
-
-
-def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence[Any]) -> abi.Signature:
-    try:
-        return abi.c_signature(
-            each.symbol,
-            result,
-            zip(labels, args, strict=True),
-            kernel=each.udf.is_kernel,
-            names={**each.records, **each.structs},
-            const=each.const,
-            restrict=each.restrict,
-        )
-    except AbiError as error:
-        raise AbiError(f"{error} ({each.udf.source})") from error
+    return Compiled(front_end, arch, tuple(function.udf.function for function in functions), lowered)
 
 
 def build(
@@ -205,21 +133,27 @@ def build(
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
         AssembleError: The PTX could not be assembled.
     """
+    arch, front_end, lowered = compiled.arch, compiled.front_end, compiled.lowered
     names = [signature.name for signature in compiled.signatures]
-    front_end = compiled.front_end
-    modules = front_end.modules(compiled.lowered, names, compiled.arch)
-    ptx = _nvvm(compiled, modules, options, lto=False).rstrip(b"\0").strip() + b"\n"
-    missing = externs.undefined(ptx.decode())
-    linked = link_files.compile_files(
-        front_end.link_files(compiled.lowered),
-        missing,
-        compiled.arch,
-        tag(names),
-        front_end.memory_manager(),
+    members = [[lowered[place] for place in places] for places in groups.split(names, options)]
+    codes = compiled.code or tuple(
+        groups.compile_group(
+            front_end, group, arch, options, cubin=joinable_cubins(kinds, consumer, len(members))
+        )
+        for group in members
     )
+    modules = groups.program(lowered)
+    compile_program = partial(groups.compile_program, front_end, names=names, arch=arch, options=options)
+    ptx = groups.join_ptx(members, codes)
+    whole = ptx is None
+    if ptx is None:
+        ptx = compile_program(modules, lto=False).rstrip(b"\0").strip() + b"\n"
+    missing = externs.undefined(ptx.decode())
+    links = dict.fromkeys(link for each in lowered for link in each.links)
+    linked = link_files.compile_files(links, missing, arch, tag(names), front_end.memory_manager())
     ltoir = b""
     if linked.code or LTOIR in kinds:
-        ltoir = _nvvm(compiled, linked.renamed(modules), options, lto=True)
+        ltoir = compile_program(linked.renamed(modules), lto=True)
     if linked.code:
         ptx = externs.merge_ptx(
             ltoir,
@@ -244,19 +178,19 @@ def build(
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
     if any(map(written.addresses, compiled.signatures)):
         # Code that is not optimised keeps addresses in memory, where they are not followed.
-        text = ptx if options.opt else _nvvm(compiled, modules, replace(options, opt=True), lto=False)
-        _check_const(text.decode(), compiled)
+        optimised = replace(options, opt=True)
+        _check_const(compiled, ptx if options.opt else compile_program(modules, options=optimised, lto=False))
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
-        asked = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
-        artifacts[CUBIN], made_by = single_ptx.compile_ptx(
-            ptx, compiled.arch, asked, consumer.release if consumer else None
+        joined = None if whole or linked.code or consumer else groups.join_cubins(codes, arch)
+        artifacts[CUBIN], made_by = joined or single_ptx.compile_ptx(
+            ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
         )
     declarations: dict[str, list[abi.Signature | None]] = {}
-    for name, args, result in front_end.declarations(compiled.lowered):
+    for name, plain in dict.fromkeys(each for one in lowered for each in one.declarations):
         if name in missing:
-            declarations.setdefault(name, []).append(externs.declared(args, result, missing[name]))
+            declarations.setdefault(name, []).append(externs.matching(plain, missing[name]))
     known = {
         name: (prototype, next(filter(None, declarations.get(name, ())), None))
         for name, prototype in missing.items()
@@ -281,9 +215,9 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
             )
 
 
-def _check_const(text: str, compiled: Compiled) -> None:
+def _check_const(compiled: Compiled, ptx: bytes) -> None:
     """Refuse functions that may write through a parameter that is const."""
-    module = parse(text)
+    module = parse(ptx.decode())
     for signature, function in zip(compiled.signatures, compiled.functions, strict=True):
         for number, param in written.addresses(signature).items():
             found = written.through(module, signature.name, number)
@@ -295,25 +229,9 @@ def _check_const(text: str, compiled: Compiled) -> None:
                 )
 
 
-def _nvvm(compiled: Compiled, modules: Sequence[str], options: CompileOptions, *, lto: bool) -> bytes:
-    try:
-        code = compiled.front_end.compile_ir(modules, compiled.arch, options, lto=lto)
-    except Exception as error:
-        names = ", ".join(signature.name for signature in compiled.signatures)
-        try:
-            nvrtc.version()  # a front end may load it to find libdevice
-            known = nvvm.emitted_isa(compiled.arch)
-        except LinkError as missing:
-            raise ExportError(f"{names} cannot be compiled for {compiled.arch.sm}: {missing}") from error
-        cure = (
-            "export the functions one by one to see which one it refuses."
-            if known
-            else "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
-        )
-        raise ExportError(
-            f"NVVM could not compile {names} for {compiled.arch.sm}: {error}; {cure}"
-        ) from error
-    return code
+def joinable_cubins(kinds: Collection[str], consumer: Consumer | None, count: int) -> bool:
+    """Return whether the machine code of *count* groups is made group by group."""
+    return CUBIN in kinds and consumer is None and count > 1 and groups.joins_cubins()
 
 
 def tag(names: Sequence[str]) -> str:

@@ -124,27 +124,39 @@ def _link(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
-def declared(args: Sequence[Any], result: Any, prototype: Prototype) -> c.Signature | None:
+def candidate(name: str, args: Sequence[Any], result: Any) -> c.Signature | None:
     """
-    Return the C signature of a `cuda.declare_device` function with *prototype*.
+    Return the C signature of a `cuda.declare_device` function as C++ declares it.
 
     None if its C types are unknown.
 
     Args:
+        name: The symbol.
         args: The Numba types of its parameters.
         result: The Numba type of its result.
-        prototype: What the code calls.
     """
     params = [(f"arg{number}", ty) for number, ty in enumerate(args)]
     try:
-        plain = abi.c_signature(prototype.name, result, params)
+        return abi.c_signature(name, result, params)
     except AbiError:
+        return None
+
+
+def matching(plain: c.Signature | None, prototype: Prototype) -> c.Signature | None:
+    """
+    Return the C signature of a declared function with *prototype*, None if its C types are unknown.
+
+    Args:
+        plain: What `candidate` returned for it.
+        prototype: What the code calls.
+    """
+    if plain is None:
         return None
     # Numba's calling convention returns a status, and the result through an address.
     address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
     status = c.number("int32_t")
     own = c.Signature(prototype.name, status, (("result", address), *plain.params))
-    for candidate in (plain, own):
-        if prototype in [candidate.prototype_for(modern=modern) for modern in (True, False)]:
-            return candidate
+    for signature in (plain, own):
+        if prototype in [signature.prototype_for(modern=modern) for modern in (True, False)]:
+            return signature
     return None

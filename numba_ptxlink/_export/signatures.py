@@ -69,17 +69,29 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
     Raises:
         AbiError: Two functions have the same C name, or a signature is not a Numba signature.
     """
-    return tuple(
-        Typed(
-            function,
-            front_end,
-            *arguments(function, front_end),
-            tuple(parameters(function)),
-            record_names(function.function, front_end),
-            existing_structs(function, front_end),
-            name,
-        )
-        for name, function in expand(marked, front_end).items()
+    return tuple(resolved(function, front_end, name) for name, function in expand(marked, front_end).items())
+
+
+def resolved(function: Udf, front_end: FrontEnd, symbol: str | None = None) -> Typed:
+    """
+    Return *function* with the types of *front_end*.
+
+    Args:
+        function: The function.
+        front_end: What compiles it.
+        symbol: Its C name, None to work it out.
+
+    Raises:
+        AbiError: Its signature is not a Numba signature.
+    """
+    return Typed(
+        function,
+        front_end,
+        *arguments(function, front_end),
+        tuple(parameters(function)),
+        record_names(function.function, front_end),
+        existing_structs(function, front_end),
+        _symbol(function, front_end) if symbol is None else symbol,
     )
 
 

@@ -236,6 +236,38 @@ def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Rename
     return Renamed(tuple(module.renamed(names, digest) for module in modules), names)
 
 
+def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str = "") -> Renamed:
+    """
+    Rename every symbol whose name depends on the process, to one that depends on its own module alone.
+
+    A module gets the same text in every program that it occurs in: its names have its own digest, over its
+    text and the new names of what it calls. Where that does not tell modules apart, as with two functions
+    that call each other or closures of equal code, the names are those of `rename`.
+
+    Args:
+        modules: All modules of the program, callers before callees.
+        kept: Symbols that keep their names.
+        salt: What else code that has the same name is made by, such as the compiler's options.
+    """
+    stay = set(kept)
+    names: dict[str, str] = {}
+    digests: dict[Module, str] = {}
+    temporary = {name for module in modules for name in module.temporary}
+    for module in reversed(modules):
+        own = module.temporary
+        unknown = temporary.difference(names, own).intersection(module.used)
+        if unknown or not names.keys().isdisjoint(own):
+            return rename(modules, stay)
+        text = module.meaning({**names, **_new_names(own, "")})
+        digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGITS]
+        if own and digest in digests.values():
+            return rename(modules, stay)
+        digests[module] = digest
+        names |= _new_names(own, digest)
+    names = {old: new for old, new in names.items() if old not in stay}
+    return Renamed(tuple(module.renamed(names, digests[module]) for module in modules), names)
+
+
 def restore(text: str, names: Mapping[str, str]) -> str:
     """Return *text*, such as PTX compiled from renamed modules, with the original names restored."""
     for old, new in names.items():

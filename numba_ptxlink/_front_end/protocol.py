@@ -282,6 +282,13 @@ class FrontEnd(Protocol):
                 ExportError that names the functions.
         """
 
+    def extensions(self) -> Collection[str]:
+        """
+        Return the names of the modules that have added to what it can type and compile.
+
+        Modules of its own, of Python and of NumPy may be among them.
+        """
+
     def link_files(self, lowered: Sequence[Any]) -> Iterable[LinkFile]:
         """Return the files that *lowered* and its callees link, without the compiler's memory manager."""
 

@@ -33,10 +33,12 @@ class Lowered(NamedTuple):
     Args:
         compiled: The CUDACompileResult.
         raises: The lines where it or its callees raise.
+        options: What it is compiled with.
     """
 
     compiled: Any
     raises: tuple[str, ...]
+    options: CompileOptions
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -70,7 +72,7 @@ def lower(
         if "set_try_status" in str(error):
             raise ExportError("numba-cuda has no `try`; test the condition before it arises") from error
         raise
-    return Lowered(compiled, raise_sites(compiled))
+    return Lowered(compiled, raise_sites(compiled), options)
 
 
 def compile_function(
@@ -103,9 +105,15 @@ def compile_function(
 
 
 def compile_ir(modules: Sequence[str], **options: Any) -> bytes:
-    """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
+    """
+    Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache.
+
+    Args:
+        modules: The program, with names that depend on it alone.
+        options: The options of numba-cuda's function.
+    """
     from numba.cuda.cudadrv import nvvm
 
-    with applied(NVVM):
+    with applied(NVVM), entered(stable=True):
         code: bytes = nvvm.compile_ir(list(modules), **options)
         return code

@@ -58,6 +58,7 @@ class CompileContext(NamedTuple):
         sought: Names that numba-cuda searches a new kernel's code for.
         places: The place of each inlined function in the compilation, by its counter.
         remarks: NVVM's logs.
+        stable: Whether all names in the LLVM IR depend on the program alone.
         result: The results of the compilation.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
         nested: The device functions compiled within the outermost one; None outside.
@@ -68,6 +69,7 @@ class CompileContext(NamedTuple):
     sought: tuple[str, ...] = ()
     places: dict[str, int] | None = None
     remarks: list[str] | None = None
+    stable: bool = False
     result: Result | None = None
     checked: bool | None = None
     nested: Nested | None = None

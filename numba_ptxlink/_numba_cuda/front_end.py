@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import imports
+from numba_ptxlink._front_end import extensions, imports
 
 from . import release
 
@@ -146,13 +146,19 @@ class NumbaCuda:
 
         from .modules import ordered_modules
 
-        return in_dialect(ordered_modules([one.compiled.library for one in lowered], kept), arch)
+        salt = repr((arch, {one.options for one in lowered}))
+        return in_dialect(ordered_modules([one.compiled.library for one in lowered], kept, salt), arch)
 
     def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
         from .compile import compile_ir
 
         flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
+
+    def extensions(self) -> set[str]:
+        from numba.cuda.descriptor import cuda_target
+
+        return extensions.of_typing(cuda_target.typing_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
         from .link_files import of_libraries

@@ -19,7 +19,7 @@ _VARIABLE = re.compile(
 )
 
 
-def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = ()) -> list[str]:
+def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = (), salt: str = "") -> list[str]:
     """
     Return the LLVM IR of *libraries* and their transitive callees, each once, callers first.
 
@@ -29,8 +29,11 @@ def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = ()) -> list[
     Args:
         libraries: Numba's code libraries.
         kept: Symbols that keep their names, which a caller may have chosen to look like Numba's.
+        salt: What else the code depends on: NVVM's options.
     """
-    return constants.merged([_VARIABLE.sub(r"\1internal ", text) for text in renamed(libraries, kept).texts])
+    modules, _ = _ordered(libraries)
+    texts = stable_names.rename_apart(modules, kept, salt).texts
+    return constants.merged([_VARIABLE.sub(r"\1internal ", text) for text in texts])
 
 
 def renamed(
@@ -44,15 +47,21 @@ def renamed(
         kept: Symbols that keep their names.
         keep_visible: Whether the visible symbols of the roots keep their names.
     """
+    modules, roots = _ordered(libraries)
+    visible = [name for root in modules[:roots] for name in root.visible] if keep_visible else ()
+    return stable_names.rename(modules, (*kept, *visible))
+
+
+def _ordered(libraries: Sequence[Any]) -> tuple[list[stable_names.Module], int]:
+    """Return the modules of the program whose roots are *libraries*, and the number of roots."""
     reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
     modules = {
         library: stable_names.Module(str(module_of(library)))
         for library in reached
         if module_of(library) is not None
     }
-    roots = [modules[library] for library in libraries if library in modules]
-    visible = [name for root in roots for name in root.visible] if keep_visible else ()
-    return stable_names.rename(stable_names.in_order(list(modules.values()), len(roots)), (*kept, *visible))
+    roots = sum(library in modules for library in libraries)
+    return stable_names.in_order(list(modules.values()), roots), roots
 
 
 def all_libraries(libraries: Sequence[Any]) -> list[Any]:

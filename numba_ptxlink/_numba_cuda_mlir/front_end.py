@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import imports
+from numba_ptxlink._front_end import extensions, imports
 from numba_ptxlink.errors import ExportError
 
 from . import release
@@ -171,6 +171,12 @@ class NumbaCudaMlir:
         from .nvvm import compile_ir
 
         return compile_ir(modules, arch, options, lto=lto)
+
+    def extensions(self) -> set[str]:
+        from numba_cuda_mlir.descriptor import mlir_target
+
+        mlir_target.ensure_initialized()
+        return extensions.of_typing(mlir_target.typing_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
         from .link_files import read

@@ -18,24 +18,27 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
-import linecache
 import os
 import site
 import sys
 import sysconfig
 from contextlib import contextmanager, suppress
-from importlib.machinery import FileFinder, SourceFileLoader, SourcelessFileLoader
+from dataclasses import replace
+from importlib.machinery import FileFinder, SourcelessFileLoader
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import FRONT_ENDS, STORES
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ExportError
 
+from .source_loader import FromSource, Given, Imported, current
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from importlib.machinery import ModuleSpec
-    from types import CodeType, ModuleType
+    from types import ModuleType
 
 PROTECTED = sys.stdlib_module_names | {
     *("numba", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
@@ -50,6 +53,47 @@ PROTECTED = sys.stdlib_module_names | {
 _MAIN = ("__main__", "__mp_main__")
 _NEVER_HIDDEN = PROTECTED.union(_MAIN)
 _lock = Lock()
+
+
+# The last program that was imported again: what it is, its modules, and the one that was asked for.
+_again: dict[str, Any] = {}
+
+
+def imported_now() -> Imported | None:
+    """Return what the current `with` block has imported, None outside of one."""
+    return replace(current.imported, sources=dict(current.read)) if current.imported else None
+
+
+@contextmanager
+def imported_again(imported: Imported, prepare: Callable[[], object]) -> Iterator[ModuleType]:
+    """
+    Import what another process has imported, from the source that it had, for a `with` block.
+
+    The files need not exist here. The same program is run once, and its modules kept for the next block.
+
+    Args:
+        imported: What `imported_now` returned there.
+        prepare: Called before it is run.
+
+    Raises:
+        ExportError: It failed while it was imported.
+    """
+    last = Path(imported.last) if imported.last else None
+    path = Path(imported.path) if imported.path else None
+    with _import_state(Path(imported.home), last, imported.sources):
+        prepare()
+        if _again.get("imported") == imported:
+            sys.modules.update(_again["modules"])
+            yield _again["module"]
+            return
+        former = dict(sys.modules)
+        if imported.name:
+            module = _run(path or imported.name, functools.partial(importlib.import_module, imported.name))
+        else:
+            module = _run(Path(imported.path), functools.partial(_execute, Path(imported.path)))
+        own = {name: value for name, value in sys.modules.items() if former.get(name) is not value}
+        _again.update(imported=imported, modules=own, module=module)
+        yield module
 
 
 @contextmanager
@@ -70,10 +114,13 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
     _check_file(path)
     real = path.resolve()
     package = _packages_above(real)
-    with _import_state(real.parents[len(package)], last=real.parent if package else None):
+    home, last = real.parents[len(package)], real.parent if package else None
+    with _import_state(home, last):
         prepare()
+        names = package if real.stem == "__init__" else (*package, real.stem)
+        name = ".".join(names) if package else ""
+        current.imported = Imported(name, str(path), str(home), str(last or ""))
         if package:
-            names = package if real.stem == "__init__" else (*package, real.stem)
             yield _run(path, functools.partial(importlib.import_module, ".".join(names)))
         else:
             yield _run(path, functools.partial(_execute, path))
@@ -95,6 +142,7 @@ def imported_module(name: str, prepare: Callable[[], object]) -> Iterator[Module
         raise ExportError(f"{name!r} is no module's name; write it like package.module.")
     with _import_state(Path.cwd()):
         prepare()
+        current.imported = Imported(name, "", str(Path.cwd()))
         yield _run(name, functools.partial(importlib.import_module, name))
 
 
@@ -126,7 +174,7 @@ def _packages_above(path: Path) -> tuple[str, ...]:
 def _execute(path: Path) -> ModuleType:
     stem = path.stem
     name = stem if stem.isidentifier() and stem not in _NEVER_HIDDEN else f"_ptxlink_{stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path, loader=FromSource(name, str(path)))
     if spec is None or spec.loader is None:
         raise ImportError(f"no loader takes {path}")
     module = importlib.util.module_from_spec(spec)
@@ -161,16 +209,6 @@ def _cure(error: BaseException, what: Path | str) -> str:
     if isinstance(what, str) and isinstance(error, ModuleNotFoundError):
         return "Check the name, and that it is found from the working directory."
     return "Mend the file."
-
-
-class _FromSource(SourceFileLoader):
-    """A loader that neither reads nor writes byte code, and lets tracebacks quote the source of now."""
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        path = self.get_filename(fullname)
-        linecache.cache.pop(path, None)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
 
 
 class _Finder(FileFinder):
@@ -245,14 +283,18 @@ class _State:
         return _Finder(
             entry or ".",
             (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
-            (_FromSource, importlib.machinery.SOURCE_SUFFIXES),
+            (FromSource, importlib.machinery.SOURCE_SUFFIXES),
             (SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
         )
 
 
 @contextmanager
-def _import_state(home: Path, last: Path | None = None) -> Iterator[None]:
+def _import_state(
+    home: Path, last: Path | None = None, given: Mapping[str, bytes] = MappingProxyType({})
+) -> Iterator[None]:
     with _lock.held:
+        current.imported, current.read, current.given = None, {}, given
+        current.never_hidden = _NEVER_HIDDEN
         path, former = list(sys.path), dict(sys.modules)
         state = _State(home.resolve(), path)
         names = set() if state.is_installed else _offered(home)
@@ -264,6 +306,8 @@ def _import_state(home: Path, last: Path | None = None) -> Iterator[None]:
                     sys.modules.pop(name, None)
             _forget_finders(state)
             sys.path_hooks.insert(0, hook)
+            if given:
+                sys.meta_path.insert(0, Given)
             if not state.is_installed:
                 sys.path[:] = [str(home), *path, *([] if last is None else [str(last)])]
             yield
@@ -277,6 +321,9 @@ def _import_state(home: Path, last: Path | None = None) -> Iterator[None]:
             sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
             with suppress(ValueError):
                 sys.path_hooks.remove(hook)
+            with suppress(ValueError):
+                sys.meta_path.remove(Given)
+            current.imported, current.given = None, {}
             _forget_finders(state)
             sys.path[:] = path
 

@@ -313,3 +313,30 @@ def test_shared_arrays_keep_names_that_end_in_a_number():
     names = re.findall(r'@"(_cudapy_smem_\d+)"', made.texts[0])
     assert len(set(names)) == 2
     assert names == re.findall(r'@"(_cudapy_smem_\d+)"', rename({1: text}).texts[0])
+
+
+def test_a_module_has_one_text_in_all_programs():
+    """Named apart, a callee has the same text under any caller, so that programs can share it."""
+
+    def apart(texts, salt=""):
+        parsed = [stable_names.Module(text) for text in texts.values()]
+        return stable_names.rename_apart(stable_names.in_order(parsed, 1), salt=salt).texts
+
+    one, other = modules(1, 2), modules(7, 8)
+    other[1] = other[1].replace("ret void", "unreachable")
+    assert apart(one)[1] == apart(other)[1]
+    assert apart(one)[0] != apart(other)[0]
+    # The caller has the name that the callee was given, and other options make other code of it.
+    name = re.search(r'define linkonce_odr i32 @"([^"]+)"', apart(one)[1])[1]
+    assert f'call i32 @"{name}"' in apart(one)[0]
+    assert apart(one)[1] != apart(one, salt="-opt=0")[1]
+    assert apart(modules(1, 2, returned=1))[0] != apart(one)[0]
+
+
+def test_functions_that_call_each_other_are_named_together():
+    """Where no module comes first, the names are those of the whole program."""
+    texts = modules(1, 2)
+    texts[2] += 'declare void @"_ZN1m1kB2v1B5flagsEf"(float %"x")\n'
+    parsed = [stable_names.Module(text) for text in texts.values()]
+    ordered = stable_names.in_order(parsed, 1)
+    assert stable_names.rename(ordered).texts == stable_names.rename_apart(ordered).texts

@@ -23,6 +23,7 @@ from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._export import build as udf_build
 from numba_ptxlink._export import marks
 from numba_ptxlink._export.signatures import typed
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -282,7 +283,13 @@ def lower(echoes: Sequence[Echo], arch: str = "sm_75", front_end: str = "numba-c
 
 def build(compiled: udf_build.Compiled, arch: str, *kinds: str) -> udf_build.Built:
     """Return artifacts of *compiled* for *arch*."""
-    return udf_build.build(dataclasses.replace(compiled, arch=Arch.of(arch)), kinds, OPTIONS)
+    asked, lowered = Arch.of(arch), compiled.lowered
+    if asked != compiled.arch:
+        lowered = tuple(
+            dataclasses.replace(each, modules=tuple(llvm_ir.in_dialect([*each.modules], asked)))
+            for each in lowered
+        )
+    return udf_build.build(dataclasses.replace(compiled, arch=asked, lowered=lowered), kinds, OPTIONS)
 
 
 def header(signatures: Sequence[abi.Signature]) -> str:

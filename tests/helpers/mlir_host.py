@@ -49,7 +49,7 @@ def host(udf: Udf) -> Callable[..., Any]:
     It takes numbers, and bytes where the C function takes a struct; it returns a number, or the bytes.
     """
     compiled = lowered(udf)
-    (text,) = compiled.front_end.modules(compiled.lowered, [udf.name], ARCH)
+    (text,) = compiled.lowered[0].modules
     call, result = loaded(text, udf.name, compiled.signatures[0].result.size)
     if result not in _FORMATS:
         return call

@@ -140,7 +140,7 @@ def test_declared_functions_have_the_prototypes_of_nvrtc(arch, tmp_path):
 
     compiled = build.lower(typed(udfs, front_ends.get(NAME)), pl.Arch.of(arch), CompileOptions())
     front_end = compiled.front_end
-    modules = front_end.modules(compiled.lowered, [], compiled.arch)
+    modules = [text for each in compiled.lowered for text in each.modules]
     ptx = front_end.compile_ir(modules, compiled.arch, CompileOptions(), lto=False)
     found = rows.prototypes(ptx.rstrip(b"\0"))
     names = [f"e{number}" for number in range(len(specs))]

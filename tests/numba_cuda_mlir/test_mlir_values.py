@@ -36,8 +36,7 @@ def differing(echoes: Sequence[rows.Echo], seed: object) -> Iterator[str]:
     """Yield the functions that return anything but their arguments, with both."""
     generator = random.Random(seed)  # noqa: S311 - a choice, not a secret
     compiled = rows.lower(echoes, ARCH.sm, NAME)
-    names = [each.name for each in compiled.signatures]
-    texts = compiled.front_end.modules(compiled.lowered, names, ARCH)
+    texts = [text for each in compiled.lowered for text in each.modules]
     for echo, signature, text in zip(echoes, compiled.signatures, texts, strict=True):
         layout = abi_bytes.Layout.of(echo, signature)
         call, _ = loaded(text, signature.name, layout.result_size)

@@ -74,19 +74,12 @@ def emit(
             _extend(argument, ctype)
 
     builder = _entry(outer, inner)
-    arguments = []
-    for (_, ctype), ty, value, by_address in zip(
-        signature.params, compiled.signature.args, outer.args, large, strict=True
-    ):
-        if by_address:
-            value.add_attribute("byval")
-            value.attributes.align = ctype.align
-        if by_address and isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
-            # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
-            arguments.append(builder.bitcast(value, context.get_value_type(ty)))
-        else:
-            loaded = builder.load(value, align=ctype.align) if by_address else value
-            arguments.append(from_c(context, builder, ctype, ty, loaded))
+    arguments = [
+        _received(context, builder, ctype, ty, value, by_address=by_address)
+        for (_, ctype), ty, value, by_address in zip(
+            signature.params, compiled.signature.args, outer.args, large, strict=True
+        )
+    ]
     value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
     if isinstance(signature.result, c.Void):
         builder.ret_void()
@@ -96,6 +89,20 @@ def emit(
         nvvm.set_cuda_kernel(outer)
         nvvm.set_launch_bounds(outer, launch_bounds)
     return outer
+
+
+def _received(
+    context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: ir.Argument, *, by_address: bool
+) -> ir.Value:
+    """Return the argument *value* of C, of type *ctype*, as Numba's function takes it, of type *ty*."""
+    if not by_address:
+        return from_c(context, builder, ctype, ty, value)
+    value.add_attribute("byval")
+    value.attributes.align = ctype.align
+    if isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
+        # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
+        return builder.bitcast(value, context.get_value_type(ty))
+    return from_c(context, builder, ctype, ty, builder.load(value, align=ctype.align))
 
 
 def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) -> ir.Function:

@@ -44,10 +44,11 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
         texts = [llvmir] if isinstance(llvmir, str) else list(llvmir)
         # Names can be restored in PTX text, not in LTO-IR and debug information, which encode them as bytes.
+        stable = current().stable
         fixed = {"gen_lto", "gen-lto", "g"} & options.keys() or any(_DEBUG in text for text in texts)
-        modules = [stable_names.Module(text) for text in texts]
+        modules = [] if stable else [stable_names.Module(text) for text in texts]
         renamed = stable_names.rename(modules, None if fixed else ())
-        key = _key([module.meaning(renamed.names) for module in modules], options)
+        key = _key(texts if stable else [module.meaning(renamed.names) for module in modules], options)
         missed = False
 
         def make() -> cache.Entry:
@@ -55,7 +56,7 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             missed = True
             remarks: list[str] = []
             with in_tool(), entered(remarks=remarks):
-                code = original(list(renamed.texts), **options)
+                code = original(texts if stable else list(renamed.texts), **options)
             return cache.Entry({"log": remarks[-1] if remarks else ""}, code)
 
         entry = cache.cached(key, make)

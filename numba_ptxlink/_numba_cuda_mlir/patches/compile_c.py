@@ -109,7 +109,8 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
         abi.check_ptx(signature)
     bounds = given["launch_bounds"]
     front_end.wrap(lowered, signature, info, inline=opt or given["forceinline"], launch_bounds=bounds)
-    compiled = build.Compiled(front_end, arch, (function,), (signature,), (lowered,))
+    portable = build.portable(front_end, lowered, signature, arch)
+    compiled = build.Compiled(front_end, arch, (function,), (portable,))
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
     artifacts = build.build(compiled, kinds, options, dispensable={LTOIR} - {output}).artifacts
     if output in (CUBIN, FATBIN):

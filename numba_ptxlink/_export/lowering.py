@@ -1,0 +1,240 @@
+"""
+Lower marked functions one by one: each becomes LLVM IR that does not depend on the others.
+
+What a function became is kept in the cache, under all that `function_keys` finds it to depend on, and travels
+between processes. So an unchanged function is lowered once, wherever that was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import abi, cache
+from numba_ptxlink._cabi import codec
+from numba_ptxlink._front_end.protocol import LinkFile
+from numba_ptxlink._tools import packages
+from numba_ptxlink.errors import AbiError, ExportError
+
+from . import externs, function_keys, recursive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
+
+    from .signatures import Typed
+
+log = logging.getLogger(__name__)
+
+_BETWEEN = "\0"
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """
+    A function of an export for one arch, with its C function, in LLVM IR.
+
+    Args:
+        signature: Its C signature.
+        raises: The source lines where it or its callees raise, as "file.py:line".
+        modules: The NVVM IR of the function and of all that it calls, callers first. A module has the same
+            text wherever it occurs.
+        links: The files that it links.
+        declarations: The functions that `cuda.declare_device` declares and it may call: symbol, and C
+            signature where C has the types.
+    """
+
+    signature: abi.Signature
+    raises: tuple[str, ...]
+    modules: tuple[str, ...]
+    links: tuple[LinkFile, ...] = ()
+    declarations: tuple[tuple[str, abi.Signature | None], ...] = ()
+
+
+def lower(function: Typed, arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> Lowering:
+    """
+    Lower *function*, or read what it was lowered to from the cache.
+
+    Args:
+        function: The function.
+        arch: The GPU.
+        options: The options of the export.
+        key: What the function depends on.
+
+    Raises:
+        AbiError: Its name or types have no counterpart in C.
+        ExportError: The front end refused it.
+    """
+    if key.code is None:
+        log.debug("cache: %s is not kept: %s", function.symbol, key.reason)
+    known = _known(arch, options, key)
+    if known is None:
+        known = _lower(function, arch, options)
+        keep(known, arch, options, key)
+    return known
+
+
+def is_known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> bool:
+    """Return whether the cache has what a function was lowered to."""
+    return _known(arch, options, key) is not None
+
+
+def keep(lowered: Lowering, arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> None:
+    """Store *lowered* in the cache, if it can be and is not there."""
+    if key.code is None or not cache.default().settings.cache or _known(arch, options, key):
+        return
+    entry = _entry(lowered)
+    if entry is not None:
+        plain, exact = _addresses(arch, options, key)
+        # Without lines in it, what the function became survives an edit above the function.
+        cache.default().put(exact if lowered.raises or options.lineinfo else plain, entry)
+
+
+def _known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> Lowering | None:
+    if key.code is None or not cache.default().settings.cache:
+        return None
+    plain, exact = _addresses(arch, options, key)
+    for address in (exact,) if options.lineinfo else (plain, exact):
+        entry = cache.default().get(address)
+        known = _read(entry) if entry else None
+        if known is not None:
+            return known
+    return None
+
+
+def _addresses(
+    arch: Arch, options: CompileOptions, key: function_keys.FunctionKey
+) -> tuple[cache.Key, cache.Key]:
+    """Return the keys of what has no line numbers in it, and of what has."""
+    parts = {"function": str(key.code), "for": (arch.sm, repr(options))}
+    return cache.Key.of("lower", parts), cache.Key.of("lower", {**parts, "lines": key.lines})
+
+
+def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
+    front_end, udf, result = function.front_end, function.udf, function.result
+    if udf.is_kernel and result is None:
+        result = front_end.types.void
+    declared([function])
+    try:
+        lowered = front_end.lower(
+            recursive.entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
+        )
+    except Exception as error:
+        reason = packages.explained(error) or error
+        raise ExportError(
+            f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
+        ) from error
+    return portable(front_end, lowered, _wrap(lowered, function, inline=options.opt), arch)
+
+
+def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: Arch) -> Lowering:
+    """
+    Return *lowered* as a value of its own.
+
+    Args:
+        front_end: What compiled it.
+        lowered: What the front end made, with the C function.
+        signature: The signature of the C function.
+        arch: The GPU.
+    """
+    modules = tuple(front_end.modules([lowered], [signature.name], arch))
+    declarations = {
+        name: externs.candidate(name, args, result)
+        for name, args, result in front_end.declarations([lowered])
+        # A front end may know of all functions that the process has declared.
+        if any(f'@"{name}"' in text for text in modules)
+    }
+    links = tuple(front_end.link_files([lowered]))
+    return Lowering(signature, lowered.raises, modules, links, tuple(declarations.items()))
+
+
+def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
+    """
+    Return the C signatures of *functions* as far as they are known before these are compiled.
+
+    An inferred result counts as void, and functions with flat aggregates, which use no structs, are left out.
+
+    Raises:
+        AbiError: A type has no counterpart in C, or two types would be structs of one name.
+    """
+    return [
+        _c_signature(
+            function,
+            function.front_end.types.void if function.result is None else function.result,
+            function.labels,
+            function.args,
+        )
+        for function in functions
+        if function.udf.options.aggregates == "value"
+    ]
+
+
+def _wrap(lowered: Any, each: Typed, *, inline: bool) -> abi.Signature:
+    """Add the C function of *each* to *lowered*; return its signature."""
+    udf, front_end = each.udf, each.front_end
+    if udf.options.aggregates == "flat":
+        # Numba has parts for any type, also for a string or a range, which mean nothing to C.
+        _c_signature(each, lowered.result, (), ())
+        return front_end.wrap_flat(lowered, each.symbol, each.labels, udf.options, inline=inline)
+    signature = _c_signature(each, lowered.result, each.labels, lowered.args)
+    front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
+    return signature
+
+
+def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence[Any]) -> abi.Signature:
+    try:
+        return abi.c_signature(
+            each.symbol,
+            result,
+            zip(labels, args, strict=True),
+            kernel=each.udf.is_kernel,
+            names={**each.records, **each.structs},
+            const=each.const,
+            restrict=each.restrict,
+        )
+    except AbiError as error:
+        raise AbiError(f"{error} ({each.udf.source})") from error
+
+
+def _entry(lowered: Lowering) -> cache.Entry | None:
+    """Return *lowered* as an entry of the cache, None where it cannot be one."""
+    if any(_BETWEEN in text for text in lowered.modules):
+        return None
+    links = [
+        # A file is read again: it may change.
+        {
+            "name": link.name,
+            "kind": link.kind,
+            "path": str(link.path or ""),
+            "content": "" if link.path else base64.b64encode(link.content).decode(),
+        }
+        for link in lowered.links
+    ]
+    described = codec.encode((lowered.signature, lowered.raises, lowered.declarations))
+    return cache.Entry({"lowered": json.dumps([*described, links])}, _BETWEEN.join(lowered.modules).encode())
+
+
+def _read(entry: cache.Entry) -> Lowering | None:
+    try:
+        signature, raises, declarations, links = json.loads(str(entry.meta["lowered"]))
+        return Lowering(
+            codec.decode(signature),
+            codec.decode(raises),
+            tuple(entry.code.decode().split(_BETWEEN)),
+            tuple(_link(**link) for link in links),
+            codec.decode(declarations),
+        )
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        log.info("cache: a lowered function is not used: %s: %s", type(error).__name__, error)
+        return None
+
+
+def _link(name: str, kind: str, path: str, content: str) -> LinkFile:
+    link = LinkFile(name, kind, base64.b64decode(content))
+    return replace(link, path=Path(path), content=Path(path).read_bytes()) if path else link

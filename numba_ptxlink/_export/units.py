@@ -1,0 +1,306 @@
+"""
+The work of an export in units, which other processes can do: a group of functions for one arch.
+
+A unit names its functions, and brings the source of the modules that define them. A worker imports these as
+the export did, compares what it finds with what the export depends on, and compiles. What a worker cannot do
+to the same result is done by the process that exports: so the bytes do not depend on who did the work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from concurrent.futures import BrokenExecutor, CancelledError, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._front_end import registry
+from numba_ptxlink._tools import python_imports
+from numba_ptxlink.errors import ExportError
+
+from . import build, function_keys, groups, lowering
+from .reached import Marked
+from .signatures import resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor, Future
+    from types import ModuleType
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._front_end.protocol import CompileOptions
+    from numba_ptxlink._tools.source_loader import Imported
+
+    from .function_keys import FunctionKey
+    from .signatures import Typed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Program:
+    """
+    Where the functions of an export come from.
+
+    Args:
+        front_end: The name of what compiles them.
+        modules: The modules that define them.
+        imported: What the export has imported, with its source; None if the modules were there before.
+    """
+
+    front_end: str
+    modules: tuple[str, ...]
+    imported: Imported | None
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """
+    A group of functions to compile for one arch.
+
+    Args:
+        program: Where they come from.
+        names: Their C names.
+        keys: What each of them depends on.
+        arch: The GPU.
+        options: The options of the export.
+        cubin: Whether machine code is made, too.
+    """
+
+    program: Program
+    names: tuple[str, ...]
+    keys: tuple[FunctionKey, ...]
+    arch: Arch
+    options: CompileOptions
+    cubin: bool
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return f"{self.arch.sm}: {self.names[0]}{more}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """
+    What a unit became.
+
+    Args:
+        lowered: What each function was lowered to.
+        code: The code of all.
+        refusal: Why the worker did not compile them, "" where it did.
+    """
+
+    lowered: tuple[lowering.Lowering, ...] = ()
+    code: groups.GroupCode = field(default_factory=lambda: groups.GroupCode(b""))
+    refusal: str = ""
+
+
+def compile_each(
+    functions: Sequence[Typed],
+    archs: Sequence[Arch],
+    options: CompileOptions,
+    *,
+    cubins: bool,
+    executor: Executor | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
+) -> list[build.Compiled]:
+    """
+    Lower and compile *functions*, which are of one front end, for each of *archs*.
+
+    Args:
+        functions: The functions.
+        archs: The GPUs.
+        options: The options of the export.
+        cubins: Whether relocatable machine code is made, too.
+        executor: Where units are done, None for this process alone.
+        progress: Called after each unit.
+
+    Raises:
+        AbiError: A function's name or types have no counterpart in C.
+        ExportError: A compiler refused a function.
+        AssembleError: The PTX could not be assembled.
+    """
+    front_end = functions[0].front_end
+    modules = tuple(dict.fromkeys(str(each.udf.function.__module__) for each in functions))
+    program = Program(front_end.name, modules, python_imports.imported_now())
+    keys = function_keys.of_each(functions)
+    places = groups.split([each.symbol for each in functions], options)
+    units = {
+        Unit(
+            program,
+            tuple(functions[place].symbol for place in group),
+            tuple(keys[place] for place in group),
+            arch,
+            options,
+            cubins and len(places) > 1 and groups.joins_cubins(),
+        ): [functions[place] for place in group]
+        for arch in archs
+        for group in places
+    }
+    done = _run_all(units, executor, progress or (lambda *_: None))
+    compiled = []
+    for arch in archs:
+        parts = [done[unit] for unit in units if unit.arch == arch]
+        compiled.append(
+            build.Compiled(
+                front_end,
+                arch,
+                tuple(function.udf.function for function in functions),
+                tuple(lowered for part in parts for lowered in part.lowered),
+                tuple(part.code for part in parts),
+            )
+        )
+    return compiled
+
+
+def _run_all(
+    units: dict[Unit, list[Typed]],
+    executor: Executor | None,
+    progress: Callable[[int, int, str], object],
+) -> dict[Unit, Done]:
+    done: dict[Unit, Done] = {}
+
+    def finish(unit: Unit, result: Done) -> None:
+        done[unit] = result
+        progress(len(done), len(units), unit.title)
+
+    futures = {} if executor is None else _sent(units, executor)
+    try:
+        sent = set(futures.values())
+        for unit, functions in units.items():
+            if unit not in sent:
+                finish(unit, _compile(unit, functions))
+        for future in as_completed(futures):
+            unit = futures[future]
+            result = _result(future, unit)
+            if result is not None:
+                finish(unit, result)
+        for unit, functions in units.items():
+            if unit not in done:
+                finish(unit, _compile(unit, functions))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return done
+
+
+def _sent(units: Iterable[Unit], executor: Executor) -> dict[Future[Done], Unit]:
+    """Send to *executor* what is not in the cache, which is read sooner than sent."""
+    futures: dict[Future[Done], Unit] = {}
+    for unit in units:
+        if all(key.code for key in unit.keys) and not _is_cached(unit):
+            try:
+                futures[executor.submit(run, unit)] = unit
+            except BrokenExecutor as error:
+                log.warning("no more work is given to the workers: %s", error)
+                break
+    return futures
+
+
+def _result(future: Future[Done], unit: Unit) -> Done | None:
+    """Return what a worker has done, and keep it; None where it did nothing."""
+    try:
+        result = future.result()
+    except (BrokenExecutor, CancelledError) as error:
+        result = Done(refusal=f"its worker ended: {type(error).__name__}: {error}".rstrip(": "))
+    if result.refusal:
+        log.warning("%s is compiled by this process, because %s", unit.title, result.refusal)
+        return None
+    for key, lowered in zip(unit.keys, result.lowered, strict=True):
+        lowering.keep(lowered, unit.arch, unit.options, key)
+    return result
+
+
+def _is_cached(unit: Unit) -> bool:
+    return all(lowering.is_known(unit.arch, unit.options, key) for key in unit.keys)
+
+
+def _compile(unit: Unit, functions: Sequence[Typed]) -> Done:
+    lowered = tuple(
+        lowering.lower(function, unit.arch, unit.options, key)
+        for function, key in zip(functions, unit.keys, strict=True)
+    )
+    front_end = functions[0].front_end
+    code = groups.compile_group(front_end, lowered, unit.arch, unit.options, cubin=unit.cubin)
+    return Done(lowered, code)
+
+
+def run(unit: Unit) -> Done:
+    """
+    Do *unit* in a worker.
+
+    Raises:
+        PtxlinkError: A compiler refused a function.
+    """
+    with _functions(unit.program) as (functions, reason):
+        if reason:
+            return Done(refusal=reason)
+        found = [functions.get(name) for name in unit.names]
+        missing = [name for name, each in zip(unit.names, found, strict=True) if each is None]
+        if missing:
+            return Done(refusal=f"a worker does not find {missing[0]} in {', '.join(unit.program.modules)}")
+        typed = [each for each in found if each is not None]
+        keys = function_keys.of_each(typed)
+        for name, here, there in zip(unit.names, keys, unit.keys, strict=True):
+            if here != there:
+                return Done(
+                    refusal=f"{name} or what compiles it differs in a worker: {_difference(here, there)}"
+                )
+        return _compile(unit, typed)
+
+
+def _difference(here: FunctionKey, there: FunctionKey) -> str:
+    if here.code is None:
+        return here.reason
+    parts = [
+        f"{one} and not {other}"
+        for one, other in zip(here.environment, there.environment, strict=False)
+        if one != other
+    ]
+    return "; ".join(parts[:3]) or "its code, or a value that it reads"
+
+
+_known: list[Any] = []
+
+
+@contextmanager
+def _functions(program: Program) -> Iterator[tuple[dict[str, Typed], str]]:
+    """Import *program*; yield its functions by C name, and why they cannot be imported."""
+    front_end = registry.require(registry.get(program.front_end))
+    if program.imported is None:
+        try:
+            modules = [importlib.import_module(name) for name in program.modules]
+        except Exception as error:  # noqa: BLE001 - whatever a module raises
+            yield {}, f"a worker cannot import its module: {type(error).__name__}: {error}"
+            return
+        yield _resolved(modules, front_end), ""
+        return
+    block = python_imports.imported_again(program.imported, partial(registry.require, front_end))
+    try:
+        module = block.__enter__()
+    except ExportError as error:
+        yield {}, f"a worker cannot import it: {error}"
+        return
+    try:
+        yield _resolved([module], front_end), ""
+    finally:
+        block.__exit__(None, None, None)
+
+
+def _resolved(modules: list[ModuleType], front_end: Any) -> dict[str, Typed]:
+    if _known and _known[:2] == [modules, front_end.name]:
+        return dict(_known[2])
+    found: dict[str, Typed] = {}
+    for module in modules:
+        for value in list(vars(module).values()):
+            if isinstance(value, Marked):
+                for variant in (*value.others, value):
+                    function = resolved(variant, front_end)
+                    found.setdefault(function.symbol, function)
+    _known[:] = [modules, front_end.name, found]
+    return found

@@ -1,0 +1,225 @@
+"""What the lowering of a function depends on: an edit of any of it changes the key, and nothing else does."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._export import choice, function_keys
+from numba_ptxlink._export.signatures import typed
+from numba_ptxlink._tools import python_imports
+
+SOURCE = """\
+import enum
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda
+from numba_ptxlink import kernel, udf
+
+import constants
+
+SCALE = 2.0
+TABLE = np.arange(4, dtype=np.float32)
+SHIFTS = (1, 2)
+Pair = np.dtype([("a", np.float32), ("b", np.float32)])
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
+def made(offset):
+    @cuda.jit(device=True)
+    def inner(x):
+        return x + offset
+
+    return inner
+
+
+added = made(3)
+
+
+@cuda.jit(device=True)
+def deep(x):
+    return x * constants.factor()
+
+
+@cuda.jit(device=True)
+def helper(x, y=1.5):
+    return deep(x) * SCALE + y
+
+
+@udf("float32(float32, Pair)")
+def f(x, p):
+    if x > Colour.RED:
+        return helper(x) + TABLE[1] + SHIFTS[0] + p.a
+    return added(x) + math.sqrt(x) * constants.LIMIT
+
+
+@udf("float32(float32)")
+def other(x):
+    return x + 7
+"""
+CONSTANTS = """\
+from numba import cuda
+
+LIMIT = 4
+UNUSED = 5
+
+
+@cuda.jit(device=True)
+def factor():
+    return 2
+"""
+EDITS = {
+    "its code": ("x > Colour.RED", "x >= Colour.RED"),
+    "a constant": ("SHIFTS[0] + p.a", "SHIFTS[1] + p.a"),
+    "a helper": ("deep(x) * SCALE + y", "deep(x) * SCALE - y"),
+    "a helper's helper": ("x * constants.factor()", "x / constants.factor()"),
+    "a helper's default": ("y=1.5", "y=1.25"),
+    "a global": ("SCALE = 2.0", "SCALE = 2.5"),
+    "the sign of zero": ("SCALE = 2.0", "SCALE = -0.0"),
+    "an array": ("np.arange(4, ", "np.arange(1, 5, "),
+    "the type of an array": (
+        "TABLE = np.arange(4, dtype=np.float32)",
+        "TABLE = np.arange(4, dtype=np.int32)",
+    ),
+    "a tuple": ("SHIFTS = (1, 2)", "SHIFTS = (1, 3)"),
+    "the type of a number": ("SHIFTS = (1, 2)", "SHIFTS = (True, 2)"),
+    "an enumeration": ("RED = 1", "RED = 2"),
+    "a closure": ("added = made(3)", "added = made(4)"),
+    "the code of a closure": ("return x + offset", "return x - offset"),
+    "a dtype": ('("b", np.float32)', '("b", np.float64)'),
+    "a member's name": ('("b", np.float32)', '("c", np.float32)'),
+    "the name of a record": ("Pair", "Twins"),
+    "the signature": ('"float32(float32, Pair)"', '"float64(float32, Pair)"'),
+    "an option of the mark": ('Pair)")\ndef f', 'Pair)", on_error="trap")\ndef f'),
+    "checks": ('Pair)")\ndef f', 'Pair)", checked=True)\ndef f'),
+    "the symbol": ('Pair)")\ndef f', 'Pair)", name="f")\ndef renamed'),
+    "the decorator of a helper": (
+        "@cuda.jit(device=True)\ndef helper",
+        "@cuda.jit(device=True, inline=True)\ndef helper",
+    ),
+    "the fast arithmetic of a helper": (
+        "@cuda.jit(device=True)\ndef deep",
+        "@cuda.jit(device=True, fastmath=True)\ndef deep",
+    ),
+    "the name of a parameter": (
+        "def f(x, p):\n    if x > Colour.RED:\n        return helper(x)",
+        "def f(y, p):\n    x = y\n    if x > Colour.RED:\n        return helper(x)",
+    ),
+}
+
+
+def keys(folder, source=SOURCE, constants=CONSTANTS):
+    """Return what the functions f and other of *source* depend on."""
+    folder.mkdir(exist_ok=True)
+    (folder / "constants.py").write_text(constants)
+    (folder / "udfs.py").write_text(source)
+    with python_imports.imported_file(folder / "udfs.py", lambda: None) as module:
+        functions = typed(
+            [value for value in vars(module).values() if isinstance(value, pl.Udf)], choice.default()
+        )
+        found = function_keys.of_each(functions)
+        return {function.udf.name: key for function, key in zip(functions, found, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """Return what the functions depend on before any edit."""
+    return keys(tmp_path_factory.mktemp("keys") / "known")
+
+
+def test_the_same_program_has_the_same_keys(known, tmp_path):
+    """A program that is imported again, from another folder, depends on the same."""
+    again = keys(tmp_path / "other")
+    assert known["f"].code is not None
+    assert {name: key.code for name, key in known.items()} == {name: key.code for name, key in again.items()}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_changes_the_key_of_what_it_reaches(known, tmp_path, edit):
+    """What a function reaches is a part of its key, and of no other function's."""
+    old, new = EDITS[edit]
+    assert old in SOURCE
+    edited = keys(tmp_path, SOURCE.replace(old, new))
+    assert edited["f"].code != known["f"].code
+    if edit not in ("a dtype", "a member's name", "the name of a record"):
+        assert edited["other"].code == known["other"].code
+
+
+@pytest.mark.parametrize(("old", "new"), [("LIMIT = 4", "LIMIT = 6"), ("return 2", "return 3")])
+def test_an_edit_of_an_imported_module_counts(known, tmp_path, old, new):
+    """The values and functions that are read out of another module are a part of the key."""
+    edited = keys(tmp_path, constants=CONSTANTS.replace(old, new))
+    assert edited["f"].code != known["f"].code
+    assert edited["other"].code == known["other"].code
+
+
+def test_what_is_not_read_does_not_count(known, tmp_path):
+    """A value that nobody reads, a comment and another line change lines at most."""
+    source = SOURCE.replace("SCALE = 2.0", "# A comment.\n\nSCALE = 2.0")
+    edited = keys(tmp_path, source, CONSTANTS.replace("UNUSED = 5", "UNUSED = 6"))
+    assert edited["f"].code == known["f"].code
+    assert edited["f"].lines != known["f"].lines
+
+
+def test_versions_and_settings_count(known, tmp_path, monkeypatch):
+    """Another release of Numba, or another setting of it, is another key."""
+    version = importlib.metadata.version
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            importlib.metadata, "version", lambda name: version(name) + ("1" if name == "numba" else "")
+        )
+        assert keys(tmp_path)["f"].code != known["f"].code
+    monkeypatch.setitem(os.environ, "NUMBA_OPT", "1")
+    assert keys(tmp_path)["f"].code != known["f"].code
+
+
+def test_source_that_extends_the_front_end_counts_whole(tmp_path):
+    """Where a module teaches Numba something, an edit anywhere in the program changes all keys."""
+    extending = SOURCE + (
+        "\nfrom numba.cuda.extending import overload\n\n\ndef taught(x): ...\n\n\n"
+        "@overload(taught)\ndef _taught(x):\n    return lambda x: x\n"
+    )
+    before = keys(tmp_path, extending)
+    after = keys(tmp_path, extending.replace("lambda x: x", "lambda x: -x"))
+    assert before["other"].code != after["other"].code
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [("object()", "builtins.object"), ("type('Own', (), {})", "Own"), ("lambda: SCALE", None)],
+)
+def test_what_cannot_be_described_has_no_key(tmp_path, value, reason):
+    """A function that reads a value which no text determines is lowered each time."""
+    source = SOURCE.replace("SCALE = 2.0", f"SCALE = {value}")
+    key = keys(tmp_path, source)["f"]
+    # A function that reads itself is described by its number.
+    assert (key.code is None) == (reason is not None)
+    assert reason is None or reason in key.reason
+
+
+def test_a_module_that_computes_attributes_has_no_key(tmp_path):
+    """What `__getattr__` of a module returns is not known before it is asked."""
+    computed = CONSTANTS + "\n\ndef __getattr__(name):\n    return 1\n"
+    assert "computes" in keys(tmp_path, constants=computed)["f"].reason
+
+
+def test_a_package_below_cuda_is_not_trusted(monkeypatch, tmp_path):
+    """What extends the front end and lies where no version is known of gives no key twice."""
+    front_end = choice.default()
+    monkeypatch.setattr(type(front_end), "extensions", lambda _: {"cuda.elsewhere"})
+    assert keys(tmp_path)["other"].code != keys(tmp_path)["other"].code
+    assert "cuda.elsewhere" not in sys.modules
