@@ -110,6 +110,7 @@ def make_parser() -> args.Parser:
         "first five)",
     )
     _add_compiling(export)
+    _add_workers(export)
 
     link = args.add_command(
         commands, "link", _link, "link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin"
@@ -237,6 +238,19 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
     export.add_argument("--no-opt", action="store_true", help="do not optimise")
 
 
+def _add_workers(export: argparse.ArgumentParser) -> None:
+    where = export.add_mutually_exclusive_group()
+    where.add_argument(
+        "-j", "--jobs", type=int, default=1, metavar="N", help="processes that compile (default: 1)"
+    )
+    where.add_argument(
+        "--scheduler",
+        type=args.text,
+        metavar="ADDRESS",
+        help='a Dask scheduler whose workers compile, such as "tcp://host:8786"',
+    )
+
+
 def _add_front_end(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--front-end",
@@ -281,10 +295,15 @@ def _add_code_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> Said:
+    from ._tools import progress, workers
     from .exporter import export, imported_module
 
     module, file, front_end = arguments.module, arguments.file, arguments.front_end
-    with nullcontext(file) if module is None else imported_module(module, front_end) as source:
+    with (
+        workers.chosen(arguments.jobs, arguments.scheduler) as executor,
+        progress.shown(quiet=arguments.quiet) as show,
+        nullcontext(file) if module is None else imported_module(module, front_end) as source,
+    ):
         exported = export(
             source,
             arguments.out_dir,
@@ -299,6 +318,8 @@ def _export(arguments: argparse.Namespace) -> Said:
             depfile=arguments.depfile,
             include_dirs=arguments.include_dirs,
             front_end=front_end,
+            executor=executor,
+            progress=show,
         )
     prototypes = [f"{signature};" for signature in exported.signatures]
     paths = [exported.header, *exported.artifacts.values(), exported.manifest]

@@ -26,7 +26,7 @@ from . import constants, externs, function_keys, groups, link_files, lowering, w
 from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
@@ -176,10 +176,8 @@ def build(
                 kinds = {*kinds} - {LTOIR}
     ptx = consumer.lowered(ptx, compiled.arch) if consumer else ptx
     _verify(ptx.decode(), compiled.signatures, compiled.arch)
-    if any(map(written.addresses, compiled.signatures)):
-        # Code that is not optimised keeps addresses in memory, where they are not followed.
-        optimised = replace(options, opt=True)
-        _check_const(compiled, ptx if options.opt else compile_program(modules, options=optimised, lto=False))
+    optimised = partial(compile_program, modules, options=replace(options, opt=True), lto=False)
+    _check_const(compiled, None if options.opt else optimised, ptx)
     constants.check(ptx.decode(), compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
@@ -215,8 +213,20 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
             )
 
 
-def _check_const(compiled: Compiled, ptx: bytes) -> None:
-    """Refuse functions that may write through a parameter that is const."""
+def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: bytes) -> None:
+    """
+    Refuse functions that may write through a parameter that is const.
+
+    Args:
+        compiled: The functions.
+        again: Compiles them with optimisation; None if *ptx* is optimised.
+        ptx: Their code.
+    """
+    if not any(map(written.addresses, compiled.signatures)):
+        return
+    if again is not None:
+        # Code that is not optimised keeps addresses in memory, where they are not followed.
+        ptx = again()
     module = parse(ptx.decode())
     for signature, function in zip(compiled.signatures, compiled.functions, strict=True):
         for number, param in written.addresses(signature).items():

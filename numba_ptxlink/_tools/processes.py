@@ -1,0 +1,99 @@
+"""A pool of processes that outlives its workers: what a killed one had begun is done again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._locks import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A program that ends each worker it meets, for want of memory for one, ends this many.
+_ATTEMPTS = 3
+
+
+class Processes(Executor):
+    """
+    A pool of fresh processes, which ignore Ctrl-C: the process that owns them ends them.
+
+    Args:
+        count: How many there are at most.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lock = Lock()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Return the future of *call*, which is made again if its process is lost."""
+        outer: Future[Any] = Future()
+        self._submit(outer, call, args, kwargs, 1)
+        return outer
+
+    def _submit(
+        self, outer: Future[Any], call: Callable[..., Any], args: Any, kwargs: Any, attempt: int
+    ) -> None:
+        try:
+            pool = self._current()
+            inner = pool.submit(call, *args, **kwargs)
+        except BrokenExecutor:
+            self._drop(pool)
+            inner = self._current().submit(call, *args, **kwargs)
+
+        def finished(inner: Future[Any]) -> None:
+            if inner.cancelled() or outer.cancelled():
+                outer.cancel()
+                return
+            error = inner.exception()
+            if isinstance(error, BrokenExecutor) and attempt < _ATTEMPTS:
+                self._drop(pool)
+                self._submit(outer, call, args, kwargs, attempt + 1)
+            elif error is not None:
+                outer.set_exception(error)
+            else:
+                outer.set_result(inner.result())
+
+        inner.add_done_callback(finished)
+
+    def _current(self) -> ProcessPoolExecutor:
+        with self._lock.held:
+            if self._pool is None:
+                # Not forked: the process may have threads, and locks that they hold.
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(self._count, context, initializer=_ignore_interrupts)
+            return self._pool
+
+    def _drop(self, pool: ProcessPoolExecutor) -> None:
+        with self._lock.held:
+            if self._pool is pool:
+                self._pool = None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as its base
+        """End the processes."""
+        pool = self._taken()
+        if pool is not None:
+            pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def terminate(self) -> None:
+        """End the processes now, whatever they do."""
+        pool = self._taken()
+        if pool is not None:
+            # Before the pool forgets them.
+            processes = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+
+    def _taken(self) -> ProcessPoolExecutor | None:
+        with self._lock.held:
+            pool, self._pool = self._pool, None
+            return pool
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,261 @@
+"""Groups of functions, done by workers or not: the same bytes, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from concurrent.futures import BrokenExecutor, Executor, Future
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from caches import open_cache
+
+import numba_ptxlink as pl
+from numba_ptxlink import cache
+from numba_ptxlink._export import groups, lowering, units
+from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._tools.processes import Processes
+from numba_ptxlink.cache import tiered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCE = """\
+from numba import cuda
+from numba_ptxlink import udf
+
+import shared
+
+
+@cuda.jit(device=True)
+def helper(x):
+    if x > 3:
+        raise ValueError
+    return x * shared.FACTOR
+"""
+FUNCTION = """
+
+@udf("float32(float32)")
+def f{0}(x):
+    return helper(x) + {0} + x ** 0.5
+"""
+COUNT = 5
+
+
+class Pickling(Executor):
+    """Do the work at once, with what a worker in another process would get and send."""
+
+    def __init__(self, failing: Callable[[int], bool] = lambda _: False) -> None:
+        self.failing, self.count = failing, 0
+
+    def submit(self, call, /, *args, **kwargs):
+        """Return a future that has its result, or the end of its worker."""
+        future: Future = Future()
+        self.count += 1
+        if self.failing(self.count):
+            future.set_exception(BrokenExecutor("killed"))
+            return future
+        try:
+            call, args = pickle.loads(pickle.dumps((call, args)))  # noqa: S301 - as a pool does
+            future.set_result(pickle.loads(pickle.dumps(call(*args, **kwargs))))  # noqa: S301
+        except Exception as error:  # noqa: BLE001 - the future raises it
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Return a file of functions, each two of which are a group."""
+    monkeypatch.setattr(groups, "_MOST", 2)
+    monkeypatch.setattr(groups, "_USUAL", 1 << 40)
+    (tmp_path / "shared.py").write_text("FACTOR = 3\n")
+    path = tmp_path / "udfs.py"
+    path.write_text(SOURCE + "".join(FUNCTION.format(number) for number in range(COUNT)))
+    return path
+
+
+def export(program, **options):
+    """Return what an export of *program* holds, by name."""
+    return dict(pl.export(program, None, archs=["sm_80"], **options).contents)
+
+
+@pytest.mark.parametrize("failing", [lambda _: False, lambda number: number == 2, lambda _: True])
+def test_the_bytes_do_not_depend_on_the_workers(program, failing):
+    """Workers that do all, some or none of the work leave the same files as none at all."""
+    executor = Pickling(failing)
+    assert export(program) == export(program, executor=executor)
+    assert executor.count == 3
+
+
+def test_a_worker_that_finds_another_function_does_nothing(program, monkeypatch, caplog):
+    """A worker compiles only what depends on the same as in the process that exports."""
+    expected = export(program)
+    run = units.run
+
+    def elsewhere(unit):
+        path = next(path for path in unit.program.imported.sources if path.endswith("shared.py"))
+        unit.program.imported.sources[path] = b"FACTOR = 4\n"
+        return run(unit)
+
+    monkeypatch.setattr(units, "run", elsewhere)
+
+    class Other(Pickling):
+        def submit(self, call, /, *args, **kwargs):
+            future: Future = Future()
+            future.set_result(call(*pickle.loads(pickle.dumps(args)), **kwargs))  # noqa: S301
+            return future
+
+    assert expected == export(program, executor=Other())
+    assert "differs in a worker" in caplog.text
+
+
+def test_the_files_need_not_exist_where_a_worker_is(program, monkeypatch):
+    """A worker imports what the export has read, not what is on its own disk."""
+    expected = export(program)
+
+    class Remote(Pickling):
+        def submit(self, call, /, *args, **kwargs):
+            hidden = [path.rename(path.with_suffix(".hidden")) for path in program.parent.glob("*.py")]
+            try:
+                return super().submit(call, *args, **kwargs)
+            finally:
+                for path in hidden:
+                    path.rename(path.with_suffix(".py"))
+
+    done: list[units.Done] = []
+    monkeypatch.setattr(units, "_result", lambda future, _: done.append(future.result()) or done[-1])
+    assert expected == export(program, executor=Remote())
+    assert [each.refusal for each in done] == ["", "", ""]
+
+
+def test_progress_is_told_after_each_group(program):
+    """What shows progress hears of each group once, with their number."""
+    told = []
+    export(program, progress=lambda *step: told.append(step))
+    assert told == [(1, 3, "sm_80: f0 and 1 more"), (2, 3, "sm_80: f2 and 1 more"), (3, 3, "sm_80: f4")]
+
+
+def test_a_refused_function_is_named_by_its_worker(program):
+    """What a compiler refuses in a worker is the same error as here."""
+    program.write_text(program.read_text() + FUNCTION.format(9).replace("x ** 0.5", "nowhere"))
+    with pytest.raises(pl.ExportError, match="could not compile f9"):
+        export(program, executor=Pickling())
+
+
+def test_only_what_was_edited_is_lowered_again(program, tmp_path, monkeypatch):
+    """After an edit of one function the others come out of the cache, and the bytes are as without one."""
+    mine = open_cache(tmp_path / "cache")
+    lowered = []
+    lower = lowering._lower
+    monkeypatch.setattr(
+        lowering, "_lower", lambda each, *rest: lowered.append(each.udf.name) or lower(each, *rest)
+    )
+
+    def edited(source: str) -> list[str]:
+        program.write_text(source)
+        lowered.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(tiered, "default", lambda: mine)
+            patch.setattr(cache, "default", lambda: mine)
+            kept, again = export(program), [*lowered]
+        assert export(program) == kept
+        return again
+
+    source = program.read_text()
+    everything = [f"f{number}" for number in range(COUNT)]
+    assert edited(source) == everything
+    assert edited(source) == []
+    assert edited(source.replace("+ 3 +", "- 3 +")) == ["f3"]
+    assert edited(source) == []
+    # The header tells that a function raises, and the manifest where.
+    assert edited(f"# Another line.\n{source}") == everything
+    assert edited(source.replace("> 3", "> 4")) == everything
+
+
+def test_a_function_with_shared_memory_is_in_one_program(program):
+    """Functions of two groups that call it share its array, as if they were of one group."""
+    array = "    a = cuda.shared.array(8, 'float32')\n    a[cuda.threadIdx.x] = x\n    x = a[0]\n"
+    program.write_text(program.read_text().replace("    return x * shared", f"{array}    return x * shared"))
+    ptx = export(program)["udfs.sm_80.ptx"].decode()
+    assert ptx.count(".shared .align") == 1
+
+
+def test_groups_stay_where_a_function_is_added():
+    """A new function changes the group that it is in, and no other."""
+    names = [f"function_{number}" for number in range(200)]
+    options = CompileOptions()
+
+    def members(of):
+        return {tuple(of[place] for place in group) for group in groups.split(of, options)}
+
+    before, after = members(names), members([*names[:77], "another", *names[77:]])
+    assert sorted(name for group in before for name in group) == sorted(names)
+    assert max(map(len, before)) <= 16
+    assert len(before - after) <= 2
+
+
+def test_lines_keep_functions_in_one_group():
+    """With line numbers, which refer to one table of files, there is one group."""
+    assert groups.split([f"f{n}" for n in range(99)], CompileOptions(lineinfo=True)) == [range(99)]
+
+
+def _end_once(folder: str, number: int) -> int:
+    marker = os.path.join(folder, "ended")  # noqa: PTH118 - the simplest in a worker
+    if number == 3 and not os.path.exists(marker):  # noqa: PTH110
+        open(marker, "w").close()  # noqa: PTH123
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_had_begun_is_done_again(tmp_path):
+    """The pool starts other processes in the place of one that was killed."""
+    with Processes(2) as pool:
+        futures = [pool.submit(_end_once, str(tmp_path), number) for number in range(6)]
+        assert [future.result() for future in futures] == [*range(6)]
+    assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.slow
+def test_processes_leave_the_same_bytes(program):
+    """An export by two processes is that of this one."""
+    with Processes(2) as pool:
+        assert export(program) == export(program, executor=pool)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_leaves_the_same_bytes(tmp_path):
+    """A cluster that loses a worker in the middle exports what this process does."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    path = tmp_path / "udfs.py"
+    functions = "".join(FUNCTION.format(number) for number in range(40))
+    path.write_text(SOURCE.replace("import shared\n", "").replace("shared.FACTOR", "3") + functions)
+    script = Path(__file__).parents[1] / "helpers" / "dask_export.py"
+    done = subprocess.run([sys.executable, script, path], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == {"equal": True, "killed": 1}
+
+
+@pytest.mark.slow
+def test_an_interrupted_export_is_one_line_and_no_file(tmp_path):
+    """Ctrl-C ends the command and its processes, with one line and without a file."""
+    path, out = tmp_path / "udfs.py", tmp_path / "out"
+    functions = "".join(FUNCTION.format(number) for number in range(60))
+    path.write_text(SOURCE.replace("import shared\n", "").replace("shared.FACTOR", "3") + functions)
+    command = [sys.executable, "-m", "numba_ptxlink", "export", path, "-o", out, "-j", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    # The workers are at it.
+    first = process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert first.startswith("[1/")
+    assert [line for line in said.splitlines() if not line.startswith("[")] == ["numba-ptxlink: interrupted"]
+    assert process.returncode == 130
+    assert not out.exists()

@@ -1,0 +1,38 @@
+"""Export a file on a Dask cluster that loses a worker: `python dask_export.py FILE` prints JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+
+import numba_ptxlink as pl
+
+
+def main() -> None:
+    """Export to memory twice, with and without the cluster, and compare."""
+    from distributed import Client, LocalCluster
+
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+    )
+    killed: list[int] = []
+    with cluster, Client(cluster) as client:
+        workers = list(client.run(os.getpid).values())
+
+        def progress(done: int, total: int, _: str) -> None:
+            if not killed and done < total:
+                os.kill(workers[0], signal.SIGKILL)
+                killed.append(workers[0])
+
+        there = pl.export(
+            sys.argv[1], None, archs=["sm_80"], executor=client.get_executor(), progress=progress
+        )
+    here = pl.export(sys.argv[1], None, archs=["sm_80"])
+    sys.stdout.write(json.dumps({"equal": there.contents == here.contents, "killed": len(killed)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
