@@ -13,7 +13,6 @@ PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
 
-
 REDIRECTOR = "_numba_cuda_redirector"
 """Makes `numba.cuda` numba-cuda's. A .pth file imports it, which Python does not read in PYTHONPATH."""
 
@@ -68,7 +67,9 @@ class Finder:
 
     def find_spec(self, name, path=None, target=None):
         # Each import of any module comes here. Others ask the whole meta path again, this finder included.
-        if not name.startswith(PREFIXES) or name in self.busy or not self.waits_for(name):
+        if not name.startswith(PREFIXES) and name != "numba":
+            return None
+        if name in self.busy or not self.waits_for(name):
             return None
         self.busy.add(name)
         try:

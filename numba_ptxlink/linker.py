@@ -19,7 +19,6 @@ from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
 from ._link import backends, device_runtime, manifests, single_ptx
-from ._link.consumer import Consumer
 from ._link.declarations import Declared, compile_as_declared, declarations_of
 from ._link.engine import Linked, LinkOptions, link_inputs, source_flags, wants_runtime
 from ._link.inputs import Input, read
@@ -31,6 +30,8 @@ from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from ._link.consumer import Consumer
 
 __all__ = ["Linked", "link"]
 
@@ -120,7 +121,7 @@ def link(
             or *inline* is none of its choices.
     """
     config()
-    consumer = Consumer.of(cuda, ptx_isa)
+    consumer = _consumer(cuda, ptx_isa)
     if consumer is not None:
         lto = _without_lto(consumer, asked=lto)
     target = Arch.of(arch)
@@ -160,6 +161,15 @@ def link(
         else:
             return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
     return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
+
+
+def _consumer(cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:
+    if cuda is None and ptx_isa is None:
+        return None
+    # Deferred: most links are for this environment, and it parses PTX.
+    from ._link.consumer import Consumer
+
+    return Consumer.of(cuda, ptx_isa)
 
 
 def _without_lto(consumer: Consumer, *, asked: bool | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,4 +129,5 @@ def test_the_folder_of_the_cmake_package(capsys):
         "NumbaPtxlinkConfigVersion.cmake",
     }
     version = (folder / "NumbaPtxlinkConfigVersion.cmake").read_text()
-    assert f"set(PACKAGE_VERSION {pl.__version__})" in version
+    (read,) = re.findall(r'"\$\{CMAKE_CURRENT_LIST_DIR\}/(.*?)"', version)
+    assert f'__version__ = "{pl.__version__}"' in (folder / read).read_text()

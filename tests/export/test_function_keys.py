@@ -107,6 +107,8 @@ EDITS = {
     "an option of the mark": ('Pair)")\ndef f', 'Pair)", on_error="trap")\ndef f'),
     "checks": ('Pair)")\ndef f', 'Pair)", checked=True)\ndef f'),
     "the symbol": ('Pair)")\ndef f', 'Pair)", name="f")\ndef renamed'),
+    "a namespace": ('Pair)")\ndef f', 'Pair)", namespace="physics")\ndef f'),
+    "a struct of C++": ('Pair)")\ndef f', 'Pair)", structs={Pair: "ns::Pair"}, include="pair.h")\ndef f'),
     "the decorator of a helper": (
         "@cuda.jit(device=True)\ndef helper",
         "@cuda.jit(device=True, inline=True)\ndef helper",

@@ -17,7 +17,7 @@ from caches import open_cache
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
-from numba_ptxlink._export import groups, lowering, units
+from numba_ptxlink._export import function_keys, groups, lowering, units
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools.processes import Processes
 from numba_ptxlink.cache import tiered
@@ -73,6 +73,8 @@ def program(tmp_path, monkeypatch):
     """Return a file of functions, each two of which are a group."""
     monkeypatch.setattr(groups, "_MOST", 2)
     monkeypatch.setattr(groups, "_USUAL", 1 << 40)
+    # What other tests have added to the front end makes all source count.
+    monkeypatch.setattr(function_keys, "_extended", lambda *_: iter(()))
     (tmp_path / "shared.py").write_text("FACTOR = 3\n")
     path = tmp_path / "udfs.py"
     path.write_text(SOURCE + "".join(FUNCTION.format(number) for number in range(COUNT)))
