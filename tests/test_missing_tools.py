@@ -14,7 +14,7 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink import doctor, inspection
 from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._export import build
+from numba_ptxlink._export import groups
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link.inputs import Input
@@ -42,9 +42,8 @@ def without_nvrtc(monkeypatch):
 def test_an_export_names_the_missing_library(without_nvrtc):
     """NVVM refused nothing where NVRTC is missing, and one line says so, with the cure."""
     front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
-    compiled = SimpleNamespace(front_end=front_end, signatures=[SimpleNamespace(name="damp")], arch=ARCH)
     with pytest.raises(pl.ExportError) as caught:
-        build._nvvm(compiled, [], CompileOptions(), lto=False)
+        groups.compile_program(front_end, [], ["damp"], ARCH, CompileOptions(), lto=False)
     said = str(caught.value)
     assert said.startswith("damp cannot be compiled for sm_80: NVRTC could not be loaded (Failure finding")
     assert said.endswith("install it with `pip install 'numba-ptxlink[cu13]'`.")

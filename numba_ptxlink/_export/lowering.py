@@ -144,14 +144,14 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         arch: The GPU.
     """
     modules = tuple(front_end.modules([lowered], [signature.name], arch))
-    declarations = {
-        name: externs.candidate(name, args, result)
+    declarations = dict.fromkeys(
+        (name, externs.candidate(name, args, result))
         for name, args, result in front_end.declarations([lowered])
-        # A front end may know of all functions that the process has declared.
+        # A front end may know of all functions that the process has declared, several of one name among them.
         if any(f'@"{name}"' in text for text in modules)
-    }
+    )
     links = tuple(front_end.link_files([lowered]))
-    return Lowering(signature, lowered.raises, modules, links, tuple(declarations.items()))
+    return Lowering(signature, lowered.raises, modules, links, tuple(declarations))
 
 
 def declared(functions: Sequence[Typed]) -> list[abi.Signature]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import extensions, imports
+from numba_ptxlink._front_end import imports
 
 from . import release
 
@@ -157,6 +157,8 @@ class NumbaCuda:
 
     def extensions(self) -> set[str]:
         from numba.cuda.descriptor import cuda_target
+
+        from numba_ptxlink._front_end import extensions
 
         return extensions.of_typing(cuda_target.typing_context)
 

@@ -167,6 +167,18 @@ def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
     assert b"caller" in linked.cubin
 
 
+def test_another_declaration_of_the_name_does_not_matter(tmp_path):
+    """A process may declare one function in several ways; the header has the one that is called."""
+    first = cuda.declare_device("declared_twice", "float32(float32)", abi="c")
+    cuda.declare_device("declared_twice", "float64(int64, int64)", abi="c")
+
+    def calls(x):
+        return first(x)
+
+    exported = pl.export([pl.udf("float32(float32)", name="calls")(calls)], tmp_path, archs=["sm_80"])
+    assert "float declared_twice(float arg0);" in exported.header.read_text()
+
+
 def test_a_grid_wide_barrier_is_listed(tmp_path):
     """A kernel that synchronises the grid says that it needs the device runtime."""
     exported = export(tmp_path, pl.kernel("void(int32[::1])")(waits))
