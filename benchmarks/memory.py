@@ -76,7 +76,10 @@ def environment(**more: str) -> dict[str, str]:
 
 def use(command: Sequence[str], environ: dict[str, str] | None = None) -> dict[str, list[float]]:
     """Return the most bytes that a process of *command* had resident."""
-    process = subprocess.Popen(command, env=environ or environment(), stdout=subprocess.DEVNULL)
+    # Not in the working directory: a checkout has no compiled part.
+    process = subprocess.Popen(
+        command, env=environ or environment(), stdout=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

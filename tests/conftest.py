@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from devices import missing_device
 from ptx_kernels import make_kernel
 from redis_server import find_server
 
@@ -37,17 +38,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--hostile-cases", default="300", help="damaged inputs to link (full: 20000)")
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
-
-
-def missing_device() -> str:
-    """Return why there is no usable device, "" where there is one."""
-    try:
-        from cuda.core import Device
-
-        Device(0).set_current()
-    except Exception as error:  # noqa: BLE001 - what a missing driver raises depends on the version
-        return f"no CUDA device: {type(error).__name__}"
-    return ""
 
 
 def missing_server() -> str:

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int, str], None]
 
+_FEW = 4
+
 
 @contextmanager
 def shown(*, quiet: bool) -> Iterator[Progress]:
     """
-    Yield what `export` takes as *progress*. An export that is one group shows nothing.
+    Yield what `export` takes as *progress*. An export of a few groups, which takes seconds, shows nothing.
 
     Args:
         quiet: Whether nothing is shown at all.
@@ -33,7 +35,7 @@ def shown(*, quiet: bool) -> Iterator[Progress]:
             task = bar.add_task("export", total=None, visible=False)
 
             def advance(done: int, total: int, title: str) -> None:
-                bar.update(task, completed=done, total=total, description=title, visible=total > 1)
+                bar.update(task, completed=done, total=total, description=title, visible=total > _FEW)
 
             yield advance
     else:
@@ -45,6 +47,6 @@ def _silent(done: int, total: int, title: str) -> None:
 
 
 def _line(done: int, total: int, title: str) -> None:
-    if total > 1:
+    if total > _FEW:
         sys.stderr.write(f"[{done}/{total}] {title}\n")
         sys.stderr.flush()

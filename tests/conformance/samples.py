@@ -20,11 +20,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
 import two_units
-from conftest import missing_device
+from devices import missing_device
 from linkcases import find_nvcc
 
 import numba_ptxlink as pl

@@ -275,8 +275,12 @@ def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     return list(found)[:count]
 
 
-def lower(echoes: Sequence[Echo], arch: str = "sm_75", front_end: str = "numba-cuda") -> udf_build.Compiled:
-    """Compile *echoes*, named f0, f1 and so on, as far as LLVM IR, which numba-cuda has for every arch."""
+def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> udf_build.Compiled:
+    """
+    Compile *echoes*, named f0, f1 and so on, as far as LLVM IR.
+
+    `build` can make that of numba-cuda for sm_100 into the dialect of any older arch.
+    """
     udfs = [echo.udf(f"f{number}", front_end) for number, echo in enumerate(echoes)]
     return udf_build.lower(typed(udfs, registry.get(front_end)), Arch.of(arch), OPTIONS)
 

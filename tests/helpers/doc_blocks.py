@@ -29,6 +29,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from devices import missing_device
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -101,8 +103,6 @@ def _marks(comment: str) -> dict[str, list[str]]:
 
 def _has(need: str) -> bool:
     if need == "gpu":
-        from conftest import missing_device
-
         return not missing_device()
     return shutil.which(need) is not None or find_spec(need) is not None
 
