@@ -60,12 +60,14 @@ def main():
         path = Path(folder) / "module.cubin"
         path.write_bytes(link(arch))
         module = cupy.RawModule(path=str(path))
+        # The file is read by the first get_function, not before.
+        squash_all, scale_all = [module.get_function(name) for name in ("squash_all", "scale")]
     count = 100_001
     x = cupy.linspace(-4, 4, count, dtype="float32")
     y = cupy.empty_like(x)
     grid = ((count + 255) // 256,)
-    module.get_function("squash_all")(grid, (256,), (x, y, np.int32(count)))
-    module.get_function("scale")(grid, (256,), (y, np.float32(3), np.int32(count)))
+    squash_all(grid, (256,), (x, y, np.int32(count)))
+    scale_all(grid, (256,), (y, np.float32(3), np.int32(count)))
     host = np.linspace(-4, 4, count, dtype="float32")
     np.testing.assert_allclose(y.get(), 3 * (host / (1 + abs(host))), rtol=1e-6)
     print(f"{count} elements match NumPy")
