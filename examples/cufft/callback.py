@@ -1,9 +1,9 @@
 """
 A cuFFT callback in Python: the window is multiplied with the signal as cuFFT loads it, in no pass of its own.
 
-cuFFT links the LTO-IR of the function into its kernels when it makes the plan (cufftXtSetJITCallback). That
-needs the cuFFT of CUDA 13, and an nvJitLink that is not older than what made the LTO-IR. Without a GPU the
-function is linked into a kernel that calls it as cuFFT does.
+When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to it
+(cufftXtSetJITCallback). That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not older than what made the
+LTO-IR. Without a GPU the function is linked into a kernel that declares and calls it as cuFFT does.
 """
 
 import ctypes
@@ -17,18 +17,19 @@ COUNT = 4096
 # Of cufft.h and cufftXt.h.
 R2C = 0x2A
 LOAD_REAL = 0x2
-# cuFFT's prototype for a function that loads real numbers: cufftJITCallbackLoadR.
+# The C++ that cuFFT compiles declares a function that loads real numbers so, under the name that it is given.
 CALLER = """
-#include "window.h"
-extern "C" __global__ void load(float* in, float* out, float* window_, void* shared)
+extern __device__ float window(void* signal, unsigned long long offset, void* caller_info, void* shared);
+
+extern "C" __global__ void load(void* signal, float* out, void* caller_info, void* shared)
 {
-    unsigned long long offset = threadIdx.x;
-    out[offset] = window(in, offset, window_, shared);
+    out[threadIdx.x] = window(signal, threadIdx.x, caller_info, shared);
 }
 """
 
 
-@pl.udf("float32(CPointer(float32), uint64, CPointer(float32), voidptr)")
+# The symbol of that declaration, which is not extern "C"; it holds the name and the types of the parameters.
+@pl.udf("float32(CPointer(float32), uint64, CPointer(float32), voidptr)", name="_Z6windowPvyS_S_")
 def window(signal, offset, weights, _shared):
     return signal[offset] * weights[offset]
 
@@ -44,6 +45,7 @@ def transform(cufft, ltoir, signal, spectrum, weights):
     caller_info = ctypes.c_void_p(weights.__cuda_array_interface__["data"][0])
     plan, work = ctypes.c_int(), ctypes.c_size_t()
     check(cufft.cufftCreate(ctypes.byref(plan)))
+    # cuFFT copies neither the name nor the code: both have to live until the plan is made.
     check(
         cufft.cufftXtSetJITCallback(
             plan, b"window", ltoir, ctypes.c_size_t(len(ltoir)), LOAD_REAL, ctypes.byref(caller_info)
@@ -60,7 +62,7 @@ def main():
     arch = pl.Arch.of(cuda.get_current_device().compute_capability if on_gpu else "sm_90")
     exported = pl.export(window, archs=[arch], emit=["ltoir"])
     ltoir = exported.read("ltoir")
-    linked = pl.link(CALLER, ltoir, arch=arch, headers={"window.h": exported.contents["window.h"].decode()})
+    linked = pl.link(CALLER, ltoir, arch=arch)
     print(f"{exported.signatures[0]} {len(ltoir)} bytes of LTO-IR for {arch.sm}; {linked.reason}")
     if not on_gpu:
         print("Not run: there is no GPU")

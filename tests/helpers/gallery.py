@@ -54,7 +54,7 @@ PROGRAMS = {
     ),
     "cufft": Program(
         "cufft/callback.py",
-        r"float window\(.*\d+ bytes of LTO-IR for sm_\w+; link-time optimisation",
+        r"float _Z6windowPvyS_S_\(.*\d+ bytes of LTO-IR for sm_\w+; link-time optimisation",
         "The spectrum of 4096 windowed samples matches NumPy's",
     ),
     "compute": Program(
