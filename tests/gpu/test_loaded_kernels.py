@@ -321,7 +321,7 @@ def test_cuda_compute_takes_a_function(device):
     function = pl.export([larger], archs=[arch], emit=["ltoir"])
     operator = compute.op.RawOp(ltoir=function.read("ltoir"), name="larger")
     values, out = cuda.to_device(np.array([3, 9, 4], np.int32)), cuda.to_device(np.zeros(1, np.int32))
-    compute.reduce_into(values, out, operator, 3, np.array([0], np.int32))
+    compute.reduce_into(d_in=values, d_out=out, num_items=3, op=operator, h_init=np.array([0], np.int32))
     assert out.copy_to_host()[0] == 9
 
 
