@@ -5,7 +5,9 @@ Run `cuda.compute` with and without the plugin: equal results, and the times of 
 
 Wants cuda-cccl 1.2, numba-cuda-mlir and a device. With --build-only, a library named libcuda.so.1 is
 enough: the algorithms are built for sm_90, and nothing runs. Each round is a process for either side, the
-cache off; the exit status is 1 where results differ from each other or from NumPy's.
+cache off. The two make their first calls, which build the algorithms, at the same time, one core each; the
+calls after these are timed while the other process waits. Each case is printed when it is done, with the
+seconds it took. The exit status is 1 where results differ from each other or from NumPy's.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import Any
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PAIR = np.dtype([("low", np.int32), ("high", np.int32)])
 STEP = np.dtype([("factor", np.uint32), ("offset", np.uint32)])
@@ -130,83 +136,154 @@ def _composed(steps: np.ndarray) -> np.ndarray:
     return result
 
 
-def build(items: int) -> dict[str, dict[str, Any]]:
-    """Build each algorithm for sm_90, without a device."""
+def build(algorithm: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Build an algorithm for sm_90, without a device."""
     from cuda import compute
     from cuda.compute import ProxyArray, ProxyValue
 
-    outcome = {}
-    for name, (algorithm, arguments, _) in cases(items).items():
-        if algorithm == "merge_sort":
-            continue  # cuda-cccl 1.2.1 does not build it for arrays that are not there
-        given = {
-            key: (ProxyValue if key in ("h_init", "init_value") else ProxyArray)(value.dtype)
-            if hasattr(value, "dtype")
-            else value
-            for key, value in arguments.items()
-        }
-        start = time.perf_counter()
-        made = getattr(compute, f"make_{algorithm}")(**given, compute_capability=90)
-        seconds = time.perf_counter() - start
-        outcome[name] = {"first": seconds, "bytes": len(compute.serialize(made))}
-    return outcome
+    given = {
+        key: (ProxyValue if key in ("h_init", "init_value") else ProxyArray)(value.dtype)
+        if hasattr(value, "dtype")
+        else value
+        for key, value in arguments.items()
+    }
+    start = time.perf_counter()
+    made = getattr(compute, f"make_{algorithm}")(**given, compute_capability=90)
+    yield {"first": time.perf_counter() - start}
+    yield {"bytes": len(compute.serialize(made))}
 
 
-def run(items: int) -> dict[str, dict[str, Any]]:
-    """Run each algorithm: the time of its first call, of the others, and what it computes."""
+def run(algorithm: str, arguments: dict[str, Any], expected: Any, items: int) -> Iterator[dict[str, Any]]:
+    """Run an algorithm: the time of its first call, then that of the others and what it computes."""
     from cuda import compute
     from numba_cuda_mlir import cuda
 
-    outcome = {}
-    for name, (algorithm, arguments, expected) in cases(items).items():
-        given = {
-            key: cuda.to_device(value) if key.startswith("d_") else value for key, value in arguments.items()
-        }
-        (out,) = [given[key] for key in given if key.startswith("d_out")]
-        call = getattr(compute, algorithm)
+    given = {
+        key: cuda.to_device(value) if key.startswith("d_") else value for key, value in arguments.items()
+    }
+    (out,) = [given[key] for key in given if key.startswith("d_out")]
+
+    def call() -> float:
+        start = time.perf_counter()
+        getattr(compute, algorithm)(**given, num_items=items)
         cuda.synchronize()
-        times = []
-        for _ in range(1 + REPEATS):
-            start = time.perf_counter()
-            call(**given, num_items=items)
-            cuda.synchronize()
-            times.append(time.perf_counter() - start)
-        result = out.copy_to_host()
-        outcome[name] = {
-            "first": times[0],
-            "next": statistics.median(times[1:]),
-            "result": hashlib.sha256(result.tobytes()).hexdigest(),
-            "right": expected is None or result.tolist() == expected.astype(result.dtype).tolist(),
-        }
-    return outcome
+        return time.perf_counter() - start
+
+    cuda.synchronize()
+    yield {"first": call()}
+    seconds = statistics.median(call() for _ in range(REPEATS))
+    result = out.copy_to_host()
+    yield {
+        "next": seconds,
+        "result": hashlib.sha256(result.tobytes()).hexdigest(),
+        "right": expected is None or np.array_equal(result, expected.astype(result.dtype)),
+    }
+
+
+def steps(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Do a round, two steps for each case, and say what came of each."""
+    import numba_ptxlink
+
+    chosen = cases(arguments.items)
+    if arguments.build_only:
+        # cuda-cccl 1.2.1 does not build it for arrays that are not there.
+        chosen = {name: case for name, case in chosen.items() if case[0] != "merge_sort"}
+    yield {"names": list(chosen)}
+    for algorithm, given, expected in chosen.values():
+        if arguments.build_only:
+            done = build(algorithm, given)
+        else:
+            done = run(algorithm, given, expected, arguments.items)
+        for outcome in done:
+            yield {**outcome, "active": numba_ptxlink.status().active}
 
 
 def child(arguments: argparse.Namespace) -> None:
-    """Do one round in this process, and print what came of it."""
-    import numba_ptxlink
+    """Do a step of the round for each line that comes in, and answer with a line."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What libraries print is no answer.
+    os.dup2(2, 1)
+    for _, outcome in zip(sys.stdin, steps(arguments), strict=False):
+        print(json.dumps(outcome), file=answers, flush=True)
 
-    outcome = (build if arguments.build_only else run)(arguments.items)
-    print(json.dumps({"active": numba_ptxlink.status().active, "cases": outcome}))
+
+class Side:
+    """A process that does one round, with NUMBA_PTXLINK set to *value*, step by step."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--child", *sys.argv[1:]],
+            env={**os.environ, "NUMBA_PTXLINK": self.value, "NUMBA_PTXLINK_CACHE": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.terminate()
+        self.process.communicate()
+
+    def begin(self) -> None:
+        """Let it do the next step."""
+        print(file=self.process.stdin, flush=True)
+
+    def end(self) -> dict[str, Any]:
+        """Wait for the step, and return what came of it."""
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"NUMBA_PTXLINK={self.value} failed, with status {self.process.wait()}")
+        return json.loads(answer)
 
 
-def rounds(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Return the outcomes of all rounds, by the value of NUMBA_PTXLINK; the two sides take turns."""
-    outcomes: dict[str, list[dict[str, Any]]] = {"0": [], "1": []}
-    for number in range(arguments.rounds):
-        for side in ("01", "10")[number % 2]:
-            done = subprocess.run(
-                [sys.executable, __file__, "--child", *sys.argv[1:]],
-                env={**os.environ, "NUMBA_PTXLINK": side, "NUMBA_PTXLINK_CACHE": "0"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                sys.exit(f"NUMBA_PTXLINK={side} failed:\n{done.stdout}{done.stderr}")
-            said = json.loads(done.stdout.splitlines()[-1])
-            assert said["active"] is (side == "1")
-            outcomes[side].append(said["cases"])
-    return outcomes
+def one_round(number: int, outcomes: dict[str, list[list[dict[str, Any]]]]) -> None:
+    """Do a round, print each case when it is done, and add the outcomes of both sides for it."""
+    with ExitStack() as stack:
+        sides = [stack.enter_context(closing(Side(value))) for value in "01"]
+
+        def together() -> list[dict[str, Any]]:
+            for side in sides:
+                side.begin()
+            return [side.end() for side in sides]
+
+        def in_turn() -> list[dict[str, Any]]:
+            answers = {}
+            for side in sides if number % 2 else sides[::-1]:
+                side.begin()
+                answers[side.value] = side.end()
+            return [answers[side.value] for side in sides]
+
+        names = together()[0]["names"]
+        for name in names:
+            start = time.perf_counter()
+            pair = [first | then for first, then in zip(together(), in_turn(), strict=True)]
+            assert [each["active"] for each in pair] == [False, True]
+            outcomes.setdefault(name, []).append(pair)
+            show(name, [pair], f"{time.perf_counter() - start:6.1f} s")
+
+
+def show(name: str, pairs: list[list[dict[str, Any]]], end: str) -> None:
+    """Print the medians of *pairs*, which are the outcomes of both sides, and whether all are equal."""
+    cells = [f"{name:18}"]
+    for time_of, width in (("first", 22), ("next", 16)):
+        if time_of in pairs[0][0]:
+            stock, plugin = medians(pairs, time_of)
+            cells.append(f"{stock:{width}.3f}  {plugin:6.3f}  {plugin / stock:5.2f}")
+    print("  ".join(cells), f"{'equal' if equal(pairs) else 'DIFFER':7}", end, flush=True)
+
+
+def medians(pairs: list[list[dict[str, Any]]], time_of: str) -> list[float]:
+    """Return the median times of both sides, in milliseconds."""
+    return [1e3 * statistics.median(pair[side][time_of] for pair in pairs) for side in (0, 1)]
+
+
+def equal(pairs: list[list[dict[str, Any]]]) -> bool:
+    """Return whether all outcomes have the same result, and it is NumPy's."""
+    outcomes = [outcome for pair in pairs for outcome in pair]
+    return len({each.get("result") for each in outcomes}) == 1 and all(
+        each.get("right", True) for each in outcomes
+    )
 
 
 def main() -> int:
@@ -220,27 +297,25 @@ def main() -> int:
     if arguments.child:
         child(arguments)
         return 0
-    outcomes = rounds(arguments)
-    failed = 0
-    totals = {"first": [0.0, 0.0], "next": [0.0, 0.0]}
-    print(f"{'':18}  first call, ms: stock  plugin  ratio   next, ms: stock  plugin  ratio   results")
-    for name in outcomes["0"][0]:
-        stock, plugin = ([each[name] for each in outcomes[side]] for side in "01")
-        cells = [f"{name:18}"]
-        for time_of, width in (("first", 22), ("next", 16)):
-            if time_of not in stock[0]:
-                continue
-            pair = [1e3 * statistics.median(each[time_of] for each in side) for side in (stock, plugin)]
-            totals[time_of] = [total + part for total, part in zip(totals[time_of], pair, strict=True)]
-            cells.append(f"{pair[0]:{width}.3f}  {pair[1]:6.3f}  {pair[1] / pair[0]:5.2f}")
-        results = {each.get("result") for each in (*stock, *plugin)}
-        right = len(results) == 1 and all(each.get("right", True) for each in (*stock, *plugin))
-        failed += not right
-        print("  ".join(cells), " equal" if right else " DIFFER", sep="")
-    for time_of, (stock, plugin) in totals.items():
-        if stock:
+    outcomes: dict[str, list[list[dict[str, Any]]]] = {}
+    print(
+        f"{'':18}  first call, ms: stock  plugin  ratio   next, ms: stock  plugin  ratio  results  took",
+        flush=True,
+    )
+    for number in range(arguments.rounds):
+        print(f"Round {number + 1} of {arguments.rounds}:", flush=True)
+        one_round(number, outcomes)
+    if arguments.rounds > 1:
+        print(f"Medians of {arguments.rounds} rounds:")
+        for name, pairs in outcomes.items():
+            show(name, pairs, "")
+    for time_of in ("first", "next"):
+        if all(time_of in pairs[0][0] for pairs in outcomes.values()):
+            each = [medians(pairs, time_of) for pairs in outcomes.values()]
+            stock, plugin = map(sum, zip(*each, strict=True))
             print(f"all, {time_of}: stock {stock:.1f} ms, plugin {plugin:.1f} ms, ratio {plugin / stock:.3f}")
-    print(f"{len(outcomes['0'][0]) - failed} passed, {failed} failed")
+    failed = sum(not equal(pairs) for pairs in outcomes.values())
+    print(f"{len(outcomes) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
