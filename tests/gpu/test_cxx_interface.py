@@ -102,15 +102,17 @@ def test_cxx_calls_with_its_own_structs(front_end, kind, tmp_path):
     stream = device.create_stream()
     there = device.allocate(values.nbytes, stream=stream)
     out = device.allocate(4 * count, stream=stream)
-    stream.sync()
-    to_device, to_host = (
-        runtime.cudaMemcpyKind[f"cudaMemcpy{way}"] for way in ("HostToDevice", "DeviceToHost")
-    )
-    runtime.cudaMemcpy(int(there.handle), values.ctypes.data, values.nbytes, to_device)
+
+    def copy(target: int, source: int, size: int, way: str) -> None:
+        kind = getattr(runtime.cudaMemcpyKind, f"cudaMemcpy{way}")
+        (status,) = runtime.cudaMemcpyAsync(target, source, size, kind, int(stream.handle))
+        assert status == runtime.cudaError_t.cudaSuccess
+        stream.sync()
+
+    copy(int(there.handle), values.ctypes.data, values.nbytes, "HostToDevice")
     config = LaunchConfig(grid=4, block=32)
     launch(stream, config, linked.kernel("use"), int(there.handle), np.int32(count), int(out.handle))
-    stream.sync()
     found = np.zeros(count, np.float32)
-    runtime.cudaMemcpy(found.ctypes.data, int(out.handle), found.nbytes, to_host)
+    copy(found.ctypes.data, int(out.handle), found.nbytes, "DeviceToHost")
     expected = 2 * np.cumsum(values["mass"]) + (values["pos"]["z"] + 3) * values["id"]
     assert np.array_equal(expected.astype(np.float32), found)
