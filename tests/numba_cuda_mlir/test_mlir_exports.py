@@ -89,6 +89,23 @@ def test_the_artifacts_can_be_linked(exported, tmp_path):
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
+    """A kernel is in the code that is made of LTO-IR alone, though no code refers to it."""
+
+    def clear(out):
+        out[cuda.threadIdx.x] = 0
+
+    def fill(out):
+        out[cuda.threadIdx.x] = 1
+
+    kernels = [pl.kernel("void(float32[::1])")(function) for function in (clear, fill)]
+    made = pl.export(kernels, tmp_path, archs=[arch], emit=["ltoir"], name="kernels", front_end=NAME)
+    (tmp_path / "linked.cubin").write_bytes(pl.link(made.artifacts["ltoir", arch], arch=arch, lto=True).cubin)
+    symbols = pl.inspect(tmp_path / "linked.cubin").symbols
+    assert {("clear", "entry"), ("fill", "entry")} == {(each.name, each.kind) for each in symbols}
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_options_change_the_code(arch, tmp_path):
     """Approximate division with fastmath, which numba-cuda-mlir itself ignores below sm_100; none without."""
     udf = pl.udf("float32(float32, float32)", name="ratio", front_end=NAME)(lambda x, y: x / y)

@@ -83,6 +83,8 @@ def add(
     module.add_types(builder.types)
     module.rest += location.nodes
     module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, notes)
+    if signature.kernel:
+        module.rest.append(_used(prototype.symbol, modern=modern))
     body = "\n".join([f"define {prototype.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
     functions = [each.text("internal") for each in module.functions.values()]
     return "\n".join([*module.rest, *functions, *module.more, body])
@@ -142,6 +144,12 @@ def _call(  # noqa: PLR0917 - one call
     if count(result) > 1:
         leaves = [(part, builder.extract(inner, value, at)) for at, part in enumerate(members(inner))]
     builder.do(f"ret {kind} {to_c(builder, signature.result, result, iter(leaves))}")
+
+
+def _used(symbol: str, *, modern: bool) -> str:
+    """Return what keeps the kernel *symbol* in link-time optimisation, where no code refers to it."""
+    kind, item = ("ptr", symbol) if modern else ("i8*", f"i8* bitcast ({symbol} to i8*)")
+    return f'@llvm.used = appending global [1 x {kind}] [{item}], section "llvm.metadata"'
 
 
 def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
