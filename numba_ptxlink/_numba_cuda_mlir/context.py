@@ -26,6 +26,8 @@ class Program:
         links: The link files that it asks for, in order.
         declared: The functions of `cuda.declare_device` that it calls.
         sites: The file and line of each place that meets errors, by its number.
+        packed: The types of records and arrays that lie in packed records.
+        unaligned: The addresses of packed records, and of what lies in them.
     """
 
     chip: str
@@ -35,6 +37,8 @@ class Program:
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
     sites: list[tuple[str, int]] = field(default_factory=list)
+    packed: set[Any] = field(default_factory=set)
+    unaligned: set[Any] = field(default_factory=set)
     _borrowed: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def site(self, file: str, line: int) -> int:

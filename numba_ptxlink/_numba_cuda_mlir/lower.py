@@ -21,7 +21,7 @@ from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 from numba_ptxlink.errors import ExportError
 
-from . import checks
+from . import checks, packed
 from .codegen.errors import SITE
 from .context import Program, compiled_now
 
@@ -54,6 +54,12 @@ class _Export(_Stock):  # type: ignore[misc]
         if self._program.checked:
             checks.check(self, inst)
         super().lower_inst(inst)
+
+    def load_var(self, var: Any) -> Any:
+        value = super().load_var(var)
+        if packed.is_packed(self.get_numba_type(var.name), self._program.packed):
+            self._program.unaligned.add(value)
+        return value
 
     def lower_static_raise(self, inst: Any) -> None:
         del inst
@@ -107,6 +113,17 @@ class _Export(_Stock):  # type: ignore[misc]
                 return _write_record
         return super().get_registered_builder(fn, signature)
 
+    def _lower_record_array_field_view(self, target: Any, value: Any, attr: str) -> None:
+        record = self.get_numba_type(value.name).dtype
+        unit = record.typeof(attr).bitwidth // 8
+        if packed.is_packed(record, self._program.packed) or record.size % unit:
+            # It would count the distance in members, and take them for aligned ones.
+            raise ExportError(
+                f"numba-cuda-mlir has no view of the members {attr} of an array of packed records, nor of "
+                f"records whose size is no multiple of the member's; write a[i].{attr}"
+            )
+        super()._lower_record_array_field_view(target, value, attr)
+
     def lower_call_expr_assign(self, target: Any, fn: Any, args: Any, kws: Any, expr: Any = None) -> None:
         class_type = self.get_numba_type(fn.name)
         if not isinstance(class_type, types.NamedTupleClass):
@@ -138,6 +155,7 @@ class _Export(_Stock):  # type: ignore[misc]
         return _NoLinker()
 
     def verify_mlir_module(self) -> None:
+        packed.copy_accesses(self.mlir_funcOp, self._program.unaligned)
         try:
             self.mlir_module.operation.verify()
         except Exception as error:
@@ -165,10 +183,8 @@ def _record_behind(lower: Any, target: Any, args: Any, _kws: Any) -> None:
 
 def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
     pointer, index, value = args
-    size = lower.get_numba_type(pointer.name).dtype.size
-    whole = ir.Type.parse(f"!llvm.array<{size} x i8>")
-    content = llvm.load(whole, lower.load_var(value), alignment=1)
-    llvm.store(content, _record_address(lower, pointer, index), alignment=1)
+    size = arith.constant(result=mlir_types.i64(), value=lower.get_numba_type(pointer.name).dtype.size)
+    llvm.intr_memcpy(_record_address(lower, pointer, index), lower.load_var(value), size, False)
 
 
 @functools.cache

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import front_ends
 import numpy as np
+import pytest
 from mlir_host import host
 
 import numba_ptxlink as pl
 
 front_ends.get("numba-cuda-mlir")
 pair = np.dtype([("x", "f4"), ("y", "i8")], align=True)
+# No member but the last is one of bytes, and no element but the first is aligned.
+packed = np.dtype(
+    [
+        ("b", "f8"),
+        ("z", "c8"),
+        ("pos", "f4", 3),
+        ("grid", "i2", (2, 2)),
+        ("one", pair),
+        ("many", pair, 2),
+        ("a", "i1"),
+    ]
+)
+# C++ aligns it, though NumPy was not asked to.
+plain = np.dtype([("x", "f4"), ("y", "f4")])
+# Where an access that is not one of parameters says its width.
+ACCESS = re.compile(r"^\s*(?:ld|st)(?!\.param)(?:\.\w+)*?(?:\.v\d)?\.[a-z](\d+)\s", re.MULTILINE)
 
 
 def reads(p, i):
@@ -24,6 +42,41 @@ def writes(p, i):
     p[i].x = p[i].x + 1
     p[0] = p[i]
     return p[0].x
+
+
+def reads_all(p, i):
+    """Read a member of each kind."""
+    one, grid = p[i], p[i].grid
+    found = one.b + one.z.imag + one.pos[i] + grid[1, i] + one.one.y + one.many[1].y
+    return found + first(one.pos)
+
+
+@front_ends.cuda("numba-cuda-mlir").jit(device=True)
+def first(array):
+    """Read an array that a caller found in a record."""
+    return array[0]
+
+
+def writes_all(p, i):
+    """Write a member of each kind."""
+    p[i].b = p[i].a
+    p[i].z = 1j
+    p[i].pos = p[i + 1].pos
+    p[i].pos[1] = i
+    p[i].grid[i, 1] = i
+    p[i].one.y = i
+    p[i].many[i].x = p[i].one.x
+    return p[i].b
+
+
+def reads_many(a, i):
+    """Read members of an array of records."""
+    return a[i].b + a[i].pos[1]
+
+
+def views(a, i):
+    """Read a member out of a view of all."""
+    return a.b[i]
 
 
 def call(function, result, values, start, index):
@@ -43,3 +96,54 @@ def test_a_record_is_written_where_the_pointer_leads():
     values = np.array([(0, 10), (2, 12)], pair)
     assert 3 == call(writes, "float32", values, 0, 1)
     assert [(3, 12), (3, 12)] == values.tolist()
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("record", ["packed", "pair", "plain"])
+def test_packed_records_are_accessed_by_bytes(arch, record, tmp_path):
+    """No access of an address that is aligned to bytes is wider, and those of aligned records are whole."""
+    pointer, array = f"float64(CPointer({record}), int32)", f"float64({record}[::1], int32)"
+    marked = {
+        "packed": [(pointer, reads_all), (pointer, writes_all), (array, reads_many)],
+        "pair": [(pointer, reads), (pointer, writes)],
+        "plain": [(pointer, reads)],
+    }
+    udfs = [
+        pl.udf(signature, front_end="numba-cuda-mlir")(function) for signature, function in marked[record]
+    ]
+    made = pl.export(udfs, tmp_path, archs=[arch], emit=["ptx"])
+    widths = set(ACCESS.findall(made.artifacts["ptx", arch].read_text()))
+    # A whole record is copied by bytes.
+    assert {"packed": {"8"}, "pair": {"8", "32", "64"}, "plain": {"32"}}[record] == widths
+
+
+def test_packed_records_are_read_and_written():
+    """Each kind of member is where NumPy has it."""
+    values = np.zeros(3, packed)
+    values["b"], values["z"], values["pos"] = [1, 2, 3], 5j, [[10, 20, 30], [40, 50, 60], [70, 80, 90]]
+    values["grid"][:, 1, 1], values["one"]["y"], values["many"]["y"][:, 1] = 100, 1000, 10000
+    values["one"]["x"], values["a"] = 4, -7
+    expected = values.copy()
+    signature = "float64(CPointer(packed), int32)"
+    read, write = (
+        host(pl.udf(signature, front_end="numba-cuda-mlir")(function)) for function in (reads_all, writes_all)
+    )
+    place = struct.pack("<q", values.ctypes.data)
+    assert 2 + 5 + 50 + 100 + 1000 + 10000 + 40 == read(place, 1)
+    assert -7 == write(place, 1)
+    expected[1] = (-7, 1j, [70, 1, 90], [[0, 0], [0, 1]], (4, 1), [(0, 0), (4, 10000)], -7)
+    # Assignments leave anything between members.
+    for name in packed.names:
+        assert expected[name].tolist() == values[name].tolist()
+
+
+@pytest.mark.parametrize("size", ["packed", "odd"])
+def test_views_of_members_are_refused(size, tmp_path):
+    """numba-cuda-mlir would read elsewhere, where the distance of two is no multiple of their size."""
+    odd = np.dtype([("b", "c16"), ("t", "i8")], align=True)
+    dtype = {"packed": packed, "odd": odd}[size]
+    front_end = front_ends.get("numba-cuda-mlir")
+    ty = front_end.types.Array(front_end.from_dtype(dtype), 1, "C")
+    udf = pl.udf((ty, front_end.types.int32))(views)
+    with pytest.raises(pl.ExportError, match=r"write a\[i\]\.b"):
+        pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"])
