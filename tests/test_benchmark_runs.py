@@ -233,7 +233,9 @@ def test_a_run_that_is_stopped_keeps_what_it_has(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+# CI runs it as a step of its own.
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_ends_in_time(tmp_path):
     """A quick run of everything exits 0 and has a report with rows of most parts, whatever the machine."""
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]

@@ -111,7 +111,15 @@ def test_an_unknown_section_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["activation", "assemble", "cache", "link", "load", "memory", "noise", "ptx", "udf_call"]
+    "name",
+    [
+        *("memory", "noise"),
+        # All of them are in the quick run that is a step of CI.
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("activation", "assemble", "cache", "link", "load", "ptx", "udf_call")
+        ),
+    ],
 )
 def test_quick_prints_rows_as_it_goes(tmp_path, name):
     """With --quick a benchmark exits 0; its first row is out while it still runs, and all are in the file."""

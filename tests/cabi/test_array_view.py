@@ -54,6 +54,7 @@ def test_the_rules_hold_with_nvcc(tmp_path):
     run("nvcc", *quiet, "-c", "-o", "/dev/null", source)
 
 
+@pytest.mark.slow
 def test_spans_of_the_host_do_not_warn(tmp_path):
     """A std::span, whose members are host functions, becomes a view in host code without a warning."""
     source = tmp_path / "host.cu"

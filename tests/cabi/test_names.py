@@ -255,6 +255,7 @@ def test_parameters_of_any_name_compile(tmp_path, toolkit):
     assert "float NULL_" in text
 
 
+@pytest.mark.slow
 def test_fields_of_any_name_compile(tmp_path, toolkit):
     """Fields of records, plain and packed, may be called anything."""
     plain = np.dtype([(name, np.float32) for name in HOSTILE], align=True)
@@ -274,6 +275,7 @@ def test_fields_of_any_name_compile(tmp_path, toolkit):
     assert "int8_t sin;" in text
 
 
+@pytest.mark.slow
 def test_structs_of_any_name_compile(tmp_path, toolkit):
     """A named tuple may have the name of a type of CUDA's, or of its own field or parameter."""
     taken = ("float3", "dim3", "half", "size_t", "NULL", "timeval", "cudaStream_t", "sin")

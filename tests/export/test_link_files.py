@@ -84,7 +84,8 @@ def nvcc_of_the_wheel():
     return pytest.skip("the wheel of nvcc is not installed")
 
 
-@pytest.mark.parametrize("kind", ["ptx", pytest.param("cubin", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
 @pytest.mark.parametrize(
     "helper", [shared_helpers.reversed_in_block, shared_helpers.advanced], ids=["shared", "extern"]
 )

@@ -94,6 +94,7 @@ def test_symbols_of_every_kind(kind):
     assert [32, 64] == [param.bits for param in outside.params]
 
 
+@pytest.mark.slow
 def test_symbols_of_objects_and_libraries(tmp_path):
     """Host objects with device code, and the members of a static library, are read together."""
     codes = []
@@ -252,6 +253,7 @@ def test_two_definitions_are_told_after_the_link_has_failed(large):
         pl.link(*inputs, arch=ARCH)
 
 
+@pytest.mark.slow
 def test_without_the_device_runtime_nothing_is_compiled(large, compiled):
     """A link that is tried again with the device runtime is not explained first."""
     from numba import cuda

@@ -99,7 +99,7 @@ def test_a_debugger_sees_the_variables_that_it_sees_in_stocks_code(arch):
 
 
 @ARCHS
-@pytest.mark.parametrize("opt", [True, False])
+@pytest.mark.parametrize("opt", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_export_has_lines(arch, opt, tmp_path):
     """Functions, flat ones, kernels and those with structs map their code to the lines of their body."""
 

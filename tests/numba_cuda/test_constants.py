@@ -86,7 +86,9 @@ def test_exports_share_equal_arrays(tmp_path, kind):
     assert b"caller" in pl.link(source, *files, arch="sm_90").cubin
 
 
-@pytest.mark.parametrize("emit", ["ptx", "ltoir", "cubin"])
+@pytest.mark.parametrize(
+    "emit", ["ptx", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ltoir", "cubin"))]
+)
 def test_too_many_bytes_name_array_function_size_and_cure(tmp_path, emit):
     """The error lists the arrays, the largest first, with all functions that use them."""
     with pytest.raises(pl.ExportError) as caught:
