@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from ._cli import arguments as args
@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config()
         args.set_verbosity(arguments.verbose)
-        said: Said = arguments.run(arguments)
+        # What imported modules print is not the command's: its standard output is JSON, or a file's content.
+        with redirect_stdout(sys.stderr):
+            said: Said = arguments.run(arguments)
         status = said.status
         said.show(arguments)
         if sys.stdout is not None:

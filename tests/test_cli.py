@@ -36,6 +36,30 @@ def test_export_writes_what_was_asked_for(tmp_path, capsys):
     assert ".loc" in (tmp_path / "mine.sm_80.ptx").read_text()
 
 
+def test_what_a_module_prints_goes_to_stderr(tmp_path, capsys):
+    """The standard output of `export --json` is JSON, whatever the exported file prints."""
+    source = tmp_path / "loud.py"
+    source.write_text(f"print('hello')\n{MODULE.read_text()}")
+    assert cli.main(["export", str(source), "-o", str(tmp_path / "out"), "--emit", "ptx", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["functions"]
+    assert "hello\n" in shown.err
+
+
+@pytest.mark.slow
+def test_what_workers_print_goes_to_stderr(tmp_path):
+    """The processes of `-j` import the file too, and leave the standard output to the command."""
+    source = tmp_path / "loud.py"
+    source.write_text(f"print('hello')\n{MODULE.read_text()}")
+    command = [sys.executable, "-m", "numba_ptxlink", "export", source, "-o", tmp_path / "out", "-j", "2"]
+    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": "0"}
+    run = subprocess.run(
+        [*command, "--emit", "ptx", "--json"], env=environ, check=True, capture_output=True, text=True
+    )
+    assert json.loads(run.stdout)["functions"]
+    assert run.stderr.count("hello\n") > 1
+
+
 def test_link_and_assemble_write_cubins(tmp_path, capsys):
     """`assemble` and `link` write the cubin that the functions return."""
     ptx = tmp_path / "kernel.ptx"

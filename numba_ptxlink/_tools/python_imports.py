@@ -22,7 +22,7 @@ import os
 import site
 import sys
 import sysconfig
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from importlib.machinery import FileFinder, SourcelessFileLoader
 from pathlib import Path
@@ -87,10 +87,14 @@ def imported_again(imported: Imported, prepare: Callable[[], object]) -> Iterato
             yield _again["module"]
             return
         former = dict(sys.modules)
-        if imported.name:
-            module = _run(path or imported.name, functools.partial(importlib.import_module, imported.name))
-        else:
-            module = _run(Path(imported.path), functools.partial(_execute, Path(imported.path)))
+        # What it prints was printed by the first import; the standard output may be JSON of the command.
+        with redirect_stdout(sys.stderr):
+            if imported.name:
+                module = _run(
+                    path or imported.name, functools.partial(importlib.import_module, imported.name)
+                )
+            else:
+                module = _run(Path(imported.path), functools.partial(_execute, Path(imported.path)))
         own = {name: value for name, value in sys.modules.items() if former.get(name) is not value}
         _again.update(imported=imported, modules=own, module=module)
         yield module
