@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_paths_with_spaces_are_escaped():
     """A depfile escapes what make would split at or replace."""
     text = depfile.render(Path("a b.json"), [Path("/x/#1 $y.py")]).decode()
     assert text == "a\\ b.json: \\\n  /x/\\#1\\ $$y.py\n\n/x/\\#1\\ $$y.py:\n"
+
+
+@pytest.mark.parametrize(("tool", "idle"), [("make", "Nothing to be done"), ("ninja", "no work to do")])
+def test_paths_with_colons_are_read(tool, idle, tmp_path):
+    """Make and Ninja run a rule again where a file whose path has a colon was edited, and not else."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not on PATH")
+    source = tmp_path / "a:b c.py"
+    source.touch()
+    (tmp_path / "rule.d").write_bytes(depfile.render(Path("o:ut.json"), [source]))
+    (tmp_path / "Makefile").write_text("all: o\\:ut.json\ninclude rule.d\no\\:ut.json:\n\ttouch o:ut.json\n")
+    (tmp_path / "build.ninja").write_text(
+        "rule run\n  command = touch o:ut.json\n  depfile = rule.d\nbuild o$:ut.json: run\n"
+    )
+
+    def build() -> bool:
+        run = subprocess.run([tool], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return idle not in run.stdout
+
+    built, again = build(), build()
+    later = (tmp_path / "o:ut.json").stat().st_mtime + 5
+    os.utime(source, (later, later))
+    assert (built, again, build()) == (True, False, True)
 
 
 def test_the_folder_of_the_cmake_package(capsys):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_SPECIAL = re.compile(r"[ #\\]")
+_SPECIAL = re.compile(r"[ #:\\]")
 
 
 def render(target: Path, sources: Iterable[Path]) -> bytes:
