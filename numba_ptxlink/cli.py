@@ -329,7 +329,14 @@ def _export(arguments: argparse.Namespace) -> Said:
     lines = [*prototypes, *report.table([(f"  {path}", report.size(size)) for path, size in sizes.items()])]
     if exported.host_compiler:
         lines.append(f"Host code of the object: {exported.host_compiler}")
-    content = {"functions": prototypes, "files": sizes, "host compiler": exported.host_compiler}
+    if exported.left_out:
+        lines.append(f"Left out, for it could not be made (-v tells why): {', '.join(exported.left_out)}")
+    content = {
+        "functions": prototypes,
+        "files": sizes,
+        "host compiler": exported.host_compiler,
+        "left out": list(exported.left_out),
+    }
     return Said(content, "\n".join(lines))
 
 

@@ -67,6 +67,7 @@ class Export:
         signatures: The C signature of each function.
         contents: What each file holds, by name.
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
+        left_out: The kinds of code that fat binaries and objects lack, because they could not be made.
     """
 
     header: Path
@@ -75,6 +76,7 @@ class Export:
     signatures: tuple[abi.Signature, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     host_compiler: str = ""
+    left_out: tuple[str, ...] = ()
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -235,6 +237,7 @@ def export(
         signatures=first.signatures,
         contents=contents,
         host_compiler=artifacts.host_compiler,
+        left_out=artifacts.left_out,
     )
 
 

@@ -45,7 +45,10 @@ def said(capsys, *arguments, status=0):
 @pytest.mark.parametrize(
     ("arguments", "keys"),
     [
-        (("export", "udfs.py", "-o", "out", "--emit", "ptx"), {"functions", "files", "host compiler"}),
+        (
+            ("export", "udfs.py", "-o", "out", "--emit", "ptx"),
+            {"functions", "files", "host compiler", "left out"},
+        ),
         (
             ("link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"),
             {"file", "size", "backend", "reason", "log", "inlined", "names"},

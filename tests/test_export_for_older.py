@@ -110,6 +110,28 @@ def test_what_cannot_be_made_is_one_line(tmp_path, capsys, options, cause):
 
 
 @pytest.mark.usefixtures("_no_ptxas")
+def test_what_is_left_out_is_said(tmp_path, capsys):
+    """The report of an export has the kinds of code that could not be made, and nothing where all were."""
+    (tmp_path / "udfs.py").write_text(
+        "from numba_ptxlink import udf\n\n@udf('float32(float32)')\ndef same(x):\n    return x\n"
+    )
+    command = [
+        "export",
+        str(tmp_path / "udfs.py"),
+        "-o",
+        str(tmp_path),
+        "--emit",
+        "fatbin",
+        "--arch",
+        "sm_80",
+    ]
+    assert cli.main([*command, "--cuda", "12.4"]) == 0
+    assert "Left out, for it could not be made (-v tells why): ltoir, cubin\n" in capsys.readouterr().out
+    assert cli.main(command) == 0
+    assert "Left out" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_no_ptxas")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_objects_hold_old_ptx_alone():
     """The code in an object for an older release is PTX of that age, and no newer machine code or LTO-IR."""

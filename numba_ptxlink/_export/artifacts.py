@@ -16,7 +16,7 @@ from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from . import build
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -32,6 +32,8 @@ EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
 """The kinds of artifact that an export can write."""
 
 _ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **objects.EXTENSIONS}
+# What fat binaries, objects and libraries hold for each architecture.
+_PACKED = (PTX, LTOIR, CUBIN)
 
 Key = tuple[str, str]
 """Kind and architecture of an artifact, "" for what holds code for all of them."""
@@ -101,6 +103,7 @@ class Artifacts:
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
         kernels_by: Name and release of what compiled machine code that a driver loads.
         cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
+        left_out: The kinds of code that what holds several kinds lacks, because they could not be made.
     """
 
     header: str
@@ -110,20 +113,26 @@ class Artifacts:
     host_compiler: str = ""
     kernels_by: tuple[str, ...] = ()
     cooperative: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
 
 
 def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
     """Return the kinds of code that are made for each architecture, and those that may be left out."""
     kinds, consumer = request.asked, request.consumer
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
-    if FATBIN in kinds or objects.EXTENSIONS.keys() & kinds:
-        wanted |= {PTX, LTOIR, CUBIN}
+    if _packs(kinds):
+        wanted.update(_PACKED)
     if {KERNELS, LAUNCHER}.intersection(kinds):
         wanted.add(PTX)
     dispensable = wanted if consumer and request.kinds is None else wanted.difference(kinds)
     if consumer:
         wanted = consumer.without_impossible(wanted, request.archs, dispensable)
     return set(wanted), set(dispensable)
+
+
+def _packs(kinds: Collection[str]) -> bool:
+    """Return whether one of *kinds* holds code of several kinds."""
+    return FATBIN in kinds or any(kind in objects.EXTENSIONS for kind in kinds)
 
 
 def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
@@ -210,7 +219,9 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     for kind in with_host_code:
         _warn_of_older_nvcc(file_name(request.stem, (kind, "")), host_compiler, needs[kind, ""].toolkit)
     kernels_by = executable.tools if executable else ()
-    return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative)
+    made = {kind for kind, *_ in code.parts}
+    left_out = tuple(kind for kind in _PACKED if kind not in made) if _packs(kinds) else ()
+    return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative, left_out)
 
 
 def _warn_of_older_nvcc(name: str, host_compiler: str, needed: tuple[int, int] | None) -> None:
