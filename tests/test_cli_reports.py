@@ -225,6 +225,21 @@ def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):
     assert "    package: 1\n" in said(capsys, "cache", "list", "-v").out
 
 
+def test_a_cache_that_is_off_is_not_called_empty(folder, capsys, monkeypatch):
+    """`cache stats` and `list` say that it is off; `verify` and `export` refuse, and write nothing."""
+    from numba_ptxlink import cache
+    from numba_ptxlink.cache import tiered
+
+    monkeypatch.setattr(cache, "default", lambda: tiered.Cache(Config(cache=False)))
+    off = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
+    assert f"not used: {off}\n" == said(capsys, "cache", "stats").out
+    assert [off] == json.loads(said(capsys, "cache", "stats", "--json").out)["not used"]
+    assert f"{off}\n" == said(capsys, "cache", "list").out
+    for arguments in (["verify"], ["export", "all.tar"]):
+        assert off in said(capsys, "cache", *arguments, status=1).err
+    assert not (folder / "all.tar").exists()
+
+
 def diagnosed(monkeypatch, *problems):
     """Let `doctor` find *problems*."""
     found = doctor.Diagnosis((), (), True, "", "", (), "", (), problems, {"Python": "3"})

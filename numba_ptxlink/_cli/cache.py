@@ -51,7 +51,7 @@ def _stats(_: argparse.Namespace) -> Said:
         sizes = f"{report.size(stats.size)} of {report.size(stats.cap)}"
         lines.append(f"{stats.path}  ({use})\n  {stats.entries} entries, {sizes}: {kinds}")
         content.append({**vars(stats), "path": str(stats.path)})
-    unused = default.tiers()[2]
+    unused = default.tiers()[2] if default.settings.cache else (maintenance.OFF,)
     lines += [f"not used: {reason}" for reason in unused]
     brief = "\n".join(f"{each['path']}  {each['entries']} entries, {each['size']} bytes" for each in content)
     return Said({"directories": content, "not used": list(unused)}, "\n".join(lines), brief)
@@ -59,10 +59,11 @@ def _stats(_: argparse.Namespace) -> Said:
 
 def _list(arguments: argparse.Namespace) -> Said:
     from numba_ptxlink import cache
+    from numba_ptxlink.cache import maintenance
 
-    now, rows = time.time(), []
+    default, now, rows = cache.default(), time.time(), []
     content: list[dict[str, Any]] = []
-    for entry in cache.default().entries():
+    for entry in default.entries():
         try:
             age, names = now - entry.path.stat().st_mtime, list(_functions(entry))
         except OSError:
@@ -81,8 +82,9 @@ def _list(arguments: argparse.Namespace) -> Said:
                 "parts": dict(entry.parts),
             }
         )
+    none = "empty" if default.settings.cache else maintenance.OFF
     header = [("entry", "kind", "size", "last used", "functions", "made by")] if rows else []
-    lines = list(report.table([*header, *rows])) if rows else ["empty"]
+    lines = list(report.table([*header, *rows])) if rows else [none]
     if arguments.verbose:
         for each in content:
             lines += ["", each["address"], *(f"    {label}: {part}" for label, part in each["parts"].items())]

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from .directory import Directory
 
+OFF = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
+"""What is said of a cache that is not used."""
+
 _MOST_MEMBERS = 1_000_000
 
 
@@ -101,7 +104,13 @@ def path(cache: Cache) -> Path:
 
 
 def verify(cache: Cache) -> Verified:
-    """Check the name, digest and HMAC of every file, and delete damaged ones."""
+    """
+    Check the name, digest and HMAC of every file, and delete damaged ones.
+
+    Raises:
+        CacheError: The cache is off.
+    """
+    _check_on(cache)
     sound = 0
     removed: dict[Path, str] = {}
     foreign: dict[Path, str] = {}
@@ -127,7 +136,7 @@ def export(cache: Cache, archive: Path) -> int:
     A failure leaves the folder unchanged.
 
     Raises:
-        CacheError: The file cannot be written.
+        CacheError: The cache is off, or the file cannot be written.
     """
     try:
         handle, temporary = tempfile.mkstemp(dir=archive.parent, prefix=f".{archive.name}.")
@@ -145,7 +154,13 @@ def export(cache: Cache, archive: Path) -> int:
 
 
 def write(cache: Cache, file: IO[bytes]) -> int:
-    """Write the intact entries of *cache* as a tar file to *file*, which may be a pipe; return how many."""
+    """
+    Write the intact entries of *cache* as a tar file to *file*, which may be a pipe; return how many.
+
+    Raises:
+        CacheError: The cache is off.
+    """
+    _check_on(cache)
     seen: set[bytes] = set()
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for address, sealed in _sound(cache):
@@ -251,10 +266,14 @@ def _members(file: IO[bytes]) -> Iterator[bytes]:
         offset += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
+def _check_on(cache: Cache) -> None:
+    if not cache.settings.cache:
+        raise CacheError(f"{OFF}.")
+
+
 def _writer(cache: Cache) -> Directory:
     _, writer, refused = cache.tiers()
-    if not cache.settings.cache:
-        raise CacheError("the cache is off: NUMBA_PTXLINK_CACHE=0; unset it.")
+    _check_on(cache)
     if writer is None:
         raise CacheError(f"no cache directory can be written: {'; '.join(refused) or 'all are read-only'}.")
     return writer
