@@ -122,6 +122,8 @@ def test_every_command_takes_the_three_options():
             ["assemble", "a", "--arch", "sm_90", "-o", "b", "--opt-level", "7"],
             "7 is unknown; choose from 0, 1, 2, 3",
         ),
+        (["-v", "doctor"], "-v belongs after the command: numba-ptxlink doctor -v"),
+        (["--json", "cache", "list"], "--json belongs after the command: numba-ptxlink cache list --json"),
         (["--versoin"], "--versoin is unknown; did you mean --version?"),
         (["doctor", "nothing-like-it"], "nothing-like-it is unknown\n"),
     ],
@@ -222,6 +224,8 @@ def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):
         r"\w{12}  assemble  [\d.]+ KiB\s+\d{5} d ago  kernel\s+nvPTXCompiler 0123456789abcdef", row
     )
     assert f"{entry['address'][:12]}\n" == said(capsys, "cache", "list", "-q").out
+    # The logger is the process's, and would keep the handler for other tests.
+    monkeypatch.setattr(args, "set_verbosity", lambda _: None)
     assert "    package: 1\n" in said(capsys, "cache", "list", "-v").out
 
 

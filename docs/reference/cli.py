@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +16,21 @@ HEAD = """\
 <!-- Written by docs/reference/cli.py. -->
 # The command line
 
-`python -m numba_ptxlink` is the same command. A mistyped command, option or value is answered with the one
-that may have been meant.
+`python -m numba_ptxlink` is the same command. A mistyped command or option, or value of a fixed list, is
+answered with the one that may have been meant, where one is near.
 
 | exit status | |
 | --- | --- |
 | 0 | success |
-| 1 | an error, in one line on the standard error; with `--strict`, a problem that was found |
-| 2 | wrong usage |
+| 1 | an error, told on the standard error without a traceback; with `--strict`, a problem that was found |
+| 2 | arguments that the command does not take, so that it was not run |
 | 130 | Ctrl-C |
 
-Each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`: results alone, and
-errors) and `--json`, which prints what the command has done or found for programs.
+A value that only the run can judge, as of `--arch`, `--emit` or `--checks`, is an error of status 1.
+
+After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
+results alone, warnings and errors) and `--json`, which prints what the command has done or found for
+programs. What an imported file prints goes to the standard error.
 
 `numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:
 
@@ -71,7 +75,8 @@ def row(action: argparse.Action) -> str:
         shown = ", ".join(action.option_strings) + (f" {value}" if action.nargs != 0 else "")
     else:
         shown = f"{value} ..." if action.nargs == "+" else value
-    notes = [action.help or ""]
+    # HTML would take what stands between angle brackets for a tag.
+    notes = [re.sub(r'"[^"]*<[^"]*"', "`\\g<0>`", action.help or "")]
     if action.required and action.option_strings:
         notes.append("required")
     return f"| `{shown}` | {'; '.join(filter(None, notes))} |".replace("%(prog)s", "numba-ptxlink")

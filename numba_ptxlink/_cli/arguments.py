@@ -31,6 +31,8 @@ class Parser(argparse.ArgumentParser):
             parser = getattr(arguments, "parser", None) or self
             known = [option for action in parser._actions for option in action.option_strings]
             given = unknown[0].partition("=")[0]
+            if given in known:
+                parser.error(f"{given} belongs after the command: {parser.prog} {given}")
             parser.error(f"{unknown[0]} is unknown{_meant(given, known)}")
         return arguments
 
@@ -47,7 +49,9 @@ def add_command(commands: Any, name: str, run: Any, what: str) -> argparse.Argum
     parser.set_defaults(run=run, parser=parser)
     talk = parser.add_argument_group("what is said")
     talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
-    talk.add_argument("-q", "--quiet", action="store_true", help="say the least: results alone, and errors")
+    talk.add_argument(
+        "-q", "--quiet", action="store_true", help="say the least: results alone, warnings and errors"
+    )
     talk.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
