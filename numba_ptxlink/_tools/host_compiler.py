@@ -128,15 +128,25 @@ def release_of(title: str) -> tuple[int, int] | None:
 
 
 def _compilers() -> Iterator[_Compiler]:
-    named = shlex.split(os.environ.get("CUDACXX", ""))
-    if named and shutil.which(named[0]):
-        yield _Compiler(tuple(named), is_nvcc=Path(named[0]).name.startswith("nvcc"))
+    named = _named("CUDACXX")
+    if named:
+        yield _Compiler(named, is_nvcc=Path(named[0]).name.startswith("nvcc"))
     for path in find_tools("nvcc"):
         yield _Compiler((path,), is_nvcc=True)
-    named = shlex.split(os.environ.get("CXX", ""))
-    for command in (named, *([program] for program in _CXX)):
-        if command and shutil.which(command[0]):
-            yield _Compiler(tuple(command), is_nvcc=False)
+    named = _named("CXX")
+    if named:
+        yield _Compiler(named, is_nvcc=False)
+    for program in filter(shutil.which, _CXX):
+        yield _Compiler((program,), is_nvcc=False)
+
+
+def _named(variable: str) -> tuple[str, ...]:
+    """Return the command in *variable*, empty where it is not set or there is no such program."""
+    command = tuple(shlex.split(os.environ.get(variable, "")))
+    if command and not shutil.which(command[0]):
+        log.warning("%s=%s is no program, and is not used: correct or unset it", variable, command[0])
+        return ()
+    return command
 
 
 def _title(compiler: _Compiler) -> str:

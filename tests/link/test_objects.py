@@ -200,6 +200,18 @@ def test_the_compiler_is_told(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "udfs_module.json").read_text())["tools"]["object"] == said
 
 
+def test_a_compiler_that_does_not_exist_is_warned_of(monkeypatch, caplog, tmp_path):
+    """CUDACXX and CXX that name no program are told of before another compiler stands in."""
+    monkeypatch.setattr(host_compiler, "find_tools", lambda _: iter(()))
+    for variable in ("CUDACXX", "CXX"):
+        monkeypatch.setenv(variable, f"{tmp_path}/none -O2")
+    assert host_compiler.compile_object("int one = 1;", "one.cpp", {}, [])[0]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [
+        f"{variable}={tmp_path}/none is no program, and is not used" for variable in ("CUDACXX", "CXX")
+    ] == [message.partition(":")[0] for message in said]
+
+
 OLD_NVCC = """#!/bin/sh
 case "$*" in *--version*) echo "Cuda compilation tools, release 12.4, V12.4.131"; exit;; esac
 for last; do :; done
