@@ -380,9 +380,12 @@ def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
         )
     release, compiler = host_compiler.nvcc_release(), tools.nvptxcompiler
     if release is not None and release < compiler:
+        ptx = _nvvm_version(tools)
+        old = ptx is None or ptx <= release
+        unread = "does not read" if old else f"reads neither the PTX of {_dotted(ptx)} nor"
         yield Problem(
-            f"the nvcc that is found is of CUDA {_dotted(release)}: it reads neither the PTX nor the machine "
-            f"code of {_dotted(compiler)}, which exports hold",
+            f"the nvcc that is found is of CUDA {_dotted(release)}: it {unread} the machine code of "
+            f"{_dotted(compiler)}, which exports hold",
             f"export for it, by cuda={_dotted(release)!r} or --cuda {_dotted(release)}",
         )
     if tools.driver is None:
