@@ -10,16 +10,23 @@ from . import types as c
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_FLOATS = """\
-#if defined(__cplusplus) && !defined(NUMBA_PTXLINK_IS_FLOAT)
-#define NUMBA_PTXLINK_IS_FLOAT(...) numba_ptxlink::is_float<__VA_ARGS__>::value
+_KINDS = """\
+#if defined(__cplusplus) && !defined(NUMBA_PTXLINK_KIND)
+#define NUMBA_PTXLINK_KIND(...) numba_ptxlink::kind<__VA_ARGS__>
+#define NUMBA_PTXLINK_SHAPE(member, ...) numba_ptxlink::shape<decltype(member), __VA_ARGS__>::is_kept
 namespace numba_ptxlink {
-template <class T> struct is_float { static constexpr bool value = false; };
-template <> struct is_float<float> { static constexpr bool value = true; };
-template <> struct is_float<double> { static constexpr bool value = true; };
-template <class T> struct is_float<const T> : is_float<T> {};
-template <class T> struct is_float<volatile T> : is_float<T> {};
-template <class T, decltype(sizeof(0)) n> struct is_float<T[n]> : is_float<T> {};
+template <class T> struct kind { enum { is_float = 0, is_class = __is_class(T), size = sizeof(T) }; };
+template <> struct kind<float> { enum { is_float = 1, is_class = 0, size = sizeof(float) }; };
+template <> struct kind<double> { enum { is_float = 1, is_class = 0, size = sizeof(double) }; };
+template <class T> struct kind<const T> : kind<T> {};
+template <class T> struct kind<volatile T> : kind<T> {};
+template <class T, decltype(sizeof(0)) n> struct kind<T[n]> : kind<T> {};
+template <class T, decltype(sizeof(0))... ns> struct extents { enum : bool { are = sizeof...(ns) == 0 }; };
+template <class T, decltype(sizeof(0)) n, decltype(sizeof(0))... ns>
+struct extents<T[n], n, ns...> : extents<T, ns...> {};
+template <class T, decltype(sizeof(0))... ns> struct shape { enum : bool { is_kept = true }; };
+template <class T, decltype(sizeof(0)) n, decltype(sizeof(0)) m, decltype(sizeof(0))... ns>
+struct shape<T[n][m], ns...> { enum : bool { is_kept = extents<T[n][m], ns...>::are }; };
 }
 #endif
 """
@@ -63,7 +70,7 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
     if for_cxx:
         lines = "".join(f"#include {name}\n" for name in for_cxx)
         blocks.append(f"#if defined(__cplusplus)\n{lines}#endif\n")
-    return [*blocks, _FLOATS] if any(each.existing for each in structs) else []
+    return [*blocks, _KINDS] if any(each.existing for each in structs) else []
 
 
 def assertions(struct: c.Struct) -> str:
@@ -87,24 +94,47 @@ def assertions(struct: c.Struct) -> str:
             ),
             line(f"sizeof({there}) == {ctype.size}", f"the size of {member} is not {ctype.size}"),
         ]
-        element = ctype
-        while isinstance(element, c.Array):
-            element = element.element
+        element, counts = _element(ctype)
+        if len(counts) > 1:
+            shape = ", ".join(map(str, counts))
+            kinds.append(
+                line(f"NUMBA_PTXLINK_SHAPE({there}, {shape})", f"the shape of {member} is not ({shape})")
+            )
+        kind = f"NUMBA_PTXLINK_KIND(decltype({there}))"
         if isinstance(element, c.Scalar):
             is_float = element.row.format is not None
-            condition = f"NUMBA_PTXLINK_IS_FLOAT(decltype({there}))"
+            condition = f"{kind}::is_float"
             what = "floating point" if is_float else "an integer"
             kinds.append(line(condition if is_float else f"!{condition}", f"{member} is not {what}"))
+            if counts:
+                # An array of bytes may stand for a class.
+                sized = f"{kind}::is_class || {kind}::size == {element.size}"
+                kinds.append(line(sized, f"the elements of {member} do not have the size {element.size}"))
+        elif isinstance(element, c.Compound) and element.element is None:
+            kinds.append(line(f"{kind}::is_class", f"{member} is not a class such as {element.name}"))
     return f"{''.join(layout)}#if defined(__cplusplus)\n{''.join(kinds)}#endif\n"
+
+
+def _element(ctype: c.CType) -> tuple[c.CType, tuple[int, ...]]:
+    """Return what *ctype*, an array of arrays or none, holds in the end, and how many in each dimension."""
+    counts = []
+    while isinstance(ctype, c.Array):
+        counts.append(ctype.count)
+        ctype = ctype.element
+    return ctype, tuple(counts)
 
 
 def _places(struct: c.Struct, path: str, start: int) -> Iterator[tuple[str, int, c.CType]]:
     for member in struct.members:
         inner = f"{path}.{member.name}" if path else member.name
         yield inner, start + member.offset, member.type
-        # A struct that C++ has too asserts its own.
-        if isinstance(member.type, c.Struct) and not member.type.existing:
-            yield from _places(member.type, inner, start + member.offset)
+        element, counts = _element(member.type)
+        # A struct that C++ has too asserts its own, and the member may be of another type.
+        if isinstance(element, c.Struct):
+            if counts:
+                inner += "[0]" * len(counts)
+                yield inner, start + member.offset, element
+            yield from _places(element, inner, start + member.offset)
 
 
 def is_assertion(line: str) -> bool:

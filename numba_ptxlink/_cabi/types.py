@@ -374,13 +374,14 @@ def structs(signatures: Iterable[Signature]) -> dict[str, Struct]:
     """
     Return the structs that *signatures* use by name, members before their structs.
 
+    Of what is inside of a struct that C++ defines, these are the structs that C++ defines, too.
+
     Raises:
         AbiError: Two of them have the same name.
     """
     named: dict[str, Struct] = {}
-    for ctype in dict.fromkeys(ctype for signature in signatures for ctype in signature.types):
-        if not isinstance(ctype, Struct):
-            continue
+    types = (part for signature in signatures for part in signature.types)
+    for ctype in dict.fromkeys(struct for part in types for struct in _structs(part)):
         first = named.setdefault(ctype.name, ctype)
         if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
             raise AbiError(
@@ -394,6 +395,18 @@ def structs(signatures: Iterable[Signature]) -> dict[str, Struct]:
                 f"{cnames.propose(ctype.name, named)!r}."
             )
     return named
+
+
+def _structs(ctype: CType) -> Iterator[Struct]:
+    """Yield *ctype* if it is a struct, after what C++ defines in one that it defines."""
+    if not isinstance(ctype, Struct):
+        return
+    if ctype.existing:
+        for part in parts(ctype, inside=True):
+            if isinstance(part, Struct) and part.existing:
+                yield part
+    else:
+        yield ctype
 
 
 def is_large(ctype: CType) -> bool:

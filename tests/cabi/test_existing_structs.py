@@ -194,6 +194,93 @@ def test_another_layout_is_refused(definition, reason, tmp_path):
     assert "P stands for Record(mass: float32, id: int64)" in str(caught.value)
 
 
+inner = np.dtype([("pos", "f4", 3), ("kind", "i4")])
+NESTED = """
+namespace n {
+struct Inner { float pos[3]; int kind; };
+struct Swapped { int kind; float pos[3]; };
+struct Has { int id; Inner in; };
+struct HasOther { int id; Swapped in; };
+struct Two { Inner in[2]; };
+struct TwoOther { Swapped in[2]; };
+struct Matrix { float m[2][3]; };
+struct Transposed { float m[3][2]; };
+struct Flat { float m[6]; };
+struct Half { __half h; };
+struct Bits { unsigned short h; };
+struct Shorts { short s[4]; };
+struct Ints { int s[2]; };
+}
+"""
+INSIDE = {
+    "Has": np.dtype([("id", "i4"), ("in", inner)]),
+    "Two": np.dtype([("in", inner, 2)]),
+    "Matrix": np.dtype([("m", "f4", (2, 3))]),
+    "Half": np.dtype([("h", "f2")]),
+    "Shorts": np.dtype([("s", "i2", 4)]),
+}
+
+
+def export_of(dtype, name, folder, inside):
+    """Export a function of *dtype*, which C++ has as *name*, and as *inside* the struct in it."""
+    (folder / "n.h").write_text("#include <cuda_fp16.h>\n" + NESTED)
+    structs = {dtype: f"n::{name}", inner: f"n::{inside}"}
+    function = pl.udf((of_pointer(dtype),), structs=structs, include="n.h")(nothing)
+    return pl.export(function, emit=["ptx"], include_dirs=[folder])
+
+
+def of_pointer(dtype):
+    """Return numba-cuda's type of a pointer to *dtype*."""
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import from_dtype
+
+    return types.CPointer(from_dtype(dtype))
+
+
+def nothing(p):
+    """Read nothing."""
+
+
+@pytest.mark.parametrize(
+    ("expected", "name", "inside", "reason"),
+    [
+        ("Has", "HasOther", "Swapped", "the offset of n::HasOther::in.pos is not 4"),
+        pytest.param(
+            "Has", "Has", "Swapped", "the offset of n::Swapped::pos is not 0", marks=pytest.mark.slow
+        ),
+        ("Has", "Has", "NoSuchThing", 'has no member "NoSuchThing"'),
+        pytest.param(
+            "Two",
+            "TwoOther",
+            "Inner",
+            "the offset of n::TwoOther::in[0].pos is not 0",
+            marks=pytest.mark.slow,
+        ),
+        ("Matrix", "Transposed", "Inner", "the shape of n::Transposed::m is not (2, 3)"),
+        ("Half", "Bits", "Inner", "n::Bits::h is not a class such as __half"),
+        pytest.param(
+            "Shorts",
+            "Ints",
+            "Inner",
+            "the elements of n::Ints::s do not have the size 2",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_differs_inside_is_refused(expected, name, inside, reason, tmp_path):
+    """Structs in structs and in arrays, shapes, and numbers of another kind."""
+    with pytest.raises(pl.AbiError) as caught:
+        export_of(INSIDE[expected], name, tmp_path, inside=inside)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*INSIDE, "Flat"])
+def test_what_agrees_inside_is_exported(name, tmp_path):
+    """An array of numbers may lie in one dimension in C++."""
+    assert export_of(INSIDE.get(name, INSIDE["Matrix"]), name, tmp_path, inside="Inner").signatures
+
+
 def test_a_header_of_the_working_directory_is_not_meant(tmp_path, monkeypatch):
     """The folders that are named are searched, wherever the export runs."""
     (tmp_path / "p.h").write_text("struct P { float mass; long long id; };")
