@@ -293,14 +293,20 @@ def vector(element: CType, count: int) -> Scalar | Compound | None:
 
 def pointer(target: CType, *, readonly: bool = False, restrict: bool = False) -> Pointer:
     """Return an address of *target*."""
-    return Pointer(f"{'const ' if readonly else ''}{target.name}*", 8, 8, target, readonly, restrict)
+    return Pointer(f"{_readonly(target) if readonly else target.name}*", 8, 8, target, readonly, restrict)
 
 
 def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
     """Return the view of *ndim* dimensions of *element*."""
-    const = "const " if readonly else ""
-    name = f"numba_ptxlink::array_view<{const}{element.name}, {ndim}, numba_ptxlink::layout_{layout}>"
+    elements = _readonly(element) if readonly else element.name
+    name = f"numba_ptxlink::array_view<{elements}, {ndim}, numba_ptxlink::layout_{layout}>"
     return View(name, 8 + 16 * ndim, 8, element, ndim, layout, readonly)
+
+
+def _readonly(ctype: CType) -> str:
+    """Return the spelling of *ctype* as a constant."""
+    # `const float*` would be a pointer to constants.
+    return f"{ctype.name} const" if isinstance(ctype, Pointer) else f"const {ctype.name}"
 
 
 def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") -> Struct:

@@ -123,6 +123,27 @@ def test_const_is_declared_and_checked(front_end, opt):
             pl.export(bad, emit=["ptx"], opt=opt)
 
 
+@pytest.mark.parametrize(
+    ("signature", "declared"),
+    [
+        ("void(CPointer(CPointer(float32)))", "float* const* a"),
+        ("void(CPointer(CPointer(CPointer(float32))))", "float** const* a"),
+        (
+            "void(Array(CPointer(float32), 1, 'C'))",
+            "numba_ptxlink::array_view<float* const, 1, numba_ptxlink::layout_c> a",
+        ),
+    ],
+)
+def test_pointers_are_constant_and_not_what_they_lead_to(signature, declared):
+    """What lies behind a pointer that is only read may be written: the pointers are const, C++ takes it."""
+
+    def first(a):
+        a[0]
+
+    (made,) = pl.export(pl.udf(signature, const="a")(first), emit=["ptx"]).signatures
+    assert f"void first({declared})" == str(made)
+
+
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_restrict_is_a_promise_that_the_compiler_uses(front_end):
     """A kernel reads by the read-only cache what nothing else leads to; without the promise it must not."""
