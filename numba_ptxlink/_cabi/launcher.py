@@ -122,7 +122,8 @@ def _function(declaration: Declaration) -> str:
         f"const numba_ptxlink::extent& {grid}",
         f"const numba_ptxlink::extent& {block}",
         f"unsigned {shared}",
-        *(qualified(ctype.declare(label), structs) for label, ctype in signature.params),
+        # Without __restrict__, a promise to the kernel: nvcc does not convert the address of such a pointer.
+        *(qualified(f"{ctype.name} {label}", structs) for label, ctype in signature.params),
     ]
     arguments = cnames.legal("arguments", taken)
     addresses = ", ".join(f"&{label}" for label in labels)

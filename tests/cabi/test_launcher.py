@@ -194,6 +194,11 @@ int main() { own<<<1, 1>>>(); return run(0, dim3(3), nullptr, 300); }
 """
 
 
+def copies(a, b):
+    """Copy a number."""
+    b[0] = a[0]
+
+
 @pytest.mark.slow
 def test_nvcc_compiles_launchers(tmp_path):
     """In CUDA C++ streams and dim3 of the runtime are taken, without a warning in either pass."""
@@ -201,7 +206,9 @@ def test_nvcc_compiles_launchers(tmp_path):
     if nvcc is None:
         pytest.skip("there is no nvcc, or no g++ for it")
     kernel = launches.kernel_of(types.float32[::1], name="first")
-    pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    promised = pl.kernel("void(CPointer(float32), CPointer(float32))", const="a", restrict=("a", "b"))(copies)
+    pl.export([kernel, promised], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    assert "int copies(CUstream_st* stream, " in (tmp_path / "made.launch.h").read_text()
     (tmp_path / "main.cu").write_text(IN_CUDA)
     flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xcompiler=-Wall,-Wextra"]
     command = [
