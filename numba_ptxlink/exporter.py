@@ -185,7 +185,8 @@ def export(
     with _loaded(source, front_end) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
-        folders = (*map(Path, include_dirs), *_folders(marked))
+        # Compilers run in folders of their own.
+        folders = (*(Path(each).absolute() for each in include_dirs), *_folders(marked))
         request = Request(stem, parsed, kinds, options, consumer, folders)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)

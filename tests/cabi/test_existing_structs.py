@@ -293,6 +293,22 @@ def test_a_header_of_the_working_directory_is_not_meant(tmp_path, monkeypatch):
         pl.export(function, emit=["ptx"], include_dirs=[tmp_path / "elsewhere"])
 
 
+@pytest.mark.slow
+def test_a_folder_may_be_relative_for_objects(tmp_path, monkeypatch):
+    """The compiler of the host finds the header too, wherever it runs."""
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "p.h").write_text("struct P { float mass; long long id; };")
+    kernel = pl.kernel("void(flat[::1], flat)", structs={flat: "P"}, include="p.h")(put)
+    monkeypatch.chdir(tmp_path)
+    exported = pl.export(kernel, "out", emit=["object", "library"], include_dirs=["inc"])
+    assert exported.artifacts["object", ""].exists()
+
+
+def put(ps, p):
+    """Write a struct."""
+    ps[0] = p
+
+
 def test_a_header_that_is_missing_is_named(tmp_path):
     """The error names the header and where it was looked for."""
     function = pl.udf("float32(flat)", structs={flat: "ns::P"}, include="p.h")(mass)
