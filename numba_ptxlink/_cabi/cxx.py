@@ -124,13 +124,13 @@ def _namespace(namespace: Any, what: str) -> str:
         return ""
     parts = namespace.split("::") if isinstance(namespace, str) else [""]
     for part in parts:
-        reason = cnames.problem_anywhere(part)
+        reason, proposed = cnames.problem_anywhere(part), cnames.propose(part)
         if part == parts[0] and part in _FOREIGN:
-            reason = "belongs to others"
+            reason, proposed = "belongs to others", f"my_{part}"
         if reason:
             raise AbiError(
                 f"{what}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
-                f"{cnames.propose(part)!r}, or several joined by '::'."
+                f"{proposed!r}, or several joined by '::'."
             )
     return "::".join(parts)
 

@@ -111,10 +111,17 @@ def expand(marked: Sequence[Udf], front_end: FrontEnd) -> dict[str, Udf]:
         other = taken.setdefault(symbol, function)
         if other is not function:
             where = f"{function.function.__qualname__} ({function.source})"
+            in_cxx, other_in_cxx = ((each.cxx.namespace, each.name) for each in (function, other))
+            if function.overloads and other.overloads and in_cxx == other_in_cxx:
+                raise AbiError(
+                    f"C++ cannot tell function {where} from {other.function.__qualname__} {other.signature} "
+                    f"({other.source}): both are in namespace {function.cxx.namespace}, by one name and with "
+                    "equal parameters; rename one of them in Python, or take one out of the namespace."
+                )
             raise AbiError(
                 f"{symbol!r}, the C name of function {where}, is taken by another "
                 f"function of this export, {other.function.__module__}."
-                f"{other.function.__qualname__} {other.signature}; "
+                f"{other.function.__qualname__} {other.signature} ({other.source}); "
                 f"use name={_propose(function, other, taken, front_end)!r}, for example."
             )
     return taken

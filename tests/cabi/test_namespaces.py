@@ -83,6 +83,13 @@ def test_functions_that_cxx_cannot_tell_apart_are_refused():
         pl.export(both, emit=["ptx"])
 
 
+def test_overloads_by_the_result_are_refused():
+    """C++ has none, whatever the C name is: the cure is another name in Python."""
+    both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
+    with pytest.raises(pl.AbiError, match=r"C\+\+ cannot tell function twice .* rename one of them"):
+        pl.export(both, emit=["ptx"])
+
+
 def same(x):
     """Return whether it is what it is."""
     return 1 if x == x else 0  # noqa: PLR0124
@@ -92,6 +99,7 @@ def same(x):
     ("namespace", "reason"),
     [
         ("std", "belongs to others"),
+        ("cuda::detail", "'cuda' belongs to others; use a name such as 'my_cuda'"),
         ("a::class", "reserved word"),
         ("a::", "not a C identifier"),
         (3, "identifier"),
