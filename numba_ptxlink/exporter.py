@@ -304,9 +304,10 @@ def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tu
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     udfs = dict.fromkeys(
-        value
+        each
         for value in vars(module).values()
         if isinstance(value, Udf) and value.function.__module__ == module.__name__
+        for each in value.of_its_name
     )
     if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")

@@ -298,8 +298,8 @@ def _resolved(modules: list[ModuleType], front_end: Any) -> dict[str, Typed]:
     found: dict[str, Typed] = {}
     for module in modules:
         for value in list(vars(module).values()):
-            if isinstance(value, Marked):
-                for variant in (*value.others, value):
+            for each in value.of_its_name if isinstance(value, Marked) else ():
+                for variant in (*each.others, each):
                     function = resolved(variant, front_end)
                     found.setdefault(function.symbol, function)
     _known[:] = [modules, front_end.name, found]

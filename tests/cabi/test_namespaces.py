@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import front_ends
 import pytest
 
@@ -88,6 +90,49 @@ def test_overloads_by_the_result_are_refused():
     both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
     with pytest.raises(pl.AbiError, match=r"C\+\+ cannot tell function twice .* rename one of them"):
         pl.export(both, emit=["ptx"])
+
+
+TWO = """from numba_ptxlink import udf
+@udf("float32(float32)"{0})
+def halved(x):
+    return x / 2
+@udf("float64(float64)"{1})
+def halved(x):
+    return x / 4
+halved = udf("int64(int64)", namespace="of_int")(halved)
+"""
+
+
+def test_two_functions_of_one_name_are_both_exported(tmp_path):
+    """Python keeps the last one, C++ and C have an overload or a symbol of each."""
+    path = tmp_path / "two.py"
+    for options in ([', namespace="app"'] * 2, [', name="app_halved_f32"', ', name="app_halved_f64"']):
+        path.write_text(TWO.format(*options))
+        text = pl.export(path, emit=["ptx"])
+        names = [signature.name for signature in text.signatures]
+        assert ["app_halved_f32", "app_halved_f64", "of_int_halved_i64"] == names
+    # A factor of each.
+    assert all(factor in text.read("ptx") for factor in (b"0f3F000000", b"0d3FD0000000000000"))
+
+
+def test_two_functions_of_one_symbol_are_refused_by_their_lines(tmp_path):
+    """None of them is left out without a word."""
+    path = tmp_path / "two.py"
+    path.write_text(TWO.format("", ""))
+    with pytest.raises(pl.AbiError, match=r"function halved \(two.py:5\), is taken by .*\(two.py:2\)"):
+        pl.export(path, emit=["ptx"])
+
+
+def test_a_module_that_is_reloaded_has_its_functions_once(tmp_path, monkeypatch):
+    """What it defined before is gone, at whatever lines that was."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "reloaded_marks.py"
+    source = 'from numba_ptxlink import udf\n@udf("float32(float32)")\ndef halved(x):\n    return x / 2\n'
+    path.write_text(source)
+    module = importlib.import_module("reloaded_marks")
+    path.write_text(f"# moved\n\n{source}")
+    importlib.reload(module)
+    assert 1 == len(pl.export(module, emit=["ptx"]).signatures)
 
 
 def same(x):
