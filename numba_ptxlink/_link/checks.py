@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers, elf
-from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import nvjitlink, packages
 from numba_ptxlink.errors import LinkError
 
-from . import ltoir_symbols, merge, symbols
+from . import ltoir_symbols, members, merge, symbols
 from .definitions import check_definitions, check_sizes
+from .members import is_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,12 +95,17 @@ def check(
         containers.check_whole(source.kind, source.code, source.name, arch)
         _check_version(source, linker, package)
         _check_machine(source, arch)
-    if len(distinct) == 1 or checks == "none":
+    alone = len(distinct) == 1 and distinct[0].kind != ARCHIVE
+    if alone or checks == "none":
         return Findings(distinct, (), ())
     tables = _tables(distinct, arch, lto=lto, checks=checks)
     several = _several(tables)
     _check_prototypes(several, tables)
     _warn_of_large_structs(several, tables, linker, package)
+    opened = members.opened(distinct, tables, arch, lto=lto)
+    if opened is not None:
+        distinct, tables = opened
+        several = _several(tables)
     merged = check_definitions(several, tables, distinct, arch)
     check_sizes(several, tables)
     if merged:
@@ -114,14 +120,14 @@ def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> t
     skipped = _left_out(inputs, checks)
     tables = [
         symbols.Table(source.name, source.kind, None)
-        if _is_runtime(source) or (number in skipped and len(source.code) > READABLE)
+        if is_runtime(source) or (number in skipped and len(source.code) > READABLE)
         else symbols.table(source, arch, lto=lto, deep=False)
         for number, source in enumerate(inputs)
     ]
     unread_numbers = [
         number
         for number, table in enumerate(tables)
-        if table.symbols is None and number not in skipped and not _is_runtime(inputs[number])
+        if table.symbols is None and number not in skipped and not is_runtime(inputs[number])
     ]
     # A single table has nothing to be compared with.
     if len(unread_numbers) + sum(table.symbols is not None for table in tables) > 1:
@@ -149,7 +155,7 @@ def _warn_of_unread(inputs: Sequence[Input], tables: Sequence[Table]) -> None:
     names = [
         table.name
         for source, table in zip(inputs, tables, strict=True)
-        if table.symbols is None and not _is_runtime(source)
+        if table.symbols is None and not is_runtime(source)
     ]
     if names:
         log.warning(
@@ -171,7 +177,7 @@ def _left_out(inputs: Sequence[Input], checks: str) -> set[int]:
     sizes = [
         (len(source.code), number)
         for number, source in enumerate(inputs)
-        if source.kind not in (PTX, CUBIN) and not source.witness and not _is_runtime(source)
+        if source.kind not in (PTX, CUBIN) and not source.witness and not is_runtime(source)
     ]
     if checks == "all":
         return set()
@@ -199,11 +205,6 @@ def _once(inputs: Sequence[Input]) -> tuple[Input, ...]:
     for source in inputs:
         sources.setdefault((source.kind, source.code), source)
     return tuple(sources.values())
-
-
-def _is_runtime(source: Input) -> bool:
-    # Reading it takes 5 ms, and no other input defines its symbols.
-    return "cudadevrt" in source.name
 
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:

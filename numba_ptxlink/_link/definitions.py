@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import containers
 from numba_ptxlink._formats.demangle import demangled
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import merge
@@ -35,12 +35,7 @@ def check_definitions(
     """
     merged: set[str] = set()
     for name, entries in several.items():
-        strong = [
-            (number, symbol)
-            for number, symbol in entries
-            # A linker takes from a library only what no other input defines.
-            if symbol.defined and not symbol.weak and tables[number].kind != ARCHIVE
-        ]
+        strong = [(number, symbol) for number, symbol in entries if symbol.defined and not symbol.weak]
         if len(strong) < 2 or _left_to_linker(strong, inputs, arch):
             continue
         sources = [inputs[number] for number, _ in strong]

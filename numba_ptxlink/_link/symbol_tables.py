@@ -24,6 +24,7 @@ class Symbol:
         size: A variable's size in bytes, 0 where it is not known.
         common: Whether it is a common symbol, which linkers merge; None for a variable without a value in
             machine code and LTO-IR, where a relocatable link may have made it of one.
+        repeated: Whether several members of a library define it, none of them weakly.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Symbol:
     line: int = 0
     size: int = 0
     common: bool | None = False
+    repeated: bool = False
 
 
 def write(symbols: tuple[Symbol, ...]) -> bytes:

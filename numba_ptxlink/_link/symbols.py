@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._formats import containers, elf, llvm_ir, ptx
-from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import nvjitlink
@@ -192,6 +192,7 @@ def _key(source: Input, arch: Arch, *, lto: bool) -> cache.Key:
         "package": package_version(),
         "arch": arch.sm,
         "lto": str(lto),
+        "form": "repeated",
         source.kind: source.code,
     }
     return cache.Key.of("symbols", parts)
@@ -220,8 +221,12 @@ def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
             log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
             return None
         for symbol in symbols:
-            if symbol.name not in index or (symbol.defined and not index[symbol.name].defined):
+            previous = index.get(symbol.name)
+            if previous is None or (symbol.defined and not previous.defined):
                 index[symbol.name] = symbol
+            elif source.kind == ARCHIVE and symbol.defined and not symbol.weak:
+                # A strong definition says more than a weak one.
+                index[symbol.name] = replace(symbol, repeated=not previous.weak)
     return tuple(index.values()) if lists else None
 
 

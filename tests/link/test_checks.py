@@ -13,7 +13,7 @@ from linkcases import CASES, HEAD, KERNEL, cubin, function
 import numba_ptxlink as pl
 from numba_ptxlink import linker
 from numba_ptxlink._formats.ptx import Param, Prototype
-from numba_ptxlink._link import checks, definitions, explain
+from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
 
@@ -91,14 +91,6 @@ def test_equal_inputs_are_linked_once():
 def test_a_weak_definition_gives_way():
     """A weak definition beside a strong one is no conflict."""
     assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch="sm_80").cubin
-
-
-def test_a_library_gives_only_what_nobody_defines():
-    """A definition that an archive has too is no conflict."""
-    table = link_symbols.Table("lib.a", "archive", (link_symbols.Symbol("f", "func", True),))
-    own = link_symbols.Table("a.ptx", "ptx", link_symbols.table(link_inputs.read(function()), ARCH).symbols)
-    several = {"f": [(0, table.symbols[0]), (1, own.symbols[0])]}
-    assert set() == definitions.check_definitions(several, [table, own], [], ARCH)
 
 
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
