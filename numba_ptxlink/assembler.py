@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from . import cache
 from ._arch import Arch
 from ._config import config
+from ._formats import texts
+from ._formats.kinds import CU, recognise
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
@@ -48,6 +50,10 @@ _CURES = (
     ("for option '", "Correct the value of that option."),
     (
         "cannot be compiled for architecture",
+        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
+    ),
+    (
+        "SM version specified by .target is higher",
         "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
     ),
     (
@@ -228,10 +234,20 @@ def _explained(
             f'"f" from sm_100 on; {cure}.'
         )
     else:
-        cure = next((cure for text, cure in _CURES if text in log), _CURE)
+        cure = _source_cure(ptx) if "Missing .version" in log else ""
+        cure = cure or next((cure for text, cure in _CURES if text in log), _CURE)
         reason = log or f"status {refusal.status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
+
+
+def _source_cure(code: bytes) -> str:
+    """Return what compiles *code*, "" where it is neither CUDA C++ nor Python."""
+    if recognise(code) == CU:
+        return "This is CUDA C++, and no PTX: link() and `numba-ptxlink link` compile it."
+    if texts.describe(code) == "Python":
+        return "This is Python, and no PTX: export() and `numba-ptxlink export` compile it."
+    return ""
 
 
 def _excerpt(ptx: bytes, log: str) -> str:

@@ -383,3 +383,16 @@ def test_failures_do_not_grow_the_process() -> None:
     grown = resident_kib() - before
     # One module is 550 kB: keeping each would take 44 MB.
     assert grown < 20_000
+
+
+@pytest.mark.parametrize(
+    ("source", "cure"),
+    [
+        ('extern "C" __global__ void k() {}\n', "This is CUDA C++, and no PTX: link()"),
+        ("import math\nx = 1\n", "This is Python, and no PTX: export()"),
+        (".version 8.0\n.target sm_120\n.address_size 64\n", "Assemble for the architecture the PTX names"),
+    ],
+)
+def test_says_what_the_input_is_or_is_for(source: str, cure: str) -> None:
+    """Sources, and PTX for a newer GPU, are answered with what takes them."""
+    assert cure in str(refusal(source))
