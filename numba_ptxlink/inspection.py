@@ -137,8 +137,11 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     config()
     content = read(source)
     if content.kind == CU:
+        header = Path(content.name).suffix in {".h", ".hpp", ".cuh"}
         raise LinkError(
-            f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
+            f"{content.name} is a header, which has no code; inspect the PTX, cubin or object beside it."
+            if header
+            else f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
             "`numba-ptxlink link`.",
             inputs=(content.name,),
         )
@@ -165,7 +168,10 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
         machine = arch or Arch.of(target[0] if target else "")
         cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
     except (ConfigError, PtxlinkError) as error:
-        notes = (f"Resources are not told: {str(error).splitlines()[0]}",)
+        said = str(error).splitlines()
+        # A compiler's reason is in the line after the one that introduces it.
+        reason = " ".join(line.strip() for line in said[: 2 if said[0].endswith(":") else 1])
+        notes = (f"Resources are not told: {reason}",)
         reports = tuple(_report(symbol) for symbol in table)
         return Inspection(source.name, PTX, "", details, symbols=reports, notes=notes), b""
     image = elf.read(cubin.code, source.name)

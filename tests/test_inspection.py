@@ -336,3 +336,25 @@ def test_every_part_is_in_text_and_json(exported, capsys):
     assert [(entry["kind"], entry["arch"]) for entry in fields["entries"]] == [
         (part["kind"], part["arch"]) for part in fields["parts"]
     ]
+
+
+def test_a_header_is_no_source_to_link(tmp_path):
+    """A header is answered with what to inspect in its place."""
+    path = tmp_path / "a.h"
+    path.write_text('extern "C" float f(float x);\n')
+    with pytest.raises(pl.LinkError, match=r"a\.h is a header, which has no code; inspect the PTX"):
+        pl.inspect(path)
+
+
+def test_untold_resources_come_with_the_reason():
+    """Where the compiler refuses PTX, the note has its reason too."""
+    code = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+    assert "SM version specified by .target" in pl.inspect(code, arch="sm_80").notes[0]
+
+
+def test_a_truncated_program_is_not_whole(tmp_path):
+    """A file that was cut off is to be copied again."""
+    path = tmp_path / "a.o"
+    path.write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
+    with pytest.raises(pl.LinkError, match=r"a\.o is no whole ELF file .*copy it again"):
+        pl.inspect(path)

@@ -219,6 +219,8 @@ def _headers(code: bytes, name: str) -> tuple[list[tuple[int, ...]], bytes]:
         raise _unfamiliar(name, f"class {identity[4]}, with section headers of {entry_size} bytes")
     if not table_at:
         return [], b""
+    if table_at + _SECTION.size > len(code):
+        raise ValueError("its section headers lie past its end")
     first = _SECTION.unpack_from(code, table_at)
     # gABI: if e_shnum or e_shstrndx overflow, their values are in the first section header.
     count = count or first[5]
@@ -250,7 +252,11 @@ def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         headers, strings = _headers(code, name)
         yield from ((_string(strings, header[0]), _content(code, header)) for header in headers)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
-        raise _unfamiliar(name, str(error)) from error
+        raise UnfamiliarError(
+            f"{name} is no whole ELF file ({error}); generate or copy it again, or upgrade numba-ptxlink if "
+            "a newer tool made it.",
+            inputs=(name,),
+        ) from error
 
 
 def _unfamiliar(name: str, form: str) -> UnfamiliarError:
