@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from ._tools.ptxas_options import AssembleOptions
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ._link.consumer import Consumer
 
@@ -118,17 +119,14 @@ def link(
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
-            or *inline* is none of its choices.
+            or *inline* is none of its choices, or *defines* or *headers* is no mapping.
     """
     config()
     consumer = _consumer(cuda, ptx_isa)
     if consumer is not None:
         lto = _without_lto(consumer, asked=lto)
     target = Arch.of(arch)
-    if checks is not None and checks not in CHECKS:
-        raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
-    if inline is not None and inline not in INLINE:
-        raise ConfigError(f"inline={inline!r} is unknown; choose {', '.join(INLINE)}.")
+    _check_options(checks, inline, {"defines": defines, "headers": headers})
     if not inputs:
         raise LinkError("link() needs at least one input.")
     options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend, checks, inline)
@@ -146,7 +144,12 @@ def link(
     ]
     if consumer is not None:
         linked = _linked(
-            sources, target, options, source_options, front_end, lto=_wants_lto(sources, asked=lto)
+            sources,
+            target,
+            options,
+            source_options,
+            front_end,
+            lto=_wants_lto(sources, asked=lto, consumer=consumer),
         )
         return _for_consumer(linked, target, options, consumer)
     wants_lto = _wants_lto(sources, asked=lto)
@@ -161,6 +164,18 @@ def link(
         else:
             return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
     return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
+
+
+def _check_options(checks: str | None, inline: str | None, mappings: Mapping[str, Any]) -> None:
+    if checks is not None and checks not in CHECKS:
+        raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
+    if inline is not None and inline not in INLINE:
+        raise ConfigError(f"inline={inline!r} is unknown; choose {', '.join(INLINE)}.")
+    for option, given in mappings.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{option}={given!r} is a {type(given).__name__}; give a dict, from each name to its text."
+            )
 
 
 def _consumer(cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:
@@ -233,7 +248,7 @@ def _linked(
             )
             remarks.append(compiled.log)
             lowered.update(compiled.lowered_names)
-            ready.append(Input(kind, source.name, compiled.code))
+            ready.append(Input(kind, source.name, compiled.code, compiled=True))
         elif isinstance(source, Input):
             ready.append(source)
     ready += from_python
@@ -269,7 +284,7 @@ def _compile_python(
         from .exporter import compile_udfs
 
         kind, code, signatures = compile_udfs(group, arch, lto=lto, front_end=front_end)
-        compiled.append(Input(kind, name, code))
+        compiled.append(Input(kind, name, code, compiled=True))
         defined += [
             Declared(
                 signature.name,
@@ -313,15 +328,19 @@ def _packed_ltoir(sources: Sequence[Any], arch: Arch) -> Reason:
     return reason_for_lto(files, arch, python=len(files) < len(sources))
 
 
-def _wants_lto(inputs: Sequence[Any], *, asked: bool | None) -> bool:
+def _wants_lto(inputs: Sequence[Any], *, asked: bool | None, consumer: Consumer | None = None) -> bool:
     kinds = [source.kind if isinstance(source, Input) else "udf" for source in inputs]
     if asked is False and LTOIR in kinds:
         names = ", ".join(
             source.name for source in inputs if isinstance(source, Input) and source.kind == LTOIR
         )
         raise LinkError(
-            f"{names} holds LTO-IR, which can only be linked with link-time optimisation; "
-            "leave lto out, or give PTX or a cubin in its place.",
+            f"{names} holds LTO-IR, which can only be linked with link-time optimisation"
+            + (
+                f", and that is not for {consumer.asked}; give PTX, CUDA C++ or Python in its place."
+                if consumer
+                else "; leave lto out, or give PTX or a cubin in its place."
+            ),
             inputs=(names,),
         )
     if asked is not None:

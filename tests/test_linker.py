@@ -228,3 +228,50 @@ def test_what_cannot_be_linked_for_an_older_driver_says_why(options, error, reas
         return
     with pytest.raises(error, match=re.escape(reason)):
         pl.link(source, **options)
+
+
+def test_a_kernel_without_a_driver(monkeypatch):
+    """`Linked.kernel` says what is missing, as `load` does, before cuda.core starts."""
+    from numba_ptxlink._tools import driver
+
+    def refuse():
+        raise pl.LaunchError("Kernels need a GPU and its driver")
+
+    pytest.importorskip("cuda.core")
+    linked = pl.link('extern "C" __global__ void k() {}\n', arch="sm_80")
+    monkeypatch.setattr(driver, "_api", refuse)
+    with pytest.raises(pl.LaunchError, match="Kernels need a GPU"):
+        linked.kernel("k")
+
+
+def test_lto_of_nothing_that_is_ltoir():
+    """Link-time optimisation of PTX alone is refused with what to leave out."""
+    with pytest.raises(pl.LinkError, match=r"None of the inputs is LTO-IR.*leave lto out"):
+        pl.link(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n",
+            arch=ARCH,
+            lto=True,
+        )
+
+
+@pytest.mark.parametrize(("option", "value"), [("defines", ["V=1"]), ("headers", ["a.h"])])
+def test_macros_and_headers_are_mappings(option, value):
+    """A list in place of a mapping is refused by its name, with one."""
+    with pytest.raises(pl.ConfigError, match=f"{option}=.* is a list; give a dict"):
+        pl.link("__global__ void k() {}\n", arch=ARCH, **{option: value})
+
+
+def test_ltoir_for_an_older_driver_is_answered_with_what_helps():
+    """LTO-IR in a link for an older driver is no matter of lto, which nobody asked for."""
+    code = nvrtc.compile_source("__device__ int v;\n", "v.cu", pl.Arch.of("sm_80"), output="ltoir").code
+    with pytest.raises(pl.LinkError, match=r"not for .*12\.4; give PTX, CUDA C\+\+ or Python in its place"):
+        pl.link(code, arch="sm_80", cuda="12.4")
+
+
+def test_compiled_sources_have_no_lines_of_ptx():
+    """Messages about CUDA C++ name the source, and no line of the PTX that was made of it."""
+    caller = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* p) { *p = f(1); }\n'
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n"
+    callee = f"{head}.visible .func (.param .b64 r) f(.param .b64 a) {{ ret; }}\n"
+    with pytest.raises(pl.LinkError, match=r"defined in <ptx 2>:4\n.*declared in <cu 1>\n"):
+        pl.link(caller, callee, arch="sm_80")

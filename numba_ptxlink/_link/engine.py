@@ -79,6 +79,7 @@ class Linked:
 
         Raises:
             LinkError: cuda-core is not installed.
+            LaunchError: There is no driver, or it cannot be used.
         """
         try:
             from cuda.core import ObjectCode
@@ -86,7 +87,10 @@ class Linked:
             raise LinkError(
                 f"Linked.kernel() loads by cuda-core ({error}); install it: python -m pip install cuda-core."
             ) from error
+        from numba_ptxlink._tools import driver
 
+        # Without one cuda.core fails in the middle of its own start.
+        driver.require()
         return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
 # LLVM's linker, of LTO-IR.
 _TWICE = re.compile("Linking globals named '([^']+)': symbol multiply defined")
+_NO_LTOIR = "NVVM_ERROR_NO_MODULE_IN_PROGRAM"
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 NEWER = "may need newer version of nvJitLink"
@@ -70,6 +71,11 @@ def cure(
             check(inputs, arch, linker, package, lto=lto, checks="all")
         except LinkError as error:
             return str(error)
+    if _NO_LTOIR in failure:
+        return (
+            "None of the inputs is LTO-IR, and there is nothing to optimise at link time: leave lto out, or "
+            "give LTO-IR or CUDA C++ in place of one."
+        )
     twice = _TWICE.search(failure)
     if twice is not None:
         return _explain_twice(twice[1], inputs, arch, lto=lto, deep=checks != "none")

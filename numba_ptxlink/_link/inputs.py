@@ -33,6 +33,7 @@ class Input:
         code: Its content.
         witness: LLVM IR of the same code, where a binary's producer has it, to read symbols from.
         path: Where it was read from, None where it was no path.
+        compiled: Whether it was made of CUDA C++ or Python, which its name stands for.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Input:
     code: bytes = field(repr=False)
     witness: str = field(default="", repr=False, compare=False)
     path: Path | None = field(default=None, repr=False, compare=False)
+    compiled: bool = field(default=False, repr=False, compare=False)
     _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

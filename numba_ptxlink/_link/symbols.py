@@ -68,7 +68,10 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
         deep: Whether to compile LTO-IR with nvJitLink where its symbols cannot be read otherwise.
     """
     if source.kind == PTX:
-        return Table(source.name, source.kind, _of_ptx(source.module))
+        found = _of_ptx(source.module)
+        # The lines are those of the PTX, which nobody has who gave its source.
+        shown = tuple(replace(symbol, line=0) for symbol in found) if source.compiled else found
+        return Table(source.name, source.kind, shown)
     if source.witness:
         return Table(source.name, source.kind, _of_llvm(source.witness, arch))
     return Table(source.name, source.kind, _of_binary(source, arch, lto=lto, deep=deep))

@@ -75,6 +75,16 @@ def version() -> tuple[int, int] | None:
     return (number.value // 1000, number.value % 1000 // 10)
 
 
+def require() -> None:
+    """
+    Initialise the driver, as each function here that needs it does.
+
+    Raises:
+        LaunchError: There is no driver, or it cannot be used.
+    """
+    _api()
+
+
 def archs() -> tuple[Arch, ...]:
     """
     Return the architectures of the visible devices, each once, in the driver's order.
