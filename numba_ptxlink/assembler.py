@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from . import cache
 from ._arch import Arch
 from ._config import config
-from ._formats import texts
 from ._formats.kinds import CU, recognise
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
@@ -243,6 +242,9 @@ def _explained(
 
 def _source_cure(code: bytes) -> str:
     """Return what compiles *code*, "" where it is neither CUDA C++ nor Python."""
+    # Deferred: it reads Python, and a refusal is rare.
+    from ._formats import texts
+
     if recognise(code) == CU:
         return "This is CUDA C++, and no PTX: link() and `numba-ptxlink link` compile it."
     if texts.describe(code) == "Python":
