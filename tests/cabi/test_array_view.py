@@ -139,6 +139,7 @@ def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):
         nvrtc_compiles(source.format(call), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_pitch_of_the_runtime_is_a_stride(tmp_path):
     """Extents and strides that are size_t, such as those of cudaMallocPitch, go in braces."""
     pl.export(UDFS, tmp_path, archs=[ARCH], emit=["ptx"], name="lib")
@@ -248,10 +249,15 @@ def test_the_python_function_reads_what_cxx_means(views, name):
     "wrong",
     [
         "to_contiguous<layout_c>(view<layout_any>(p, {3, 4}, {4, 12}))",
-        "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
-        "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
-        "view<layout_any>(p, {3, ~0ull}, {16, 4})",
-        "view<layout_any>(p, {3, 4}, {16, ~0ul})",
+        *(
+            pytest.param(wrong, marks=pytest.mark.slow)
+            for wrong in (
+                "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
+                "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
+                "view<layout_any>(p, {3, ~0ull}, {16, 4})",
+                "view<layout_any>(p, {3, 4}, {16, ~0ul})",
+            )
+        ),
     ],
 )
 def test_what_is_not_so_stops_the_program(tmp_path, wrong):

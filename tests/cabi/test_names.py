@@ -246,6 +246,7 @@ def made(source: str, **scope):
     return scope["f"]
 
 
+@pytest.mark.slow
 def test_parameters_of_any_name_compile(tmp_path, toolkit):
     """Macros and keywords as parameters get other names, and what C++ allows stays."""
     allowed = [name for name in HOSTILE if name.isidentifier() and name != "assert"]

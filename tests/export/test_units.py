@@ -149,6 +149,7 @@ def test_a_refused_function_is_named_by_its_worker(program):
         export(program, executor=Pickling())
 
 
+@pytest.mark.slow
 def test_only_what_was_edited_is_lowered_again(program, tmp_path, monkeypatch):
     """After an edit of one function the others come out of the cache, and the bytes are as without one."""
     mine = open_cache(tmp_path / "cache")

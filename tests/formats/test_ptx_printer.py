@@ -51,6 +51,7 @@ def test_what_is_read_is_what_was_written(written):
     assert items == [described(item) for item in parse(text).items]
 
 
+@pytest.mark.slow
 @thorough
 @generated
 def test_the_text_is_put_together_again(written):

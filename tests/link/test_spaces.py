@@ -361,6 +361,7 @@ def pick(table, turn):
     return table[i] * np.float32(0.25) + table[i + 1] * np.float32(0.75)
 
 
+@pytest.mark.slow
 def test_exported_functions_access_memory_as_with_lto(tmp_path):
     """Machine code of a C++ kernel with exported functions has LTO's loads and stores: none is generic."""
     if find_tool("nvdisasm") is None:

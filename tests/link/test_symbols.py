@@ -227,6 +227,7 @@ def test_objects_and_libraries_are_read_by_themselves(tmp_path, compiled):
     assert [] == compiled
 
 
+@pytest.mark.slow
 def test_members_that_nothing_asks_for_are_compared(tmp_path):
     """What nothing asks a library for is compared too: nvJitLink links it, and complains to stderr."""
     library = archive(object_of(WRONG, tmp_path))
@@ -332,6 +333,7 @@ def test_symbols_survive_the_cache():
         assert symbol_tables.read(code) is None
 
 
+@pytest.mark.slow
 def test_symbols_without_optimisation_are_the_same(large):
     """What a compilation without optimisation tells of a library is what one with it tells."""
     source = own(large["right"], "a.ltoir")

@@ -57,7 +57,7 @@ def sizes(exported):
     return sorted(variable.extents[0] for variable in variables if variable.space == "const")
 
 
-@pytest.mark.parametrize("opt", [True, False], ids=["O3", "O0"])
+@pytest.mark.parametrize("opt", [pytest.param(True, marks=pytest.mark.slow), False], ids=["O3", "O0"])
 def test_equal_arrays_are_defined_once(tmp_path, opt):
     """In a function, in its helper, in another function and as another type, equal bytes are one constant."""
     exported = pl.export([first, second], tmp_path, archs=["sm_90"], emit=["ptx"], opt=opt)
@@ -69,9 +69,8 @@ def test_different_arrays_stay_apart(tmp_path):
     assert [4000, 4000] == sizes(pl.export([third], tmp_path, archs=["sm_90"], emit=["ptx"]))
 
 
-@pytest.mark.parametrize(
-    "kind", ["ptx", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ltoir", "cubin", "fatbin"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
 def test_exports_share_equal_arrays(tmp_path, kind):
     """Three exports that would take 132 kB of constant memory link in its 64 kB."""
     made = [

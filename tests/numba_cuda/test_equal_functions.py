@@ -117,7 +117,9 @@ def test_record_types_of_one_layout_are_two(monkeypatch):
     assert 3 == len(re.findall(r"^define ", library.get_llvm_str(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("emit", ["ptx", "ltoir", "cubin", "fatbin"])
+@pytest.mark.parametrize(
+    "emit", ["ptx", "ltoir", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cubin", "fatbin"))]
+)
 def test_exports_that_share_a_helper_with_shared_memory_link(tmp_path: Path, emit):
     """Two exports whose functions call equal helpers with shared arrays can be linked into one kernel."""
     files = []
