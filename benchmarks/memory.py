@@ -137,7 +137,9 @@ def growth(bench: _harness.Bench) -> None:
 def keep(tool: str, calls: int) -> dict[str, list[float]]:
     """Return the bytes that each of *calls* calls kept."""
     command = [sys.executable, "-c", GROWTH.format(here=str(HERE), tool=tool, calls=calls)]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment(), cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True, check=True
+    )
     return {"bytes": [float(done.stdout)]}
 
 
