@@ -50,9 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config()
         args.set_verbosity(arguments.verbose)
-        # What imported modules print is not the command's: its standard output is JSON, or a file's content.
-        with redirect_stdout(sys.stderr):
-            said: Said = arguments.run(arguments)
+        said: Said = arguments.run(arguments)
         status = said.status
         said.show(arguments)
         if sys.stdout is not None:
@@ -302,6 +300,8 @@ def _export(arguments: argparse.Namespace) -> Said:
 
     module, file, front_end = arguments.module, arguments.file, arguments.front_end
     with (
+        # What imported modules print is not the command's, whose standard output may be JSON.
+        redirect_stdout(sys.stderr),
         workers.chosen(arguments.jobs, arguments.scheduler) as executor,
         progress.shown(quiet=arguments.quiet) as show,
         nullcontext(file) if module is None else imported_module(module, front_end) as source,
@@ -348,24 +348,26 @@ def _link(arguments: argparse.Namespace) -> Said:
     from .linker import link
 
     files.check_output(arguments.output, arguments.inputs)
-    linked = link(
-        *arguments.inputs,
-        arch=arguments.arch,
-        lto=arguments.lto,
-        debug=arguments.debug,
-        lineinfo=arguments.lineinfo,
-        max_registers=arguments.max_registers,
-        include_dirs=arguments.include_dirs,
-        nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
-        cxx_standard=arguments.cxx_standard,
-        name_expressions=arguments.name_expressions,
-        backend=arguments.backend,
-        checks=arguments.checks,
-        inline=arguments.inline,
-        cuda=arguments.cuda,
-        ptx_isa=arguments.ptx_isa,
-        front_end=arguments.front_end,
-    )
+    # It imports the Python files among the inputs.
+    with redirect_stdout(sys.stderr):
+        linked = link(
+            *arguments.inputs,
+            arch=arguments.arch,
+            lto=arguments.lto,
+            debug=arguments.debug,
+            lineinfo=arguments.lineinfo,
+            max_registers=arguments.max_registers,
+            include_dirs=arguments.include_dirs,
+            nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
+            cxx_standard=arguments.cxx_standard,
+            name_expressions=arguments.name_expressions,
+            backend=arguments.backend,
+            checks=arguments.checks,
+            inline=arguments.inline,
+            cuda=arguments.cuda,
+            ptx_isa=arguments.ptx_isa,
+            front_end=arguments.front_end,
+        )
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(
             f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "

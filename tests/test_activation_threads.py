@@ -85,7 +85,6 @@ def test_an_export_is_the_same_with_the_plugin_and_without(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_switching_leaves_no_half_replaced_state(tmp_path):
     """Each result of another thread is the plugin's or numba-cuda's own, and all is restored."""
     (tmp_path / "externs.py").write_text(EXTERNS)
@@ -159,7 +158,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
         "kernel ['True']",
         "link ['True']",
         "True True False",
-    ] == lines
+    ] == lines, "\n".join(lines)
 
 
 @pytest.mark.slow
