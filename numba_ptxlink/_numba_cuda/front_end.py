@@ -156,11 +156,14 @@ class NumbaCuda:
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
 
     def extensions(self) -> set[str]:
+        from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 
         from numba_ptxlink._front_end import extensions
 
-        return extensions.of_typing(cuda_target.typing_context)
+        # The registries are generators, which fail where two threads load them at a time.
+        with global_compiler_lock:
+            return extensions.of_typing(cuda_target.typing_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
         from .link_files import of_libraries

@@ -174,9 +174,12 @@ class NumbaCudaMlir:
 
     def extensions(self) -> set[str]:
         from numba_cuda_mlir.descriptor import mlir_target
+        from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
 
-        mlir_target.ensure_initialized()
-        return extensions.of_typing(mlir_target.typing_context)
+        # The registries are generators, which fail where two threads load them at a time.
+        with global_compiler_lock:
+            mlir_target.ensure_initialized()
+            return extensions.of_typing(mlir_target.typing_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
         from .link_files import read

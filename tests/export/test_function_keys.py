@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import sys
+import threading
 
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._export import choice, function_keys
 from numba_ptxlink._export.signatures import typed
+from numba_ptxlink._front_end import extensions
 from numba_ptxlink._tools import python_imports
 
 SOURCE = """\
@@ -225,3 +229,28 @@ def test_a_package_below_cuda_is_not_trusted(monkeypatch, tmp_path):
     monkeypatch.setattr(type(front_end), "extensions", lambda _: {"cuda.elsewhere"})
     assert keys(tmp_path)["other"].code != keys(tmp_path)["other"].code
     assert "cuda.elsewhere" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["numba-cuda", "numba-cuda-mlir"])
+def test_extensions_are_counted_while_no_thread_compiles(monkeypatch, name):
+    """The registries of a front end fail where another thread's compilation loads them, too."""
+    front_end = front_ends.get(name)
+    release = importlib.import_module(f"numba_ptxlink._{name.replace('-', '_')}.release")
+    lock = importlib.import_module(release.LOCK).global_compiler_lock
+    entered = threading.Event()
+
+    def compiling():
+        with lock:
+            entered.set()
+
+    other = threading.Thread(target=compiling)
+
+    def of_typing(_context):
+        other.start()
+        assert not entered.wait(0.2)
+        return set()
+
+    monkeypatch.setattr(extensions, "of_typing", of_typing)
+    assert set() == front_end.extensions()
+    other.join(10)
+    assert entered.is_set()
