@@ -8,6 +8,7 @@ from typing import Any
 from . import numbers
 from . import types as c
 from .cxx import Existing
+from .signatures import Signature
 
 _KIND = "class"
 
@@ -20,10 +21,9 @@ def _fields(value: Any) -> tuple[str, ...]:
     return named
 
 
-_CLASSES = {Existing.__name__: Existing} | {
+_CLASSES = {
     value.__name__: value
-    for module in (c, numbers)
-    for value in vars(module).values()
+    for value in (Signature, Existing, *vars(c).values(), *vars(numbers).values())
     if isinstance(value, type) and _fields(value)
 }
 

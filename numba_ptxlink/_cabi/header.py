@@ -13,6 +13,7 @@ from numba_ptxlink.errors import AbiError
 from . import existing
 from . import names as cnames
 from . import types as c
+from .signatures import Signature, structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -111,7 +112,7 @@ class Declaration:
         name: Its name there.
     """
 
-    signature: c.Signature
+    signature: Signature
     python: str
     doc: str
     source: str
@@ -120,7 +121,7 @@ class Declaration:
     name: str = ""
 
 
-def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[c.Signature] = ()) -> str:
+def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Signature] = ()) -> str:
     """
     Return the text of the header `stem.h`.
 
@@ -162,14 +163,14 @@ def _guard(stem: str, body: str) -> str:
     return f"NUMBA_PTXLINK_{re.sub(r'[^A-Z0-9]', '_', stem.upper())}_{digest}_H"
 
 
-def named_structs(signatures: Sequence[c.Signature]) -> list[c.Struct]:
+def named_structs(signatures: Sequence[Signature]) -> list[c.Struct]:
     """
     Return the structs that a header of *signatures* defines, members before their structs.
 
     Raises:
         AbiError: Two structs, or a struct and a function, have the same name.
     """
-    structs = c.structs(signatures)
+    structs = structs_of(signatures)
     for signature in signatures:
         if signature.name in structs and not structs[signature.name].existing:
             raise AbiError(
@@ -221,10 +222,10 @@ def _include(header: str) -> str:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether one of *types* exists in C++ only."""
-    return any(part.cxx_only for ctype in types for part in c.parts(ctype))
+    return any(part.cxx_only for part in c.parts(types))
 
 
-def _is_cxx(signature: c.Signature) -> bool:
+def _is_cxx(signature: Signature) -> bool:
     # A kernel is declared for launching it, which only C++ can.
     return signature.kernel or _needs_cxx(signature.types)
 
@@ -352,7 +353,7 @@ def describe(declaration: Declaration) -> str:
     return "".join(("/*\n", *(f" * {as_comment(line)}".rstrip() + "\n" for line in lines), " */\n"))
 
 
-def _extern(signature: c.Signature) -> str:
+def _extern(signature: Signature) -> str:
     return f"/* For the C++ side to define. */\nNUMBA_PTXLINK_DEVICE {signature};\n"
 
 

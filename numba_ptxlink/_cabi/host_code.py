@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .types import Signature
+    from .signatures import Signature
 
 # Declared by their symbols: what headers of CUDA declare under these names has other types.
 _RUNTIME = """\

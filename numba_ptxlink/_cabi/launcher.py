@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import names as cnames
-from . import types as c
 from .header import as_comment, describe, qualified
+from .signatures import structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -57,7 +57,7 @@ def render(
     """
     kernels = [declaration for declaration in declarations if declaration.signature.kernel]
     symbols = {declaration.signature.name for declaration in declarations}
-    symbols.update(c.structs(declaration.signature for declaration in declarations))
+    symbols.update(structs_of(declaration.signature for declaration in declarations))
     space = cnames.legal(f"{cnames.legal(stem)}_kernels", symbols)
     own = hashlib.sha256(code).hexdigest()[:16]
     guard = f"NUMBA_PTXLINK_{cnames.legal(stem).upper()}_{own.upper()}_LAUNCH_H"
@@ -112,7 +112,7 @@ def _function(declaration: Declaration) -> str:
     signature = declaration.signature
     labels = [label for label, _ in signature.params]
     # Kernels and parameters may be called what types are called: those are global.
-    structs = c.structs([signature])
+    structs = structs_of([signature])
     taken = {*labels, *structs}
     stream, grid, block, shared = (
         cnames.legal(name, taken) for name in ("stream", "grid", "block", "shared_bytes")

@@ -9,14 +9,16 @@ from . import types as c
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .signatures import Signature
 
-def describe(signatures: Iterable[c.Signature]) -> dict[str, dict[str, Any]]:
+
+def describe(signatures: Iterable[Signature]) -> dict[str, dict[str, Any]]:
     """Return a description of every type of *signatures* by its C name, members before their structs."""
-    types = dict.fromkeys(ctype for signature in signatures for ctype in signature.types)
-    return {part.name: _describe(part) for ctype in types for part in c.parts(ctype, inside=True)}
+    types = (ctype for signature in signatures for ctype in signature.types)
+    return {part.name: _describe(part) for part in c.parts(types, inside=True)}
 
 
-def parameters(signature: c.Signature) -> list[dict[str, Any]]:
+def parameters(signature: Signature) -> list[dict[str, Any]]:
     """Return name and type of each parameter, and for a kernel where it begins in the argument buffer."""
     described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in signature.params]
     if signature.kernel:

@@ -16,6 +16,7 @@ from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
 from . import existing, names
 from . import types as c
+from .signatures import Signature, structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ _NO_FILE = "open source file"
 def prove(
     text: str,
     declarations: Sequence[Declaration],
-    externs: Sequence[c.Signature],
+    externs: Sequence[Signature],
     archs: Sequence[Arch],
     include_dirs: Sequence[Path] = (),
 ) -> None:
@@ -64,7 +65,7 @@ def prove(
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
-    structs = c.structs(signatures).values()
+    structs = structs_of(signatures).values()
     sources = {declaration.signature.name: declaration.source for declaration in declarations}
     try:
         arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), None)
@@ -142,7 +143,7 @@ def _cxx_name(declaration: Declaration) -> str:
     return f"{inside}::{name if inside and not signature.kernel else signature.name}"
 
 
-def _call(number: int, signature: c.Signature, name: str) -> str:
+def _call(number: int, signature: Signature, name: str) -> str:
     """Return one line: a function that passes its parameters on, or a kernel with the same ones."""
     params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
     if signature.kernel:
@@ -155,7 +156,7 @@ def _call(number: int, signature: c.Signature, name: str) -> str:
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 
 
-def _compare(ptx: str, signatures: Sequence[c.Signature], *, modern: bool) -> None:
+def _compare(ptx: str, signatures: Sequence[Signature], *, modern: bool) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
     for number, signature in enumerate(signatures):
         expected = signature.prototype_for(modern=modern)
@@ -173,7 +174,7 @@ def _compare(ptx: str, signatures: Sequence[c.Signature], *, modern: bool) -> No
 
 
 def _refusal(
-    error: LinkError, text: str, signatures: Sequence[c.Signature], sources: dict[str, str]
+    error: LinkError, text: str, signatures: Sequence[Signature], sources: dict[str, str]
 ) -> AbiError:
     """Return the error about the first line that NVRTC refused."""
     lines = text.split("\n")
@@ -197,7 +198,7 @@ def _place(
     lines: Sequence[str],
     number: int,
     reason: str,
-    signatures: Sequence[c.Signature],
+    signatures: Sequence[Signature],
     sources: dict[str, str],
 ) -> str:
     line = lines[number - 1]
@@ -212,7 +213,7 @@ def _place(
     return f"line {number} of the header ({line.strip()})"
 
 
-def _describe(signature: c.Signature, reason: str, sources: dict[str, str]) -> str:
+def _describe(signature: Signature, reason: str, sources: dict[str, str]) -> str:
     kind = "kernel" if signature.kernel else "function"
     source = sources.get(signature.name, "for C++ to define")
     quoted = re.findall(r'"(\w+)"', reason)

@@ -1,21 +1,14 @@
-"""
-Model C types with their device layout, and derive the PTX prototypes of functions that use them.
-
-The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, everything else as
-an aligned byte array; a kernel's scalar parameters keep their width.
-"""
+"""Model C types as the device compiler lays them out: a class for each way of putting one together."""
 
 from __future__ import annotations
 
-import dataclasses
+import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats.ptx import Param, Prototype
-from numba_ptxlink.errors import AbiError
+from numba_ptxlink._formats.ptx import Param
 
-from . import names as cnames
 from .numbers import NUMBERS
 
 if TYPE_CHECKING:
@@ -24,9 +17,7 @@ if TYPE_CHECKING:
     from .cxx import Existing
     from .numbers import Number
 
-# In bytes; observed in nvcc's output, like the rest.
-_LARGEST_DIRECT = 128
-_LARGEST_ALIGNMENT = 16
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,16 @@ class CType:
     name: str
     size: int
     align: int
+
+    @property
+    def code(self) -> str:
+        """Its abbreviation in generated names, such as "f32" for float."""
+        return "_".join(_WORD.findall(self.name))
+
+    @property
+    def inner(self) -> tuple[CType, ...]:
+        """The types that it contains or points to."""
+        return ()
 
     @property
     def natural_align(self) -> int:
@@ -95,6 +96,11 @@ class Scalar(CType):
     row: Number
 
     @property
+    def code(self) -> str:
+        """Its abbreviation in generated names."""
+        return self.row.code
+
+    @property
     def extension(self) -> str:
         """
         How LLVM IR says that a device function extends it to 32 bits, "" for nothing.
@@ -122,6 +128,16 @@ class Compound(CType):
 
     row: Number
     element: CType | None = None
+
+    @property
+    def code(self) -> str:
+        """Its abbreviation in generated names."""
+        return self.row.code
+
+    @property
+    def inner(self) -> tuple[CType, ...]:
+        """The type of its elements, if it has any."""
+        return (self.element,) if self.element else ()
 
     @property
     def natural_align(self) -> int:
@@ -154,6 +170,16 @@ class Pointer(CType):
     readonly: bool = False
     restrict: bool = False
 
+    @property
+    def code(self) -> str:
+        """Its abbreviation in generated names."""
+        return f"{'c' if self.readonly else ''}p_{self.target.code}"
+
+    @property
+    def inner(self) -> tuple[CType, ...]:
+        """The type that it points to."""
+        return (self.target,)
+
     def declare(self, name: str) -> str:
         """Return the declaration of a parameter or member *name*."""
         return f"{self.name} {'__restrict__ ' if self.restrict else ''}{name}".rstrip()
@@ -170,6 +196,16 @@ class Array(CType):
 
     element: CType
     count: int
+
+    @property
+    def code(self) -> str:
+        """Its abbreviation in generated names."""
+        return f"{self.count}x_{self.element.code}"
+
+    @property
+    def inner(self) -> tuple[CType, ...]:
+        """The type of its elements."""
+        return (self.element,)
 
     @property
     def natural_align(self) -> int:
@@ -212,6 +248,11 @@ class Struct(CType):
     existing: Existing | None = None
 
     @property
+    def inner(self) -> tuple[CType, ...]:
+        """The types of its members."""
+        return tuple(member.type for member in self.members)
+
+    @property
     def cxx_only(self) -> bool:
         """Whether C has no such type."""
         return self.existing is not None and "::" in self.name
@@ -237,7 +278,7 @@ class Struct(CType):
         byte = number("uint8_t")
         # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
         if self.packed and size:
-            yield Array(f"uint8_t[{size}]", size, 1, byte, size), None
+            yield array(byte, size), None
         elif not self.packed:
             yield from [(byte, None)] * size
 
@@ -264,6 +305,17 @@ class View(CType):
     ndim: int
     layout: str
     readonly: bool
+
+    @property
+    def code(self) -> str:
+        """Its abbreviation in generated names."""
+        # The layout's initial: c, f or a.
+        return f"{'c' if self.readonly else ''}view{self.ndim}{self.layout[0]}_{self.element.code}"
+
+    @property
+    def inner(self) -> tuple[CType, ...]:
+        """The type of its elements."""
+        return (self.element,)
 
     @property
     def cxx_only(self) -> bool:
@@ -296,6 +348,11 @@ def pointer(target: CType, *, readonly: bool = False, restrict: bool = False) ->
     return Pointer(f"{_readonly(target) if readonly else target.name}*", 8, 8, target, readonly, restrict)
 
 
+def array(element: CType, count: int) -> Array:
+    """Return *count* times *element*."""
+    return Array(f"{element.name}[{count}]", element.size * count, element.align, element, count)
+
+
 def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
     """Return the view of *ndim* dimensions of *element*."""
     elements = _readonly(element) if readonly else element.name
@@ -325,149 +382,29 @@ def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-@dataclass(frozen=True)
-class Signature:
+def parts(types: Iterable[CType], *, inside: bool = False) -> Iterator[CType]:
     """
-    A C function: `result name(params)`.
+    Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
 
     Args:
-        name: The symbol.
-        result: The type of its return value.
-        params: The name and type of each parameter.
-        kernel: Whether it is a `__global__` function.
-    """
-
-    name: str
-    result: CType
-    params: tuple[tuple[str, CType], ...]
-    kernel: bool = False
-
-    @property
-    def prototype(self) -> Prototype:
-        """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
-        return self.prototype_for(modern=True)
-
-    def prototype_for(self, *, modern: bool) -> Prototype:
-        """
-        Return the PTX prototype that nvcc emits for the declaration.
-
-        Args:
-            modern: Whether the target is sm_100 or later, for which NVVM uses a newer LLVM.
-        """
-        params = []
-        for _, ctype in self.params:
-            param = ctype.param(kernel=self.kernel)
-            if param is None:
-                continue
-            if is_large(ctype) and not self.kernel and not modern:
-                param = dataclasses.replace(param, align=max(param.align, 4))
-            params.append(param)
-        return Prototype(name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel)
-
-    @property
-    def types(self) -> Iterator[CType]:
-        """Every type used by the declaration, members before their structs."""
-        seen: set[CType] = set()
-        for ctype in (self.result, *(ctype for _, ctype in self.params)):
-            yield from _walk(ctype, seen)
-
-    def __str__(self) -> str:
-        params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
-        return self.result.declare(f"{self.name}({params})")
-
-
-def structs(signatures: Iterable[Signature]) -> dict[str, Struct]:
-    """
-    Return the structs that *signatures* use by name, members before their structs.
-
-    Of what is inside of a struct that C++ defines, these are the structs that C++ defines, too.
-
-    Raises:
-        AbiError: Two of them have the same name.
-    """
-    named: dict[str, Struct] = {}
-    types = (part for signature in signatures for part in signature.types)
-    for ctype in dict.fromkeys(struct for part in types for struct in _structs(part)):
-        first = named.setdefault(ctype.name, ctype)
-        if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
-            raise AbiError(
-                f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in two "
-                "ways; C++ has one struct of that name."
-            )
-        if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
-            raise AbiError(
-                f"Two structs would be named {ctype.name}: {first.about} and {ctype.about}; rename the "
-                "record or NamedTuple among them in Python, for example to "
-                f"{cnames.propose(ctype.name, named)!r}."
-            )
-    return named
-
-
-def _structs(ctype: CType) -> Iterator[Struct]:
-    """Yield *ctype* if it is a struct, after what C++ defines in one that it defines."""
-    if not isinstance(ctype, Struct):
-        return
-    if ctype.existing:
-        for part in parts(ctype, inside=True):
-            if isinstance(part, Struct) and part.existing:
-                yield part
-    else:
-        yield ctype
-
-
-def is_large(ctype: CType) -> bool:
-    """Return whether nvcc passes a parameter of this type by address in NVVM IR; in PTX it is by value."""
-    return ctype.size > _LARGEST_DIRECT
-
-
-def unaligned_member(ctype: CType) -> str | None:
-    """
-    Return the path of a member that *ctype*, passed by value, does not align; None if it aligns all of them.
-
-    Before sm_100, nvcc 13 and NVVM move such a member of an argument or a result by aligned instructions: a
-    16-bit member at offset 1 by `st.param.b16`, a 64-bit one at offset 9 by `st.param.f64`, and one at offset
-    0 of a parameter that is aligned to 1 by `ld.param.u64`. The device traps, or moves other bytes. What a
-    kernel is launched with is read by accesses that are no larger than its alignment.
-    """
-    leaves = _leaves(ctype, "", 0)
-    return next((path for path, at, leaf in leaves if at % leaf.align or leaf.align > ctype.align), None)
-
-
-def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CType]]:
-    if isinstance(ctype, Struct):
-        for member in ctype.members:
-            inner = f"{path}.{member.name}" if path else member.name
-            yield from _leaves(member.type, inner, offset + member.offset)
-    elif isinstance(ctype, Array):
-        # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
-        for number in range(min(ctype.count, _LARGEST_ALIGNMENT)):
-            yield from _leaves(ctype.element, f"{path}[{number}]", offset + number * ctype.element.size)
-    else:
-        yield path, offset, ctype
-
-
-def parts(ctype: CType, *, inside: bool = False) -> Iterator[CType]:
-    """
-    Yield every type that *ctype* contains or points to, and *ctype* itself last.
-
-    Args:
-        ctype: A type.
+        types: Types.
         inside: Whether members of structs that C++ defines are parts, too.
     """
-    return _walk(ctype, set(), inside=inside)
+    seen: set[CType] = set()
+    for ctype in types:
+        yield from _walk(ctype, seen, inside=inside)
 
 
-def _walk(ctype: CType, seen: set[CType], *, inside: bool = False) -> Iterator[CType]:
+def _walk(ctype: CType, seen: set[CType], *, inside: bool) -> Iterator[CType]:
     if ctype in seen:
         return
     seen.add(ctype)
-    inner: Iterable[CType] = ()
-    if isinstance(ctype, Struct):
-        inner = (member.type for member in ctype.members if inside or not ctype.existing)
-    elif isinstance(ctype, Pointer):
-        inner = (ctype.target,)
-    elif isinstance(ctype, (Array, View, Compound)) and ctype.element:
-        inner = (ctype.element,)
-    for part in inner:
-        yield from _walk(part, seen, inside=inside)
+    if inside or not (isinstance(ctype, Struct) and ctype.existing):
+        for part in ctype.inner:
+            yield from _walk(part, seen, inside=inside)
     yield ctype
+
+
+def words(types: Iterable[CType]) -> set[str]:
+    """Return the words that *types* are spelled with."""
+    return {word for ctype in types for word in _WORD.findall(ctype.name)}

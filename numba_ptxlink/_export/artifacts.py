@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.header import Declaration
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import CompileOptions
     from numba_ptxlink._link.consumer import Consumer

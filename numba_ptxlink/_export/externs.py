@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._tools import nvjitlink
@@ -124,7 +125,7 @@ def _link(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
-def candidate(name: str, args: Sequence[Any], result: Any) -> c.Signature | None:
+def candidate(name: str, args: Sequence[Any], result: Any) -> Signature | None:
     """
     Return the C signature of a `cuda.declare_device` function as C++ declares it.
 
@@ -142,7 +143,7 @@ def candidate(name: str, args: Sequence[Any], result: Any) -> c.Signature | None
         return None
 
 
-def matching(plain: c.Signature | None, prototype: Prototype) -> c.Signature | None:
+def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:
     """
     Return the C signature of a declared function with *prototype*, None if its C types are unknown.
 
@@ -155,7 +156,7 @@ def matching(plain: c.Signature | None, prototype: Prototype) -> c.Signature | N
     # Numba's calling convention returns a status, and the result through an address.
     address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
     status = c.number("int32_t")
-    own = c.Signature(prototype.name, status, (("result", address), *plain.params))
+    own = Signature(prototype.name, status, (("result", address), *plain.params))
     for signature in (plain, own):
         if prototype in [signature.prototype_for(modern=modern) for modern in (True, False)]:
             return signature

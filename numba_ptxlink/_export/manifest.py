@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numba_ptxlink._cabi.header import Declaration
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import FrontEnd
 

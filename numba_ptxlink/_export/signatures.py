@@ -138,7 +138,7 @@ def _symbol(each: Udf, front_end: FrontEnd) -> str:
     }
     parts = [*each.cxx.namespace.split("::"), each.name]
     try:
-        return cnames.propose("_".join([*parts, *(abi.code(abi.c_type(ty, names)) for ty in args)]))
+        return cnames.propose("_".join([*parts, *(abi.c_type(ty, names).code for ty in args)]))
     except AbiError as error:
         raise AbiError(f"Function {each.name} ({each.source}): {error}") from error
 
@@ -168,7 +168,7 @@ def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf], front_end: FrontEn
     if each.function.__code__ is other.function.__code__:
         try:
             args, _ = arguments(each, front_end)
-            return cnames.propose("_".join([each.name, *(abi.code(abi.c_type(ty)) for ty in args)]), taken)
+            return cnames.propose("_".join([each.name, *(abi.c_type(ty).code for ty in args)]), taken)
         except AbiError:
             return cnames.propose(each.name, taken)
     return cnames.propose(f"{module}_{each.name}", taken)

@@ -18,6 +18,8 @@ from numba_ptxlink._formats.ptx.declarations import width
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numba_ptxlink._cabi.signatures import Signature
+
     Times = frozenset[int | None]
     """How often an address is in a value; None where that is not known."""
 
@@ -36,7 +38,7 @@ Source = tuple[int, int]
 """The number of a parameter, and where in its bytes the address is."""
 
 
-def addresses(signature: c.Signature) -> dict[int, str]:
+def addresses(signature: Signature) -> dict[int, str]:
     """Return the number and the name of each parameter whose address *signature* is only to read through."""
     return {
         number: name

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
 
     from .consumer import Consumer
 

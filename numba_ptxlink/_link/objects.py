@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
     from .consumer import Consumer

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
     from numba_ptxlink._front_end.substitution import Substitution
 

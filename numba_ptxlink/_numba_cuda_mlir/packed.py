@@ -17,7 +17,7 @@ from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.numba_cuda import types
 
 from numba_ptxlink import abi
-from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink.errors import AbiError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def is_packed(ty: Any, inside: set[Any]) -> bool:
 def _lacks_alignment(record: Any) -> bool:
     """Return whether the struct that C++ has for *record* does not align all its members."""
     try:
-        return c.unaligned_member(abi.c_type(record)) is not None
+        return unaligned_member(abi.c_type(record)) is not None
     except AbiError:
         return not record.aligned
 

@@ -12,6 +12,7 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._cabi import header
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -22,7 +23,7 @@ STEMS = ("udfs", "my-udfs", "my_udfs", "MY.UDFS", "3 spaces here", "größe", "�
 
 def one(stem: str, name: str, ctype: c.CType = FLOAT) -> str:
     """Return the header *stem* of one function."""
-    signature = c.Signature(name, ctype, (("value", ctype),))
+    signature = Signature(name, ctype, (("value", ctype),))
     return header.render(stem, [header.Declaration(signature, f"{name}: test", "", "udfs.py:1")])
 
 

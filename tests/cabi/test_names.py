@@ -19,6 +19,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._cabi import compiler_names as listed
 from numba_ptxlink._cabi import header, names, proof
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -118,7 +119,7 @@ def compile_everywhere(folder: Path, toolkit, text: str) -> None:
 
 def functions(symbols) -> list[header.Declaration]:
     """Return the declarations of functions of these names."""
-    signatures = [c.Signature(name, FLOAT, (("value", FLOAT), ("by", FLOAT))) for name in symbols]
+    signatures = [Signature(name, FLOAT, (("value", FLOAT), ("by", FLOAT))) for name in symbols]
     return [header.Declaration(signature, signature.name, "", "udfs.py:1") for signature in signatures]
 
 

@@ -13,6 +13,7 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._cabi import header, proof
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import LinkError
 
@@ -25,7 +26,7 @@ SM_90 = pl.Arch.of("sm_90")
 
 def declare(name, result, *params, kernel=False):
     """Return the declaration of a function of the file udfs.py."""
-    return header.Declaration(c.Signature(name, result, params, kernel), f"{name}: test", "", "udfs.py:7")
+    return header.Declaration(Signature(name, result, params, kernel), f"{name}: test", "", "udfs.py:7")
 
 
 def prove(*declarations, externs=(), text=None, archs=(SM_90,)):
@@ -42,7 +43,7 @@ def test_what_cxx_accepts_is_proven():
         declare("of_struct", pair, ("value", pair), ("at", c.Pointer("pair*", 8, 8, pair))),
         declare("run", c.Void(), ("value", pair), ("small", c.number("int8_t")), kernel=True),
     )
-    externs = (c.Signature("elsewhere", DOUBLE, (("arg0", DOUBLE),)),)
+    externs = (Signature("elsewhere", DOUBLE, (("arg0", DOUBLE),)),)
     for arch in ("sm_90", "sm_90a", "sm_100"):
         prove(*declarations, externs=externs, archs=(pl.Arch.of(arch),))
 
@@ -111,7 +112,7 @@ def test_functions_for_cxx_to_define_are_compared_too():
     """What the export calls has the prototype that C++ gives its definition."""
     wrong = dataclasses.replace(DOUBLE, size=4, align=4)
     with pytest.raises(pl.ExportError, match="of elsewhere"):
-        prove(declare("f", FLOAT), externs=(c.Signature("elsewhere", FLOAT, (("arg0", wrong),)),))
+        prove(declare("f", FLOAT), externs=(Signature("elsewhere", FLOAT, (("arg0", wrong),)),))
 
 
 def missing() -> None:

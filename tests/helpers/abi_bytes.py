@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import abi_rows as rows
 
+    from numba_ptxlink._cabi.signatures import Signature
+
 KERNEL = """
 extern "C" __global__ void check{number}(const char* in, char* out) {{
     in += threadIdx.x * {arguments};
@@ -66,7 +68,7 @@ class Layout:
     result: c.CType
 
     @classmethod
-    def of(cls, echo: rows.Echo, signature: c.Signature) -> Layout:
+    def of(cls, echo: rows.Echo, signature: Signature) -> Layout:
         """Return the layout of *echo*, exported as *signature*."""
         params = tuple(ctype for _, ctype in signature.params)
         return cls(int(signature.name[1:]), echo, params, signature.result)

@@ -9,6 +9,7 @@ from numba.cuda import types
 
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink.abi import c_type
 from numba_ptxlink.errors import AbiError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def signature(
     context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]], *, kernel: bool = False
-) -> c.Signature:
+) -> Signature:
     """
     Return the C signature that corresponds to numba-cuda's prototype.
 
@@ -46,7 +47,7 @@ def signature(
         returned = _plain(value) or _leaf(
             context.data_model_manager[value].get_return_type(), f"{name}_result"
         )
-    return c.Signature(name, returned, tuple(spread), kernel)
+    return Signature(name, returned, tuple(spread), kernel)
 
 
 def _plain(ty: Any) -> c.Scalar | None:

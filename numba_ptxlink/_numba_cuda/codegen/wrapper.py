@@ -17,6 +17,7 @@ from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.cudadrv import nvvm
 
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature, is_large, unaligned_member
 
 from .convert import from_c, from_return, holds_record, ir_type, to_c
 
@@ -31,7 +32,7 @@ _SMALL = 1000
 
 def emit(
     compiled: Any,
-    signature: c.Signature,
+    signature: Signature,
     options: AbiOptions,
     *,
     inline: bool,
@@ -54,13 +55,13 @@ def emit(
     module.context = ir.Context()
     result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
     kinds = [ir_type(module, ctype) for _, ctype in signature.params]
-    large = [c.is_large(ctype) and not signature.kernel for _, ctype in signature.params]
+    large = [is_large(ctype) and not signature.kernel for _, ctype in signature.params]
     kinds = [kind.as_pointer() if by_address else kind for kind, by_address in zip(kinds, large, strict=True)]
     outer = ir.Function(module, ir.FunctionType(result, kinds), signature.name)
     _align(outer, signature)
     small = sum(len(block.instructions) for block in inner.blocks) < _SMALL
     types_passed = (signature.result, *(ctype for _, ctype in signature.params))
-    if not signature.kernel and ((inline and small) or any(map(c.unaligned_member, types_passed))):
+    if not signature.kernel and ((inline and small) or any(map(unaligned_member, types_passed))):
         # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
         # A struct with members that are not aligned must not be passed at all, which inlining prevents.
         outer.attributes.add("alwaysinline")
@@ -99,7 +100,7 @@ def _received(
         return from_c(context, builder, ctype, ty, value)
     value.add_attribute("byval")
     value.attributes.align = ctype.align
-    if isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
+    if isinstance(ty, types.Record) and unaligned_member(ctype) is None:
         # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
         return builder.bitcast(value, context.get_value_type(ty))
     return from_c(context, builder, ctype, ty, builder.load(value, align=ctype.align))
@@ -223,13 +224,13 @@ def _extend(value: Any, ctype: c.CType) -> None:
         value.add_attribute(ctype.extension)
 
 
-def _align(function: ir.Function, signature: c.Signature) -> None:
+def _align(function: ir.Function, signature: Signature) -> None:
     """Annotate parameters and the result that C aligns differently from their IR types."""
     # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
     values = [signature.result, *(ctype for _, ctype in signature.params)]
     operands: list[Any] = []
     for position, ctype in enumerate(values):
-        if position and c.is_large(ctype) and not signature.kernel:
+        if position and is_large(ctype) and not signature.kernel:
             continue  # the byval parameter has an align attribute
         if ctype.align != ctype.natural_align:
             operands += ["align", ir.Constant(ir.IntType(32), position << 16 | ctype.align)]

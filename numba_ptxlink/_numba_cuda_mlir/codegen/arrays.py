@@ -11,7 +11,7 @@ from numba_ptxlink.errors import AbiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numba_ptxlink._cabi.types import Signature
+    from numba_ptxlink._cabi.signatures import Signature
 
 
 def check(signature: Signature, args: Sequence[Any], result: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature, is_large
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ class Prototype(NamedTuple):
     notes: tuple[str, ...]
 
 
-def of(builder: Builder, signature: c.Signature) -> Prototype:
+def of(builder: Builder, signature: Signature) -> Prototype:
     """Return the prototype of *signature*, with the types of *builder*."""
     returned = builder.c_type(signature.result)
     params, bare, alignments = [], [], []
@@ -39,7 +40,7 @@ def of(builder: Builder, signature: c.Signature) -> Prototype:
         alignments.append(signature.result.align)
     for number, (_, ctype) in enumerate(signature.params):
         kind, value = builder.c_type(ctype), f"%p{number}"
-        if c.is_large(ctype) and not signature.kernel:
+        if is_large(ctype) and not signature.kernel:
             address = builder.pointer(kind)
             params.append(argument(builder, ctype, value))
             bare.append(str(address))
@@ -66,7 +67,7 @@ def of(builder: Builder, signature: c.Signature) -> Prototype:
 def argument(builder: Builder, ctype: c.CType, value: str) -> str:
     """Return *value* as an argument or a parameter of a device function, by address if it is large."""
     kind = builder.c_type(ctype)
-    if not c.is_large(ctype):
+    if not is_large(ctype):
         return f"{kind} {extension(ctype)}{value}"
     address = builder.pointer(kind)
     byval = f"byval({kind})" if address.target is None else "byval"

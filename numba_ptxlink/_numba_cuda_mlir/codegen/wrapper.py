@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda import types
 
-from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 
 from . import debug, prototypes
 from .builder import I8, Builder
@@ -31,7 +31,7 @@ _BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
 def add(
     module: Module,
     inner: str,
-    signature: c.Signature,
+    signature: Signature,
     args: Sequence[Any],
     result: Any,
     *,
@@ -59,7 +59,7 @@ def add(
     arguments: list[tuple[Type, str]] = []
     for (_, ctype), ty, (value, address) in zip(signature.params, args, prototype.values, strict=True):
         kind, loaded = builder.c_type(ctype), value
-        if address is not None and isinstance(ty, types.Record) and c.unaligned_member(ctype) is None:
+        if address is not None and isinstance(ty, types.Record) and unaligned_member(ctype) is None:
             # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
             arguments.append((builder.pointer(kind), value))
             continue
@@ -78,7 +78,7 @@ def add(
     types_passed = (signature.result, *(ctype for _, ctype in signature.params))
     # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
     # A struct with members that are not aligned must not be passed at all, which inlining prevents.
-    inlined = (inline and small) or any(map(c.unaligned_member, types_passed))
+    inlined = (inline and small) or any(map(unaligned_member, types_passed))
     attributes = " alwaysinline" if inlined and not signature.kernel else ""
     module.add_types(builder.types)
     module.rest += location.nodes
@@ -90,7 +90,7 @@ def add(
     return "\n".join([*module.rest, *functions, *module.more, body])
 
 
-def _require(builder: Builder, signature: c.Signature, *, trap: bool) -> None:
+def _require(builder: Builder, signature: Signature, *, trap: bool) -> None:
     """Leave the function where the arguments do not fulfil the conditions of *builder*."""
     if not builder.conditions:
         return
@@ -110,7 +110,7 @@ def _call(  # noqa: PLR0917 - one call
     builder: Builder,
     function: Function,
     arguments: list[tuple[Type, str]],
-    signature: c.Signature,
+    signature: Signature,
     result: Any,
     location: str,
 ) -> None:

@@ -1,0 +1,168 @@
+"""Lay out what tuples, optional values and records are in C, and name those structs that have no name."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import AbiError
+
+from . import names as cnames
+from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, struct, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .cxx import Existing
+
+# The longest generated name; a longer one is cut off and ends in a checksum.
+_LONGEST_NAME = 48
+
+
+def labels(fields: Iterable[str], types: Iterable[CType], *others: str) -> list[str]:
+    """
+    Return legal, distinct names for *fields* in a declaration that uses *types*.
+
+    A parameter hides a type of its name from those behind it, and a member may not have the name of its
+    struct or of a type in it: *others* and what *types* are spelled with are not used.
+    """
+    taken = words(types) | {*others}
+    distinct: list[str] = []
+    for field in fields:
+        distinct.append(cnames.legal(field, taken))
+        taken.add(distinct[-1])
+    return distinct
+
+
+def optional(value: CType, about: str) -> Struct:
+    """Return the struct of a *value* that may be missing."""
+    return struct(f"optional_{value.code}", [("value", value), ("has_value", number("bool"))], about=about)
+
+
+def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, about: str) -> Struct:
+    """
+    Return the struct of a tuple.
+
+    Args:
+        fields: The names of its members in Python.
+        types: Their types.
+        name: The name of the struct, None for one that tells *types*.
+        about: What it is in Python.
+    """
+    # The count comes first, so that the names of different types differ.
+    name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
+    layout = struct(name, zip(labels(fields, types, name), types, strict=True), about=about)
+    return dataclasses.replace(layout, in_memory=all(map(_is_plain, types)))
+
+
+def _is_plain(ctype: CType) -> bool:
+    """Return whether a tuple in memory has a member of this type where C has it."""
+    # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
+    if isinstance(ctype, Struct):
+        return ctype.in_memory and not ctype.record
+    return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
+
+
+def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct:
+    """
+    Return the struct of a NumPy record: C's own layout where that is the record's, else a packed one.
+
+    Args:
+        name: Its name, "" for none.
+        fields: Its members, under their names in Python, in the order of their offsets.
+        size: In bytes.
+        about: What it is in Python.
+
+    Raises:
+        AbiError: C has no such struct.
+    """
+    fields = list(fields)
+    if not fields:
+        raise AbiError("C has no empty struct; leave the empty record out.")
+    for last, field in itertools.pairwise(fields):
+        if field.offset < last.offset + last.type.size:
+            raise AbiError(
+                f"Its field {field.name!r} overlaps its field {last.name!r}, and C has no such struct; leave "
+                "one of them out of the dtype, and reinterpret the other by .view() in Python."
+            )
+    types = [field.type for field in fields]
+    distinct = labels([field.name for field in fields], types, name)
+    members = tuple(
+        dataclasses.replace(field, name=label) for field, label in zip(fields, distinct, strict=True)
+    )
+    natural = struct("", [(member.name, member.type) for member in members])
+    packed = natural.members != members or natural.size != size
+    align = 1 if packed else natural.align
+    return Struct(name, size, align, members, packed, in_memory=True, record=True, about=about)
+
+
+def finished(layout: Struct) -> Struct:
+    """Return *layout*, of a record, as a header defines it: under a name, and without classes if packed."""
+    if layout.packed:
+        layout = dataclasses.replace(layout, members=_raw_members(layout))
+    if layout.name:
+        return layout
+    fields = "_".join(f"{member.name}_{member.type.code}" for member in layout.members)
+    name = f"{len(layout.members)}_{fields}"
+    # Equal members can have different offsets, sizes and alignments.
+    name = f"packed{name}{_gaps(layout)}_{layout.size}_{layout.align}" if layout.packed else f"record{name}"
+    return dataclasses.replace(layout, name=cnames.legal_type(_shortened(name)))
+
+
+def _gaps(layout: Struct) -> str:
+    """Return, for the name of a record, which members do not begin where the one before ends, and where."""
+    ends = (0, *(member.offset + member.type.size for member in layout.members))
+    places = enumerate(zip(layout.members, ends, strict=False))
+    return "".join(f"_{index}at{member.offset}" for index, (member, end) in places if member.offset != end)
+
+
+def _raw_members(layout: Struct) -> tuple[Member, ...]:
+    return tuple(dataclasses.replace(member, type=_raw(member.type)) for member in layout.members)
+
+
+def _raw(ctype: CType) -> CType:
+    """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
+    if isinstance(ctype, Compound):
+        return number(ctype.row.raw) if ctype.row.raw else ctype
+    if isinstance(ctype, Array):
+        return dataclasses.replace(ctype, element=_raw(ctype.element))
+    if isinstance(ctype, Struct) and not ctype.packed:
+        members = _raw_members(ctype)
+        if members != ctype.members:
+            return dataclasses.replace(ctype, name=f"{ctype.name}_raw", members=members)
+    return ctype
+
+
+def as_existing(layout: Struct, existing: Existing) -> Struct:
+    """
+    Return *layout* as the struct that C++ has: as aligned as its members are, or as it is said to be.
+
+    Raises:
+        AbiError: A record is not of a size that C++ could give it.
+    """
+    natural = max(member.type.align for member in layout.members)
+    packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
+    align = existing.align or (1 if packed else natural)
+    size = -(-layout.size // align) * align
+    if layout.record and size != layout.size:
+        raise AbiError(
+            f"{existing.name} is aligned to {align} bytes, and a multiple of that as large; its dtype has an "
+            f"itemsize of {layout.size}: give it {size}."
+        )
+    return dataclasses.replace(
+        layout,
+        name=existing.name,
+        size=size,
+        align=align,
+        packed=packed,
+        in_memory=layout.in_memory and size == layout.size,
+        existing=existing,
+    )
+
+
+def _shortened(name: str) -> str:
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"

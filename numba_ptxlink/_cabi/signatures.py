@@ -1,0 +1,167 @@
+"""
+Model functions of C: the PTX prototypes that nvcc gives them, and the structs that they use.
+
+The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, everything else as
+an aligned byte array; a kernel's scalar parameters keep their width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats.ptx import Prototype
+from numba_ptxlink.errors import AbiError
+
+from . import names as cnames
+from .types import Array, CType, Struct, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# In bytes; observed in nvcc's output, like the rest.
+_LARGEST_DIRECT = 128
+_LARGEST_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Signature:
+    """
+    A C function: `result name(params)`.
+
+    Args:
+        name: The symbol.
+        result: The type of its return value.
+        params: The name and type of each parameter.
+        kernel: Whether it is a `__global__` function.
+    """
+
+    name: str
+    result: CType
+    params: tuple[tuple[str, CType], ...]
+    kernel: bool = False
+
+    @property
+    def prototype(self) -> Prototype:
+        """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
+        return self.prototype_for(modern=True)
+
+    def prototype_for(self, *, modern: bool) -> Prototype:
+        """
+        Return the PTX prototype that nvcc emits for the declaration.
+
+        Args:
+            modern: Whether the target is sm_100 or later, for which NVVM uses a newer LLVM.
+        """
+        params = []
+        for _, ctype in self.params:
+            param = ctype.param(kernel=self.kernel)
+            if param is None:
+                continue
+            if is_large(ctype) and not self.kernel and not modern:
+                param = dataclasses.replace(param, align=max(param.align, 4))
+            params.append(param)
+        return Prototype(name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel)
+
+    @property
+    def types(self) -> Iterator[CType]:
+        """Every type used by the declaration, members before their structs."""
+        return parts([self.result, *(ctype for _, ctype in self.params)])
+
+    def __str__(self) -> str:
+        params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
+        return self.result.declare(f"{self.name}({params})")
+
+
+def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
+    """
+    Return the structs that *signatures* use by name, members before their structs.
+
+    Of what is inside of a struct that C++ defines, these are the structs that C++ defines, too.
+
+    Raises:
+        AbiError: Two of them have the same name.
+    """
+    named: dict[str, Struct] = {}
+    types = (part for signature in signatures for part in signature.types)
+    for ctype in dict.fromkeys(struct for part in types for struct in _structs(part)):
+        first = named.setdefault(ctype.name, ctype)
+        if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
+            raise AbiError(
+                f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in two "
+                "ways; C++ has one struct of that name."
+            )
+        if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
+            raise AbiError(
+                f"Two structs would be named {ctype.name}: {first.about} and {ctype.about}; rename the "
+                "record or NamedTuple among them in Python, for example to "
+                f"{cnames.propose(ctype.name, named)!r}."
+            )
+    return named
+
+
+def _structs(ctype: CType) -> Iterator[Struct]:
+    """Yield *ctype* if it is a struct, after what C++ defines in one that it defines."""
+    if not isinstance(ctype, Struct):
+        return
+    if ctype.existing:
+        for part in parts([ctype], inside=True):
+            if isinstance(part, Struct) and part.existing:
+                yield part
+    else:
+        yield ctype
+
+
+def is_large(ctype: CType) -> bool:
+    """Return whether nvcc passes a parameter of this type by address in NVVM IR; in PTX it is by value."""
+    return ctype.size > _LARGEST_DIRECT
+
+
+def unaligned_member(ctype: CType) -> str | None:
+    """
+    Return the path of a member that *ctype*, passed by value, does not align; None if it aligns all of them.
+
+    Before sm_100, nvcc 13 and NVVM move such a member of an argument or a result by aligned instructions: a
+    16-bit member at offset 1 by `st.param.b16`, a 64-bit one at offset 9 by `st.param.f64`, and one at offset
+    0 of a parameter that is aligned to 1 by `ld.param.u64`. The device traps, or moves other bytes. What a
+    kernel is launched with is read by accesses that are no larger than its alignment.
+    """
+    leaves = _leaves(ctype, "", 0)
+    return next((path for path, at, leaf in leaves if at % leaf.align or leaf.align > ctype.align), None)
+
+
+def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CType]]:
+    if isinstance(ctype, Struct):
+        for member in ctype.members:
+            inner = f"{path}.{member.name}" if path else member.name
+            yield from _leaves(member.type, inner, offset + member.offset)
+    elif isinstance(ctype, Array):
+        # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
+        for number in range(min(ctype.count, _LARGEST_ALIGNMENT)):
+            yield from _leaves(ctype.element, f"{path}[{number}]", offset + number * ctype.element.size)
+    else:
+        yield path, offset, ctype
+
+
+def check_ptx(signature: Signature) -> None:
+    """
+    Check that nvcc passes the arguments and the result of *signature* rightly between functions in PTX.
+
+    A function in LTO-IR is inlined into its callers, which passes nothing.
+
+    Raises:
+        AbiError: A struct that is passed by value holds a member that is not aligned.
+    """
+    if signature.kernel:
+        return
+    values = [(f"parameter {name!r}", ctype) for name, ctype in signature.params]
+    for where, ctype in (("the return value", signature.result), *values):
+        member = unaligned_member(ctype)
+        if member is not None:
+            raise AbiError(
+                f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
+                "which is not aligned, and nvcc passes such structs by value wrongly in PTX. Create the "
+                "dtype with align=True, pass a pointer to it or an array of it, or export and link LTO-IR "
+                "alone (emit=['ltoir'])."
+            )
