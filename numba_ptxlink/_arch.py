@@ -1,4 +1,4 @@
-"""Represent GPU architectures and PTX ISA versions as values."""
+"""Represent GPU architectures and PTX ISA versions as values; write versions as people do."""
 
 from __future__ import annotations
 
@@ -86,3 +86,8 @@ class PtxVersion(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+def dotted(version: tuple[int, ...] | None) -> str:
+    """Return *version* as it is written, such as "13.0"; "" for None."""
+    return ".".join(map(str, version or ()))

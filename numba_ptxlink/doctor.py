@@ -5,23 +5,22 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _plugin
-from ._arch import Arch
+from ._arch import Arch, dotted
 from ._config import config
 from ._formats import ltoir
 from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
-from ._formats.ptx.isa import newest_isa, release_of
+from ._formats.ptx.isa import newest_isa
 from ._front_end import registry
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, host_compiler, machine, nvjitlink, nvrtc, nvvm, packages, pynvjitlink
+from ._tools import driver, host_compiler, machine, nvjitlink, nvrtc, packages
 from ._tools.compilers import Compiler, compilers
+from ._tools.components import Component, components, nvvm_version
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
-from .inspection import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from ._arch import PtxVersion
     from ._tools.toolchain import Toolchain
 
+    Release = tuple[int, int]
+
 __all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
-_NO_NVRTC = "Numba compiles nothing without NVRTC"
 _INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
 # By words of the reason; the first that are in it count.
 _CURES = (
@@ -48,22 +48,6 @@ _CURES = (
     ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
 )
 _SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
-
-
-@dataclass(frozen=True)
-class Component:
-    """
-    One tool or library.
-
-    Args:
-        name: The name of the tool or library.
-        version: Its version, "" if it is missing.
-        where: The file it was loaded from, or its provider.
-    """
-
-    name: str
-    version: str
-    where: str
 
 
 @dataclass(frozen=True)
@@ -162,10 +146,11 @@ def diagnose() -> Diagnosis:
     config()
     broken = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
+    nvvm = nvvm_version(tools)
     driver_isa = newest_isa(tools.driver) if tools.driver else None
-    abilities = tuple(_abilities(tools, driver_isa))
+    trials = tuple(_trials(tools, nvvm, driver_isa))
     return Diagnosis(
-        components=tuple(_components(tools)),
+        components=tuple(components(tools, nvvm)),
         compilers=tuple(compilers()),
         active=status.active,
         reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
@@ -175,8 +160,12 @@ def diagnose() -> Diagnosis:
             for each in status.front_ends
         ),
         driver_isa=str(driver_isa or ""),
-        abilities=abilities,
-        problems=tuple(_problems(tools, status, abilities, broken)),
+        abilities=tuple(trial.ability for trial in trials),
+        problems=(
+            *_front_end_problems(status, broken),
+            *_tool_problems(tools, nvvm),
+            *filter(None, (trial.problem for trial in trials)),
+        ),
         system=machine.describe(),
     )
 
@@ -199,151 +188,82 @@ def _import_front_ends() -> dict[str, Problem]:
     return broken
 
 
-def _components(tools: Toolchain) -> Iterator[Component]:
-    from ._native import _nvptxcompiler
+class _Trial(NamedTuple):
+    """An ability, and what helps without it: "" where the tool that is missing has a problem of its own."""
 
-    yield Component("nvPTXCompiler", _dotted(tools.nvptxcompiler), str(_nvptxcompiler.__file__))
-    for name, library, version in (
-        ("nvJitLink", "nvJitLink", tools.nvjitlink),
-        ("NVRTC", "nvrtc", tools.nvrtc),
-        ("nvFatbin", "nvfatbin", tools.nvfatbin),
-        ("NVVM", "nvvm", _nvvm_version(tools)),
-    ):
-        yield Component(name, _dotted(version), _library(library))
-    yield Component("pynvjitlink", *_pynvjitlink_found())
-    yield Component("driver", _dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
-    yield Component("nvdisasm", "present" if find_tool("nvdisasm") else "", find_tool("nvdisasm") or "")
-    for package, number in tools.packages.items():
-        yield Component(package, number, "installed package")
+    ability: Ability
+    cure: str
+    affects: str = ""
+
+    @property
+    def problem(self) -> Problem | None:
+        if self.ability.able or not self.cure:
+            return None
+        return Problem(f"{self.ability.what}: {self.ability.why}{self.affects}", self.cure)
 
 
-def _pynvjitlink_found() -> tuple[str, str]:
-    try:
-        return _dotted(pynvjitlink.version()), "pynvjitlink-cu12"
-    except PtxlinkError:
-        return "", "optional, for CUDA 12"
-
-
-def _library(name: str) -> str:
-    from cuda import pathfinder
-
-    try:
-        return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path or "")
-    except Exception:  # noqa: BLE001 - pathfinder raises a different type for each way of not finding it
-        return ""
-
-
-def _package_version(tools: Toolchain, package: str) -> tuple[int, int] | None:
-    try:
-        major, minor = tools.packages[package].split(".")[:2]
-    except (KeyError, ValueError):
-        return None
-    return (int(major), int(minor))
-
-
-def _nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
-    folder, library = packages.location("nvidia-nvvm"), _library("nvvm")
-    if folder is not None and library and Path(library).resolve().is_relative_to(folder):
-        return _package_version(tools, packages.package("nvidia-nvvm"))
-    # Another one is loaded than the package's. It has no function for its release, which its PTX tells.
-    try:
-        emitted = nvvm.emitted_isa(Arch(9, 0))
-    except PtxlinkError:
-        return None
-    return None if emitted is None else release_of(emitted)
-
-
-def _abilities(tools: Toolchain, driver_isa: PtxVersion | None) -> Iterator[Ability]:
-    compiler = _nvvm_version(tools) or tools.nvrtc
-    newest_here = tools.ptx_versions[-1]
-    if compiler is not None:
-        emitted = newest_isa(compiler)
-        if emitted is not None:
-            what = "NVVM's PTX, assembled by nvPTXCompiler"
-            if tools.nvrtc is None:
-                yield Ability(what, able=False, why=_NO_NVRTC)
-            else:
-                reads = f"nvPTXCompiler {_dotted(tools.nvptxcompiler)} reads {newest_here}"
-                yield Ability(what, emitted <= newest_here, f"PTX {emitted} at most; {reads}")
-        if emitted is not None and driver_isa is not None:
-            yield Ability(
-                "NVVM's PTX, compiled by the driver",
-                emitted <= driver_isa,
-                f"PTX {emitted} at most; the driver (CUDA {_dotted(tools.driver)}) reads {driver_isa}",
-                "never asked: kernels reach the driver as machine code, here and with nvJitLink"
-                if tools.nvjitlink
-                else "fails where PTX is newer than the driver",
-            )
+def _trials(tools: Toolchain, nvvm: Release | None, driver_isa: PtxVersion | None) -> Iterator[_Trial]:
+    together = f"upgrade together: {packages.install()} --upgrade"
+    compiler = nvvm or tools.nvrtc
+    emitted = newest_isa(compiler) if compiler else None
+    if emitted is not None:
+        newest = tools.ptx_versions[-1]
+        why = f"PTX {emitted} at most; nvPTXCompiler {dotted(tools.nvptxcompiler)} reads {newest}"
+        able, cure = emitted <= newest, together
+        if tools.nvrtc is None:
+            able, why, cure = False, "Numba compiles nothing without NVRTC", ""
+        yield _Trial(Ability("NVVM's PTX, assembled by nvPTXCompiler", able, why), cure)
+    if emitted is not None and driver_isa is not None:
+        stock = "fails where PTX is newer than the driver"
+        if tools.nvjitlink:
+            stock = "never asked: kernels reach the driver as machine code, here and with nvJitLink"
+        why = f"PTX {emitted} at most; the driver (CUDA {dotted(tools.driver)}) reads {driver_isa}"
+        yield _Trial(
+            Ability("NVVM's PTX, compiled by the driver", emitted <= driver_isa, why, stock),
+            "none needed here: kernels are compiled before the driver sees them",
+            ". Other programs that hand PTX to this driver fail",
+        )
     if tools.driver is not None:
-        yield from _loadable(tools, tools.driver)
+        yield from _loads(tools, tools.driver)
     if tools.nvrtc is not None and tools.nvjitlink is not None:
-        yield _links_ltoir(tools)
+        yield _Trial(_links_ltoir(tools), together)
 
 
-def _loadable(tools: Toolchain, cuda: tuple[int, int]) -> Iterator[Ability]:
+def _loads(tools: Toolchain, driver: Release) -> Iterator[_Trial]:
     compiler, linker = tools.nvptxcompiler, tools.nvjitlink
+    rule = f"driver of CUDA {dotted(driver)}: any minor version of one major version"
     # Under a toolkit of an older major version, all links are nvJitLink's.
     maker = linker if linker and linker[0] < compiler[0] else compiler
-    rule = "any minor version of one major version"
-    yield Ability(
-        "cubins, loaded by the driver",
-        cuda[0] >= maker[0],
-        f"made by CUDA {_dotted(maker)}, driver of CUDA {_dotted(cuda)}: {rule}",
+    yield _Trial(
+        Ability(
+            "cubins, loaded by the driver", driver[0] >= maker[0], f"made by CUDA {dotted(maker)}, {rule}"
+        ),
+        "upgrade the driver, or install the tools of its own major version in a new environment, as with "
+        f"{packages.install(12)}",
     )
     if maker != compiler:
-        yield Ability(
-            "cubins of assemble(), loaded by the driver",
-            cuda[0] >= compiler[0],
-            f"made by nvPTXCompiler {_dotted(compiler)}, driver of CUDA {_dotted(cuda)}: {rule}",
+        yield _Trial(
+            Ability(
+                "cubins of assemble(), loaded by the driver",
+                driver[0] >= compiler[0],
+                f"made by nvPTXCompiler {dotted(compiler)}, {rule}",
+            ),
+            "none needed for kernels and link(), which take the toolkit's nvJitLink; upgrade the driver for "
+            "those of assemble()",
         )
 
 
 def _links_ltoir(tools: Toolchain) -> Ability:
     what = "NVRTC's LTO-IR, linked by nvJitLink"
-    versions = f"NVRTC {_dotted(tools.nvrtc)}, nvJitLink {_dotted(tools.nvjitlink)}"
+    versions = f"NVRTC {dotted(tools.nvrtc)}, nvJitLink {dotted(tools.nvjitlink)}"
     try:
         code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output=LTOIR).code
         header = ltoir.read(code)
         nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto"))
     except PtxlinkError as error:
         return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
-    container = _dotted(header.container) if header else "unknown"
+    container = dotted(header.container) if header else "unknown"
     return Ability(what, able=True, why=f"{versions}, container {container}: tried")
-
-
-def _problems(
-    tools: Toolchain, status: _plugin.Status, abilities: tuple[Ability, ...], broken: Mapping[str, Problem]
-) -> Iterator[Problem]:
-    yield from _front_end_problems(status, broken)
-    if status.active and status.trigger == "entry point":
-        yield Problem(
-            "the import hook is not installed, so CUDA-only programs do not activate the plugin",
-            _INSTALL,
-        )
-    yield from _tool_problems(tools)
-    for ability in abilities:
-        if ability.able or ability.why == _NO_NVRTC:
-            continue  # a tool that is missing has its own problem
-        if "compiled by the driver" in ability.what:
-            yield Problem(
-                f"{ability.what}: {ability.why}. Other programs that hand PTX to this driver fail",
-                "none needed here: kernels are compiled before the driver sees them",
-            )
-        elif "assemble()" in ability.what:
-            yield Problem(
-                f"{ability.what}: {ability.why}",
-                "none needed for kernels and link(), which take the toolkit's nvJitLink; "
-                "upgrade the driver for those of assemble()",
-            )
-        elif "loaded by the driver" in ability.what:
-            yield Problem(
-                f"{ability.what}: {ability.why}",
-                "upgrade the driver, or install the tools of its own major version in a new environment, "
-                f"as with {packages.install(12)}",
-            )
-        else:
-            cure = f"upgrade together: {packages.install()} --upgrade"
-            yield Problem(f"{ability.what}: {ability.why}", cure)
 
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
@@ -360,15 +280,20 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
         elif each.name in there and not each.active:
             what = f"the plugin is not active in {each.name}: {each.reason}"
             yield Problem(what, _activation_cure(each.reason))
+    if status.active and status.trigger == "entry point":
+        yield Problem(
+            "the import hook is not installed, so CUDA-only programs do not activate the plugin",
+            _INSTALL,
+        )
 
 
-def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
+def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
     compilers = " and ".join(each.name for each in registry.front_ends() if registry.installed(each))
     nothing = f", and {compilers} cannot compile" if compilers else ""
     for name, package, version, fails in (
         ("nvJitLink", "nvidia-nvjitlink", tools.nvjitlink, "CUDA C++ and links of several inputs fail"),
         ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, f"CUDA C++ fails{nothing}"),
-        ("NVVM", "nvidia-nvvm", _nvvm_version(tools), "no Python function is compiled"),
+        ("NVVM", "nvidia-nvvm", nvvm, "no Python function is compiled"),
         ("nvFatbin", "nvidia-nvfatbin", tools.nvfatbin, "exports make no fat binaries, kernels and objects"),
     ):
         if version is None:
@@ -380,13 +305,12 @@ def _tool_problems(tools: Toolchain) -> Iterator[Problem]:
         )
     release, compiler = host_compiler.nvcc_release(), tools.nvptxcompiler
     if release is not None and release < compiler:
-        ptx = _nvvm_version(tools)
-        old = ptx is None or ptx <= release
-        unread = "does not read" if old else f"reads neither the PTX of {_dotted(ptx)} nor"
+        old = nvvm is None or nvvm <= release
+        unread = "does not read" if old else f"reads neither the PTX of {dotted(nvvm)} nor"
         yield Problem(
-            f"the nvcc that is found is of CUDA {_dotted(release)}: it {unread} the machine code of "
-            f"{_dotted(compiler)}, which exports hold",
-            f"export for it, by cuda={_dotted(release)!r} or --cuda {_dotted(release)}",
+            f"the nvcc that is found is of CUDA {dotted(release)}: it {unread} the machine code of "
+            f"{dotted(compiler)}, which exports hold",
+            f"export for it, by cuda={dotted(release)!r} or --cuda {dotted(release)}",
         )
     if tools.driver is None:
         yield Problem(
@@ -409,7 +333,3 @@ def _installed_hook() -> bool:
         return False
     # Elsewhere, such as in a folder of PYTHONPATH, Python does not read it.
     return any(file.name == "numba_ptxlink.pth" and packages.is_site(file.locate()) for file in files)
-
-
-def _dotted(version: tuple[int, int] | None) -> str:
-    return "" if version is None else f"{version[0]}.{version[1]}"

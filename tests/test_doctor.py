@@ -179,7 +179,7 @@ def test_an_older_nvcc_is_a_problem(monkeypatch):
     (problem,) = [each for each in pl.diagnose().problems if "nvcc" in each.what]
     assert "--cuda 12.4" in problem.cure
     assert "reads neither the PTX of 1" in problem.what
-    monkeypatch.setattr(doctor, "_nvvm_version", lambda _: (12, 4))
+    monkeypatch.setattr(doctor, "nvvm_version", lambda _: (12, 4))
     (problem,) = [each for each in pl.diagnose().problems if "nvcc" in each.what]
     assert "it does not read the machine code of 1" in problem.what
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)

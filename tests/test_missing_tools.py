@@ -12,13 +12,13 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import doctor, inspection
+from numba_ptxlink import inspection
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._export import groups
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm, packages
+from numba_ptxlink._tools import components, nvjitlink, nvrtc, nvvm, packages
 
 ARCH = pl.Arch.of("sm_80")
 REASON = 'Failure finding "libnvrtc.so.13": No such file,\nNo such file'
@@ -73,7 +73,7 @@ def test_doctor_claims_no_work_without_nvrtc():
 
 def test_doctor_tells_the_nvvm_that_is_loaded(monkeypatch):
     """The version is the loaded library's, also where the package of another one is installed."""
-    monkeypatch.setattr(doctor, "_library", lambda _: "/usr/local/cuda-13.0/lib/libnvvm.so.4")
+    monkeypatch.setattr(components, "_library", lambda _: "/usr/local/cuda-13.0/lib/libnvvm.so.4")
     monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
     (found,) = [each for each in pl.diagnose().components if each.name == "NVVM"]
     assert "13.0" == found.version

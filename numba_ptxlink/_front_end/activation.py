@@ -261,6 +261,7 @@ def described(error: Exception) -> str:
 
 def driver_is_older() -> tuple[bool, str]:
     """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its wording."""
+    from numba_ptxlink._arch import dotted
     from numba_ptxlink._tools import driver, nvrtc
 
     cuda = driver.version()
@@ -271,5 +272,5 @@ def driver_is_older() -> tuple[bool, str]:
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
     relation = "older than" if cuda < toolkit else "as new as"
-    words = f"the driver (CUDA {cuda[0]}.{cuda[1]}) is {relation} the toolkit ({toolkit[0]}.{toolkit[1]})"
+    words = f"the driver (CUDA {dotted(cuda)}) is {relation} the toolkit ({dotted(toolkit)})"
     return cuda < toolkit, words

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import packages
@@ -98,8 +98,6 @@ def _for_one_ptx(ptx: Input, arch: Arch, *, for_debugger: bool) -> tuple[str, st
     if found is None:
         return "nvptxcompiler", USUAL
     from numba_ptxlink._formats.ptx.isa import sure_isa
-
-    from .checks import dotted
 
     name, release = found
     older = release[0] < compiler[0]

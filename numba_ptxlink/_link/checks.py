@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
@@ -246,11 +247,6 @@ def _check_machine(source: Input, arch: Arch) -> None:
         f"this link; generate it for {arch.sm}, or link for its own.",
         inputs=(source.name,),
     )
-
-
-def dotted(version: tuple[int, int]) -> str:
-    """Return a release as text, such as "13.5"."""
-    return f"{version[0]}.{version[1]}"
 
 
 def _check_prototypes(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table]) -> None:

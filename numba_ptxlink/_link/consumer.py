@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch, PtxVersion
+from numba_ptxlink._arch import Arch, PtxVersion, dotted
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR
 from numba_ptxlink._formats.ptx import features, parse
 from numba_ptxlink._formats.ptx.isa import first_release, newest_isa
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
 from . import oldest, single_ptx
-from .checks import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

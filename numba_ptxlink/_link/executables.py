@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
@@ -119,7 +120,7 @@ def _with_runtime(
         linked = link_inputs([Input(PTX, f"{stem}.ptx", ptx), library], arch, options, lto=False)
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
-    release = ".".join(map(str, backends.linker(linked.backend).version()))
+    release = dotted(backends.linker(linked.backend).version())
     return linked.cubin, f"nvJitLink {release}"
 
 

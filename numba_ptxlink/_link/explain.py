@@ -10,13 +10,13 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats import containers, ltoir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import symbols
-from .checks import check, dotted, unread, upgrade
+from .checks import check, unread, upgrade
 from .definitions import several_definitions
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats import containers
 from numba_ptxlink._formats.compression import ZSTD
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
@@ -43,7 +44,7 @@ class Oldest:
 
     def described(self) -> dict[str, str | None]:
         """Return it as manifests have it."""
-        return {name: release and ".".join(map(str, release)) for name, release in vars(self).items()}
+        return {name: release and dotted(release) for name, release in vars(self).items()}
 
 
 def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:

@@ -11,12 +11,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink.errors import LinkError
 
 from . import backends
-from .checks import dotted
 from .explain import LAST_OF_CUDA_12, NEWER
 from .inputs import Input
 

@@ -11,13 +11,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import assembler, cache
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import packages, ptxas
 from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
-from .checks import dotted
 from .inputs import Input
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink.errors import PtxlinkError
@@ -96,7 +97,7 @@ def used(arch: Arch, *, merged: bool, packed: bool) -> dict[str, str]:
         "nvjitlink": _if_there(nvjitlink.version) if merged else None,
         "nvfatbin": _if_there(nvfatbin.version) if packed else None,
     }
-    return {name: f"{release[0]}.{release[1]}" for name, release in releases.items() if release}
+    return {name: dotted(release) for name, release in releases.items() if release}
 
 
 def _if_there(version: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
