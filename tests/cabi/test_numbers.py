@@ -18,7 +18,8 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.numbers import NUMBERS, FloatFormat, Number
 from numba_ptxlink._link.launch import values
-from numba_ptxlink._link.launch.arrays import Launch, RefusedError
+from numba_ptxlink._link.launch.arrays import Launch
+from numba_ptxlink._link.launch.elements import RefusedError
 from numba_ptxlink._numba_cuda_mlir.codegen.builder import Builder
 from numba_ptxlink._tools import nvrtc
 

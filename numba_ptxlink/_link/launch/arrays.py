@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import math
 import operator
-import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
 
-Leaves = tuple[tuple[int, str, tuple[str, ...]], ...]
-"""
-The numbers in an element: where each begins, its type in NumPy's code, such as "f4", and the names of the
-members that hold it, from the outermost on.
-"""
+from .elements import Leaves, RefusedError, of_descr, of_typestr
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -24,10 +17,6 @@ _ON_HOST, _ON_CUDA = 1, (2, 3, 13)
 _READONLY = 1
 # 0 and 1 both are the legacy default stream; the interfaces of arrays know it as 1.
 _LEGACY = 1
-
-
-class RefusedError(Exception):
-    """A value is not what a parameter takes; the message says why and ends with the cure."""
 
 
 @dataclass
@@ -100,7 +89,7 @@ def _of_interface(interface: Any, launch: Launch) -> DeviceArray:
         raise RefusedError("it is a masked array; pass the array without its mask")
     shape = tuple(map(int, interface["shape"]))
     typestr = interface["typestr"]
-    itemsize, leaves = _of_typestr(typestr)
+    itemsize, leaves = of_typestr(typestr)
     if interface.get("descr"):
         leaves = of_descr(interface["descr"], itemsize)
     strides = interface.get("strides")
@@ -125,12 +114,6 @@ def _check_numbers(address: int, shape: tuple[int, ...], strides: tuple[int, ...
             raise RefusedError(f"its interface has an impossible {what}, {number:#x}; pass another array")
 
 
-@functools.lru_cache(maxsize=256)
-def _of_typestr(typestr: str) -> tuple[int, Leaves | None]:
-    itemsize = _itemsize(typestr)
-    return itemsize, of_descr([("", typestr)], itemsize)
-
-
 def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
     """Return the strides of an array without gaps, in the order of *layout*, "c" or "f"."""
     strides = [0] * len(shape)
@@ -151,70 +134,6 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
         extent == 1 or stride == wanted
         for extent, stride, wanted in zip(array.shape, array.strides, expected, strict=True)
     )
-
-
-def of_descr(descr: Any, size: int) -> Leaves | None:
-    """
-    Return the leaves of an element that *descr* describes in NumPy's terms.
-
-    None where it tells no more than the *size*.
-    """
-    leaves: list[tuple[int, str, tuple[str, ...]]] = []
-    end = _flatten(descr, 0, leaves, ())
-    return tuple(leaves) if leaves and end == size else None
-
-
-def _flatten(
-    descr: Any, offset: int, leaves: list[tuple[int, str, tuple[str, ...]]], path: tuple[str, ...]
-) -> int:
-    for title, code, *extents in descr:
-        shape = extents[0] if extents else ()
-        name = title if isinstance(title, str) else title[1]
-        own = (*path, name) if name else path
-        for _ in range(shape if isinstance(shape, int) else math.prod(shape)):
-            if not isinstance(code, str):
-                offset = _flatten(code, offset, leaves, own)
-                continue
-            # Voids without a name are padding, and numbers where nothing else is there.
-            if name or code[1] != "V" or (len(descr) == 1 and numbers.is_void(_itemsize(code))):
-                leaves += leaf(code, offset, own)
-            offset += _itemsize(code)
-    return offset
-
-
-def leaf(code: str, offset: int, path: tuple[str, ...]) -> Leaves:
-    """Return the numbers in what NumPy calls *code*, at *offset* in the members *path*."""
-    kind, size = code[1], _itemsize(code)
-    if code[0] == ">":
-        raise RefusedError(f"its elements, {code}, are big-endian; convert them by .astype()")
-    if kind in "SU":
-        unit, plain = (1, "S1") if kind == "S" else (4, "u4")
-        return tuple((offset + at, plain, path) for at in range(0, size, unit))
-    return ((offset, f"{'i' if kind in 'mM' else kind}{size}", path),)
-
-
-def is_alike(own: Leaves, expected: Leaves) -> bool:
-    """Return whether the numbers in an element lie where C expects them, in members of the same names."""
-    if own is expected:
-        return True
-    return len(own) == len(expected) and all(
-        place == wanted_place and code == wanted_code and all(map(is_name, names, wanted_names))
-        for (place, code, names), (wanted_place, wanted_code, wanted_names) in zip(own, expected, strict=True)
-    )
-
-
-def is_name(name: str, member: str) -> bool:
-    """Return whether the *member* of a C struct, "" for one of a tuple, is what Python calls *name*."""
-    if member in (name, ""):
-        return True
-    # A name that is none in C has become the closest legal one.
-    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
-    return re.fullmatch(rf"(?:my_)?f?{base}_?(?:_\d+)?", member) is not None
-
-
-def _itemsize(code: str) -> int:
-    digits = code[2:].partition("[")[0]
-    return int(digits) * (4 if code[1] == "U" else 1)
 
 
 class _Tensor(ctypes.Structure):

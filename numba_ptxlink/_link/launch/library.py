@@ -17,7 +17,8 @@ from numba_ptxlink._tools import driver
 from numba_ptxlink.errors import LaunchError
 
 from . import streams, values
-from .arrays import Launch, RefusedError
+from .arrays import Launch
+from .elements import RefusedError, Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +194,7 @@ class LoadedKernel:
         types: The C types of its parameters by name.
     """
 
-    def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: values.Types) -> None:
+    def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: Types) -> None:
         self.name: str = function["symbol"]
         self.declaration: str = function["declaration"]
         _check_texts(self.name, self.declaration)

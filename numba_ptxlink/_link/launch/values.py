@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import cmath
-import functools
-import math
 import operator
 import struct
 import sys
@@ -14,10 +12,10 @@ from typing import Any, NamedTuple
 from numba_ptxlink._cabi import numbers
 from numba_ptxlink._cabi.numbers import FloatFormat
 
-from . import arrays
-from .arrays import DeviceArray, Launch, Leaves, RefusedError
+from . import arrays, elements
+from .arrays import DeviceArray, Launch
+from .elements import Leaves, RefusedError, Types
 
-Types = Mapping[str, Mapping[str, Any]]
 Pack = Callable[[Any, Launch], bytes]
 
 
@@ -40,31 +38,6 @@ def layout(types: Types, name: str) -> Layout:
     if number is not None and number.format is not None:
         return Layout(entry["size"], _float(name, entry["size"], number.format))
     return Layout(entry["size"], _MAKERS[entry["kind"]](types, name, entry))
-
-
-def leaves(types: Types, name: str, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:
-    """Return the numbers in a value of the type *name* that lies at *offset*, in the members *path*."""
-    entry = types[name]
-    if entry["kind"] == "struct":
-        parts = entry["members"]
-        names = [part["name"] for part in parts]
-        inner = [
-            leaves(types, part["type"], offset + part["offset"], (*path, "" if _is_tuple(names) else member))
-            for part, member in zip(parts, names, strict=True)
-        ]
-    elif entry["kind"] in ("array", "vector"):
-        step, element = types[entry["element"]]["size"], entry["element"]
-        inner = [leaves(types, element, offset + step * number, path) for number in range(entry["count"])]
-    else:
-        number = numbers.of_kind(entry["kind"], entry["size"])
-        letter = number.numpy if number else "u" if entry["kind"] == "pointer" else "V"
-        return ((offset, f"{letter}{entry['size']}", path),)
-    return tuple(leaf for part in inner for leaf in part)
-
-
-def _is_tuple(names: list[str]) -> bool:
-    """Return whether the members of a struct are a tuple's, which have no names in Python."""
-    return names == [f"f{number}" for number, _ in enumerate(names)]
 
 
 # What Python packs itself.
@@ -116,7 +89,7 @@ def _float(name: str, size: int, form: FloatFormat) -> Pack:
     code = struct.Struct(_PACKED[form]) if form in _PACKED else None
 
     def pack(value: Any, _: Launch) -> bytes:
-        number = _real(value)
+        number = _REAL.read(value)
         try:
             return code.pack(number) if code else form.encode(number).to_bytes(size, "little")
         except OverflowError as error:
@@ -126,38 +99,58 @@ def _float(name: str, size: int, form: FloatFormat) -> Pack:
     return pack
 
 
-def _real(value: Any) -> float:
-    is_number = hasattr(value, "__float__") or hasattr(value, "__index__")
-    if not is_number or isinstance(value, complex) or _dtype_kind(value) in tuple("cSUMmV") or _shape(value):
-        raise RefusedError(f"it is {_shown(value)}; pass a number")
-    try:
-        number = float(value)
-    except OverflowError as error:
-        raise RefusedError(f"{_shown(value)} is too large for double; pass less, or math.inf") from error
-    except (TypeError, ValueError) as error:
-        raise RefusedError(f"it is {_shown(value)}; pass a number") from error
-    # Numbers of a larger range become infinite without a word.
-    if math.isinf(number) and value != number:
-        raise RefusedError(f"{_shown(value)} is too large for double; pass less, or math.inf")
-    return number
+class _Numbers(NamedTuple):
+    """
+    The numbers of Python that one of its types holds.
+
+    Args:
+        type: It.
+        methods: What its numbers have, one or the other.
+        never: NumPy's letters for the kinds of NumPy's types that have these, too, and are others.
+        article: What they are called.
+        larger: What ends the message about one that is larger than all of its values.
+    """
+
+    type: type[float | complex]
+    methods: tuple[str, str]
+    never: frozenset[str]
+    article: str
+    larger: str
+
+    def read(self, value: Any) -> Any:
+        """Return the number *value*, converted to the type."""
+        if type(value) is self.type:
+            return value
+        one, other = self.methods
+        is_number = hasattr(value, one) or hasattr(value, other)
+        is_other = isinstance(value, (str, bytes)) or _dtype_kind(value) in self.never
+        if not is_number or is_other or _shape(value):
+            raise RefusedError(f"it is {_shown(value)}; pass {self.article}")
+        try:
+            number = self.type(value)
+        except OverflowError as error:
+            raise RefusedError(f"{_shown(value)} is too large for {self.larger}") from error
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"it is {_shown(value)}; pass {self.article}") from error
+        # Numbers of a larger range become infinite without a word.
+        if cmath.isinf(number) and not cmath.isnan(number) and value != number:
+            raise RefusedError(f"{_shown(value)} is too large for {self.larger}")
+        return number
+
+
+_REAL = _Numbers(
+    float, ("__float__", "__index__"), frozenset("cSUMmV"), "a number", "double; pass less, or math.inf"
+)
+_COMPLEX = _Numbers(
+    complex, ("__complex__", "__float__"), frozenset("SUMmV"), "a complex number", "complex; pass less"
+)
 
 
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     part = layout(types, entry["element"]).pack
 
     def pack(value: Any, launch: Launch) -> bytes:
-        is_number = hasattr(value, "__complex__") or hasattr(value, "__float__")
-        is_text = isinstance(value, (str, bytes)) or _dtype_kind(value) in tuple("SUMmV")
-        if not is_number or is_text or _shape(value):
-            raise RefusedError(f"it is {_shown(value)}; pass a complex number")
-        try:
-            number = complex(value)
-        except OverflowError as error:
-            raise RefusedError(f"{_shown(value)} is too large for complex; pass less") from error
-        except (TypeError, ValueError) as error:
-            raise RefusedError(f"it is {_shown(value)}; pass a complex number") from error
-        if cmath.isinf(number) and not cmath.isnan(number) and value != number:
-            raise RefusedError(f"{_shown(value)} is too large for complex; pass less")
+        number = _COMPLEX.read(value)
         return part(number.real, launch) + part(number.imag, launch)
 
     return pack
@@ -193,7 +186,7 @@ def _sequence(value: Any, count: int, name: str) -> list[Any]:
 def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     size, expected = entry["size"], None
     if not _has_view(types, name):
-        expected = leaves(types, name)
+        expected = elements.of_type(types, name)
     members = [(part["name"], part["offset"], *layout(types, part["type"])) for part in entry["members"]]
     names = [member[0] for member in members]
 
@@ -249,9 +242,9 @@ def _parts(value: Any, names: list[str], name: str) -> list[Any]:
             raise RefusedError(f"it has the keys {', '.join(map(str, value))}; pass {', '.join(names)}")
         return [value[member] for member in names]
     own = getattr(value, "_fields", None) if isinstance(value, tuple) else None
-    if own is not None and len(own) == len(names) and not _is_tuple(names):
+    if own is not None and len(own) == len(names) and not elements.is_tuple(names):
         for mine, member in zip(own, names, strict=True):
-            if not arrays.is_name(mine, member):
+            if not elements.is_name(mine, member):
                 raise RefusedError(f"it has the members {', '.join(own)}; pass {', '.join(names)}")
     return _sequence(value, len(names), name)
 
@@ -270,30 +263,13 @@ def _content(value: Any, expected: Leaves | None, size: int, name: str) -> bytes
         return None
     if expected is None:
         raise RefusedError(f"it is of {dtype}, and {name} holds arrays; pass a tuple with them")
-    own = _of_dtype(dtype)
-    if dtype.itemsize != size or not arrays.is_alike(own, expected):
+    own = elements.of_dtype(dtype)
+    if dtype.itemsize != size or not elements.is_alike(own, expected):
         raise RefusedError(
             f"it is of {dtype}, of which other members are elsewhere or have other names; pass one of the "
             f"members of {name}, converted by .astype(), or a tuple"
         )
     return bytes(value.tobytes())
-
-
-@functools.lru_cache(maxsize=256)
-def _of_dtype(dtype: Any, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:
-    """Return the numbers in an element of a NumPy type, by its own account, in the order of their offsets."""
-    inner: list[tuple[int, str, tuple[str, ...]]] = []
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        for number in range(math.prod(shape)):
-            inner += _of_dtype(base, offset + number * base.itemsize, path)
-    elif dtype.names is not None:
-        for field in dtype.names:
-            part, place = dtype.fields[field][:2]
-            inner += _of_dtype(part, offset + place, (*path, field))
-    else:
-        inner += arrays.leaf(dtype.str, offset, path)
-    return tuple(sorted(inner))
 
 
 def _is_numpy(value: Any, name: str) -> bool:
@@ -304,7 +280,7 @@ def _is_numpy(value: Any, name: str) -> bool:
 
 def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     target = types[entry["target"]]
-    expected = None if target["kind"] in ("void", "view") else leaves(types, entry["target"])
+    expected = None if target["kind"] in ("void", "view") else elements.of_type(types, entry["target"])
 
     def pack(value: Any, launch: Launch) -> bytes:
         if value is None:
@@ -343,7 +319,7 @@ def _address(value: Any) -> int | None:
 
 def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     element, ndim, order = entry["element"], entry["ndim"], entry["layout"]
-    expected, code = leaves(types, element), struct.Struct(f"<Q{2 * ndim}q")
+    expected, code = elements.of_type(types, element), struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, launch: Launch) -> bytes:
         array = arrays.read(value, launch)
@@ -368,7 +344,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
 
 def _check_elements(array: DeviceArray, expected: Leaves, entry: Mapping[str, Any], name: str) -> None:
     alike = array.itemsize == entry["size"] and (
-        array.leaves is None or arrays.is_alike(array.leaves, expected)
+        array.leaves is None or elements.is_alike(array.leaves, expected)
     )
     if not alike:
         raise RefusedError(
