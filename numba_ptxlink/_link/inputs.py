@@ -98,15 +98,13 @@ def read(source: Any, number: int = 1) -> Input:
     elif hasattr(source, "read"):
         name = str(getattr(source, "name", ""))
     if hasattr(source, "read"):
-        source = content_of(source)
-    if isinstance(source, str):
-        source = source.encode()
-    if not isinstance(source, (bytes, bytearray, memoryview)):
+        source = _content_of(source)
+    if not isinstance(source, (str, bytes, bytearray, memoryview)):
         raise LinkError(
             f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
             "object, a LinkableCode of numba-cuda or a UDF."
         )
-    code = bytes(source)
+    code = as_bytes(source)
     kind = recognise(code)
     if kind is None:
         from numba_ptxlink._formats import texts
@@ -119,7 +117,14 @@ def read(source: Any, number: int = 1) -> Input:
     return Input(kind, name or f"<{kind} {number}>", code)
 
 
-def content_of(file: Any) -> Any:
+def as_bytes(content: Any) -> bytes:
+    """Return *content*, which is text, anything that `bytes` takes, or a file object."""
+    if hasattr(content, "read"):
+        content = _content_of(content)
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+def _content_of(file: Any) -> Any:
     """Return a file object's content from its beginning, as it may be read again for a second kernel."""
     if hasattr(file, "seekable") and file.seekable():
         file.seek(0)

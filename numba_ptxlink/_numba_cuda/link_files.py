@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.protocol import LinkFile
+from numba_ptxlink._link.inputs import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,9 +21,8 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
         if file is NRT_LIBRARY:
             continue
         code = LinkableCode.from_path_or_obj(file)
-        content = code.data if isinstance(code.data, bytes) else code.data.encode()
         path = Path(file).absolute() if isinstance(file, (str, Path)) else None
-        yield LinkFile(code.name, code.kind, content, path)
+        yield LinkFile(code.name, code.kind, as_bytes(code.data), path)
 
 
 def memory_manager() -> Path:

@@ -7,14 +7,13 @@ Importing this module imports nothing of numba-cuda: it may run during numba-cud
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
-from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, KINDS, LTOIR, OBJECT, PTX
+from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
 from numba_ptxlink._front_end import served
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
@@ -66,7 +65,6 @@ class PtxLinker:
         self.additional_flags = additional_flags
         self.linker: engine.Linked | None = None
         self._inputs: list[Input] = []
-        self._has_ltoir = False
         self._origin = ""
         self._modules: tuple[str, ...] = ()
         self._exported: list[Declared] = []
@@ -112,26 +110,27 @@ class PtxLinker:
     @property
     def info_log(self) -> str:
         """The log of a completed link; empty after a failed one."""
-        return self._completed().log if self._failure is None else ""
+        return self._logs()[0]
 
     @property
     def error_log(self) -> str:
         """The log of a failed link; empty after a completed one."""
-        return "" if self.linker is not None else self._failed()
+        return self._logs()[1]
 
-    def _completed(self) -> engine.Linked:
-        if self.linker is None:
-            raise ValueError("Not Initialized")
-        return self.linker
-
-    def _failed(self) -> str:
-        if self._failure is None:
-            raise ValueError("Not Initialized")
-        return self._failure.log or str(self._failure)
+    def _logs(self) -> tuple[str, str]:
+        if self._failure is not None:
+            return "", self._failure.log or str(self._failure)
+        if self.linker is not None:
+            return self.linker.log, ""
+        raise ValueError("Not Initialized")
 
     def _fail(self, error: PtxlinkError) -> PtxlinkError:
         self._failure = _of_numba(error)
         return self._failure
+
+    @property
+    def _has_ltoir(self) -> bool:
+        return any(item.kind == LTOIR for item in self._inputs)
 
     def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
         """Add PTX, as text or bytes."""
@@ -144,7 +143,6 @@ class PtxLinker:
     def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
         """Add LTO-IR; turns LTO on."""
         self._add(LTOIR, ltoir, name)
-        self._has_ltoir = True
 
     def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
         """Add a fat binary."""
@@ -160,65 +158,20 @@ class PtxLinker:
 
     def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
         """Compile CUDA C++ with NVRTC and add the result: LTO-IR with LTO, else PTX."""
-        self._add_source(cu, name)
-
-    def _add_source(self, cu: Any, name: str, folder: Path | None = None) -> None:
-        from numba.cuda.core import config
-        from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
-
-        from numba_ptxlink._arch import Arch
-        from numba_ptxlink._export import link_files
-        from numba_ptxlink._link import engine
-        from numba_ptxlink._link.inputs import Input
-        from numba_ptxlink._link.sources import compile_once
-
-        from .include_dirs import source_options
-
-        kind = LTOIR if self.lto else PTX
-        source = _content(cu)
-        if self._modules:
-            source = link_files.needed_shims(source.decode(), self._modules).encode()
-        try:
-            compiled = compile_once(
-                Input(CU, str(name), source),
-                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
-                kind,
-                source_options(engine.source_flags(self._options()), folder),
-            )
-        except LinkError as error:
-            raise _of_numba(error, source=True) from error
-        if compiled.log:
-            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
-        if not self.lto and config.DUMP_ASSEMBLY:
-            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
-            print(compiled.code.decode())  # noqa: T201
-        self._add(kind, compiled.code, name)
-        self._has_ltoir |= bool(self.lto)
+        self._add(CU, cu, name)
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
-        self._add_source(self._read(path), Path(path).name, Path(path).parent)
+        self.add_file(path, CU)
 
     def add_file(self, path: Any, kind: Any) -> None:
         """Add a file whose *kind* is a driver constant of numba-cuda."""
-        if kind == CU:
-            self.add_cu_file(path)
-        else:
-            self.add_data(self._read(path), kind, Path(path).name)
+        path = Path(path)
+        self._add(_kind_of(kind), self._read(path), path.name, path.parent)
 
     def add_data(self, data: Any, kind: Any, name: str) -> None:
         """Add content whose *kind* is a driver constant of numba-cuda."""
-        if kind == CU:
-            self.add_cu(data, name)
-            return
-        from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
-
-        for extension, constant in FILE_EXTENSION_MAP.items():
-            if kind == constant:
-                suffix = KINDS[EXTENSIONS[f".{extension}"]].nvjitlink.lower()
-                getattr(self, f"add_{suffix}")(data, name)
-                return
-        raise _refused(f"Don't know how to link {kind}")
+        self._add(_kind_of(kind), data, name)
 
     def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
         """
@@ -229,35 +182,33 @@ class PtxLinker:
             ignore_nonlto: Skip, with a warning, an input that cannot be optimised at link time.
         """
         from numba.cuda.cudadrv.linkable_code import LinkableCode
-        from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
+        folder = None
         if isinstance(path_or_code, (str, os.PathLike)):
-            name = os.fspath(path_or_code)
-            extension = Path(name).suffix
-            if not extension:
-                raise _refused("Don't know how to link file with no extension")
-            kind = EXTENSIONS.get(extension)
-            if kind is None or extension[1:] not in (*FILE_EXTENSION_MAP, CU):
-                raise _refused(f"Don't know how to link file with extension {extension}")
-            if kind == CU:
-                self.add_cu_file(name)
-                return
-            content, constant, shown = self._read(name), FILE_EXTENSION_MAP[extension[1:]], Path(name).name
+            shown = os.fspath(path_or_code)
+            path = Path(path_or_code)
+            kind, content, name, folder = _kind_of_file(path), self._read(path), path.name, path.parent
         elif isinstance(path_or_code, LinkableCode):
-            if path_or_code.kind == CU:
-                self.add_cu(path_or_code.data, path_or_code.name)
-                return
-            content, constant, shown = path_or_code.data, path_or_code.kind, path_or_code.name
-            name = shown
+            shown = name = path_or_code.name
+            kind, content = _kind_of(path_or_code.kind), path_or_code.data
         else:
             raise TypeError("Expected path to file or a LinkableCode object")
-        if ignore_nonlto and not _holds_ltoir(content, constant):
+        if ignore_nonlto and not self._is_optimised(kind, content, name):
             warnings.warn(
-                f"Not adding {name} as it is not optimizable at link time, and `ignore_nonlto == True`.",
+                f"Not adding {shown} as it is not optimizable at link time, and `ignore_nonlto == True`.",
                 stacklevel=2,
             )
             return
-        self.add_data(content, constant, shown)
+        self._add(kind, content, name, folder)
+
+    def _is_optimised(self, kind: str, content: Any, name: str) -> bool:
+        from numba_ptxlink._formats import containers
+        from numba_ptxlink._link.inputs import as_bytes
+
+        try:
+            return kind == CU or containers.holds_ltoir(as_bytes(content), kind, name, self._arch)
+        except LinkError as error:
+            raise _of_numba(error) from error
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""
@@ -268,6 +219,7 @@ class PtxLinker:
         except LinkError as error:
             raise self._fail(error) from error
         names = tuple(item.name for item in self._inputs)
+        self._failure = None
         self.linker = engine.Linked(
             b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, linked.log
         )
@@ -297,7 +249,7 @@ class PtxLinker:
         except (LinkError, AssembleError) as error:
             raise self._fail(error) from error
         served.count(linked.backend, linked.reason)
-        self.linker = linked
+        self.linker, self._failure = linked, None
         from cuda.core import ObjectCode
 
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
@@ -314,16 +266,50 @@ class PtxLinker:
         linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=lto)
         return replace(linked, reason=f"{linked.reason}, for the {reason}") if reason else linked
 
-    def _add(self, kind: str, code: Any, name: Any) -> None:
-        from numba_ptxlink._link.inputs import Input
+    def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:
+        from numba_ptxlink._link.inputs import Input, as_bytes
 
         shown, witness = str(name), ""
+        if kind == CU:
+            kind = LTOIR if self.lto else PTX
+            code = self._compiled(code, shown, folder, kind)
         if shown in _UNNAMED and self._origin:
             # With debug information, numba-cuda adds one PTX per function of a kernel.
             number = sum(item.name.startswith(self._origin) for item in self._inputs)
             shown = f"{self._origin} #{number + 1}" if number else self._origin
             witness = "\n".join(self._modules) if kind == LTOIR else ""
-        self._inputs.append(Input(kind, shown, _content(code), witness))
+        self._inputs.append(Input(kind, shown, as_bytes(code), witness))
+
+    def _compiled(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
+        from numba.cuda.core import config
+        from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
+
+        from numba_ptxlink._arch import Arch
+        from numba_ptxlink._export import link_files
+        from numba_ptxlink._link import engine
+        from numba_ptxlink._link.inputs import Input, as_bytes
+        from numba_ptxlink._link.sources import compile_once
+
+        from .include_dirs import source_options
+
+        source = as_bytes(cu)
+        if self._modules:
+            source = link_files.needed_shims(source.decode(), self._modules).encode()
+        try:
+            compiled = compile_once(
+                Input(CU, name, source),
+                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
+                kind,
+                source_options(engine.source_flags(self._options()), folder),
+            )
+        except LinkError as error:
+            raise _of_numba(error, source=True) from error
+        if compiled.log:
+            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+        if not self.lto and config.DUMP_ASSEMBLY:
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
+            print(compiled.code.decode())  # noqa: T201
+        return compiled.code
 
     def _read(self, path: Any) -> bytes:
         """Return the content of a file; remember what it exports, by the manifest beside it."""
@@ -378,14 +364,6 @@ def _refused(message: str) -> PtxlinkError:
     return _of_numba(LinkError(message))
 
 
-def _content(code: Any) -> bytes:
-    if hasattr(code, "read"):
-        from numba_ptxlink._link.inputs import content_of
-
-        code = content_of(code)
-    return code.encode() if isinstance(code, str) else bytes(code)
-
-
 def is_ptx(path_or_code: Any) -> bool:
     """Return whether a link file of numba-cuda, a path or a `LinkableCode`, is PTX."""
     if isinstance(path_or_code, (str, os.PathLike)):
@@ -395,15 +373,25 @@ def is_ptx(path_or_code: Any) -> bool:
     return bool(getattr(path_or_code, "kind", None) == FILE_EXTENSION_MAP["ptx"])
 
 
-def _holds_ltoir(content: Any, constant: Any) -> bool:
-    from numba.cuda.cudadrv.driver import inspect_obj_content
+def _kind_of(constant: Any) -> str:
+    """Return the kind that a constant of numba-cuda's driver stands for."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-    if constant == FILE_EXTENSION_MAP["ltoir"]:
-        return True
-    if constant not in (FILE_EXTENSION_MAP["fatbin"], FILE_EXTENSION_MAP["o"]):
-        return False
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        return "nvvm" in inspect_obj_content(file.name)
+    if constant == CU:
+        return CU
+    for extension, known in FILE_EXTENSION_MAP.items():
+        if constant == known:
+            return EXTENSIONS[f".{extension}"]
+    raise _refused(f"Don't know how to link {constant}")
+
+
+def _kind_of_file(path: Path) -> str:
+    """Return the kind that the extension of *path* stands for, to numba-cuda as well."""
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+    extension = path.suffix
+    if not extension:
+        raise _refused("Don't know how to link file with no extension")
+    if extension[1:] not in (*FILE_EXTENSION_MAP, CU):
+        raise _refused(f"Don't know how to link file with extension {extension}")
+    return EXTENSIONS[extension]

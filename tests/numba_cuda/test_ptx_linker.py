@@ -14,6 +14,7 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._front_end.served import served
 from numba_ptxlink._link import engine
+from numba_ptxlink._tools import nvfatbin, nvrtc
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -180,6 +181,22 @@ def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
     ):
         linker.add_file_guess_ext(str(path), ignore_nonlto=True)
     assert linker._inputs == []
+
+
+def test_lto_ir_in_a_fat_binary_is_not_left_out():
+    """With ignore_nonlto, a fat binary that has LTO-IR for the architecture is linked, without cuobjdump."""
+    from numba.cuda import Fatbin
+
+    added = []
+    for arch in (pl.Arch(9, 0), pl.Arch(10, 0)):
+        ltoir = nvrtc.compile_source(CALLEE, "callee.cu", arch, output="ltoir").code
+        linker = PtxLinker(cc=(9, 0), lto=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            packed = nvfatbin.pack([("ltoir", arch, "callee", ltoir)])
+            linker.add_file_guess_ext(Fatbin(packed), ignore_nonlto=True)
+        added.append(len(linker._inputs))
+    assert [1, 0] == added
 
 
 def test_linkable_code_of_every_form(linker):
