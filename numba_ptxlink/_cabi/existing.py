@@ -30,11 +30,7 @@ struct shape<T[n][m], ns...> { enum : bool { is_kept = extents<T[n][m], ns...>::
 }
 #endif
 """
-_INTEGERS = ("int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t")
-# NVRTC has none of the standard headers, and headers of structs have these.
-SHIMS = {
-    "stdint.h": """\
-#pragma once
+INTEGERS = """\
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -43,15 +39,19 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
-""",
+"""
+"""What stdint.h defines of the numbers in generated headers, for NVRTC, which has no standard headers."""
+
+SHIMS = {
+    "stdint.h": f"#pragma once\n{INTEGERS}",
     "cstdint": "#pragma once\n#include <stdint.h>\nnamespace std {\n"
-    + "".join(f"using ::{name};\n" for name in _INTEGERS)
+    + re.sub(r"typedef .* (\w+;)", r"using ::\1", INTEGERS)
     + "}\n",
     "stddef.h": "#pragma once\ntypedef decltype(sizeof(0)) size_t;\n",
     "cstddef": "#pragma once\n#include <stddef.h>\nnamespace std {\nusing ::size_t;\n}\n",
     "stdbool.h": "#pragma once\n",
 }
-"""The standard headers that define no more than names of integers, for compilers without any."""
+"""The standard headers that define no more than names of integers, which headers of structs include."""
 
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
 

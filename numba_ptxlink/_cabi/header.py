@@ -18,17 +18,9 @@ from .signatures import Signature, structs_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-_PREAMBLE = """\
+_INTEGERS = f"""\
 #if defined(__CUDACC_RTC__)
-typedef signed char int8_t;
-typedef unsigned char uint8_t;
-typedef short int16_t;
-typedef unsigned short uint16_t;
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-#else
+{existing.INTEGERS}#else
 #include <stdint.h>
 #endif
 """
@@ -194,7 +186,7 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
     scalars = {ctype.name for ctype in types if isinstance(ctype, c.Scalar)}
     blocks = []
     if any(name.endswith("_t") for name in scalars):
-        blocks.append(_PREAMBLE)
+        blocks.append(_INTEGERS)
     if "bool" in scalars:
         blocks.append(_BOOL)
     if any(isinstance(ctype, c.Struct) for ctype in types):
