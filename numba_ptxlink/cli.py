@@ -128,37 +128,18 @@ def make_parser() -> args.Parser:
         default=None,
         help="link-time optimisation (default: where an input is LTO-IR)",
     )
-    link.add_argument(
-        "-I",
-        "--include-dir",
-        dest="include_dirs",
-        type=args.path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="where CUDA C++ finds headers; repeat for more",
+    args.add_repeated(
+        link, "-I", "--include-dir", metavar="DIR", type=args.path, what="where CUDA C++ finds headers"
     )
-    link.add_argument(
-        "-D",
-        "--define",
-        dest="defines",
-        type=args.text,
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="a macro of CUDA C++; repeat for more",
-    )
+    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="a macro of CUDA C++")
     link.add_argument(
         "--std", dest="cxx_standard", type=args.text, metavar="STANDARD", help='such as "c++20"'
     )
-    link.add_argument(
+    args.add_repeated(
+        link,
         "--name-expression",
-        dest="name_expressions",
-        type=args.text,
-        action="append",
-        default=[],
         metavar="NAME",
-        help='a C++ name whose symbol is wanted, such as "scale<float>"; repeat for more',
+        what='a C++ name whose symbol is wanted, such as "scale<float>"',
     )
     link.add_argument(
         "--inline",
@@ -221,15 +202,13 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compiling(export: argparse.ArgumentParser) -> None:
-    export.add_argument(
+    args.add_repeated(
+        export,
         "-I",
         "--include-dir",
-        dest="include_dirs",
-        type=args.path,
-        action="append",
-        default=[],
         metavar="DIR",
-        help="where the headers are that define structs of the functions; repeat for more",
+        type=args.path,
+        what="where the headers are that define structs of the functions",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     _add_front_end(export)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SHELLS = ("bash", "zsh", "tcsh")
 _LEVELS = (logging.INFO, logging.DEBUG)
@@ -77,6 +77,25 @@ def text(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the value is empty")
     return text
+
+
+def add_repeated(
+    parser: argparse.ArgumentParser,
+    *names: str,
+    metavar: str,
+    what: str,
+    type: Callable[[str], Any] = text,  # noqa: A002 - argparse's name
+) -> None:
+    """Add an option that may be given several times; its values are listed under its long name's plural."""
+    parser.add_argument(
+        *names,
+        dest=f"{names[-1].removeprefix('--').replace('-', '_')}s",
+        type=type,
+        action="append",
+        default=[],
+        metavar=metavar,
+        help=f"{what}; repeat for more",
+    )
 
 
 class Completion(argparse.Action):
