@@ -6,7 +6,6 @@ import inspect
 import json
 import logging
 import os
-import sys
 import unicodedata
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -181,7 +180,7 @@ def export(
     out = _check_out(out_dir)
     if name is not None:
         _check_stem(name)
-    former = dict(sys.modules)
+    former = python_imports.former_modules()
     with _loaded(source, front_end) as (default_name, marked):
         stem = _check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
@@ -201,7 +200,7 @@ def export(
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
         structs = header.named_structs(first.signatures)
-        python = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
+        python = () if depfile is None else _python_files(functions, former)
     _check_passing(first.signatures, request.asked)
     code = compile_each(compiled, request)
     declared = [sig for _, (_, sig) in sorted(code.externs.items()) if sig]
@@ -336,6 +335,13 @@ def _folders(marked: Iterable[Udf]) -> dict[Path, None]:
     """Return the folders of the Python files that define *marked*."""
     files = (Path(each.function.__code__.co_filename) for each in marked)
     return {file.parent.absolute(): None for file in files if file.is_file()}
+
+
+def _python_files(functions: Iterable[Typed], former: Mapping[str, Any]) -> set[Path]:
+    """Return the Python files that *functions* depend on, and what the file of the export has run."""
+    imported = python_imports.imported_now()
+    files = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
+    return {*files, *(Path(path).absolute() for path in (imported.sources if imported else ()))}
 
 
 def _errors(function: Udf, raises: tuple[str, ...]) -> str:

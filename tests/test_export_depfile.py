@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+import numba_ptxlink
 import numba_ptxlink as pl
 from numba_ptxlink import cli
 from numba_ptxlink._link import depfile
@@ -98,6 +101,73 @@ def test_functions_of_loaded_modules_have_their_files(tmp_path):
 
     pl.export(udfs_module, tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
     assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
+
+
+def test_what_others_import_meanwhile_does_not_count(tmp_path, monkeypatch):
+    """A package that a tool or another thread imports during an export is none of its files."""
+    lib, own = tmp_path / "lib", tmp_path / "own"
+    lib.mkdir()
+    own.mkdir()
+    for name in ("ptxlink_late", "ptxlink_other", "ptxlink_constant", "ptxlink_deeper"):
+        (lib / f"{name}.py").write_text("TWO = 2\n")
+    (lib / "ptxlink_constant.py").write_text("from ptxlink_deeper import TWO\n")
+    monkeypatch.syspath_prepend(lib)
+    started, imported = threading.Event(), threading.Event()
+
+    def import_other():
+        started.wait(60)
+        importlib.import_module("ptxlink_other")
+        imported.set()
+
+    def meanwhile():
+        started.set()
+        assert imported.wait(60)
+
+    monkeypatch.setattr(numba_ptxlink, "ptxlink_meanwhile", meanwhile, raising=False)
+    (own / "udfs.py").write_text(
+        "import numba_ptxlink\nfrom numba_ptxlink import udf\nfrom ptxlink_constant import TWO\n"
+        "numba_ptxlink.ptxlink_meanwhile()\n\n"
+        "@udf('int32(int32)')\ndef twice(x):\n    return TWO * x\n"
+    )
+    thread = threading.Thread(target=import_other)
+    thread.start()
+    late: list[object] = []
+    # The second time, all of it is loaded already.
+    for number in range(2):
+        rule = tmp_path / f"{number}.d"
+        exported = pl.export(
+            own / "udfs.py",
+            tmp_path / "out",
+            emit=["ptx"],
+            depfile=rule,
+            progress=lambda *_: late.append(importlib.import_module("ptxlink_late")),
+        )
+        expected = [lib / "ptxlink_constant.py", lib / "ptxlink_deeper.py", own / "udfs.py"]
+        assert [str(path) for path in expected] == sources(rule, exported.manifest)
+    thread.join()
+    assert late
+
+
+def test_computed_imports_count(tmp_path, monkeypatch):
+    """A module whose name is computed is one of the export's files, and so is data that a package loads."""
+    lib, own = tmp_path / "lib", tmp_path / "own"
+    (own / "package").mkdir(parents=True)
+    lib.mkdir()
+    (lib / "ptxlink_variant.py").write_text("TWO = 2\n")
+    (own / "near.py").write_text("")
+    (own / "package" / "__init__.py").write_text("")
+    (own / "package" / "table.txt").write_text("3")
+    monkeypatch.syspath_prepend(lib)
+    (own / "udfs.py").write_text(
+        "import importlib, pkgutil\nfrom numba_ptxlink import udf\n"
+        "TWO = importlib.import_module('_'.join(['ptxlink', 'variant'])).TWO\n__import__('ne' + 'ar')\n"
+        "THREE = int(pkgutil.get_data('package', 'table.txt'))\n\n"
+        "@udf('int32(int32)')\ndef six(x):\n    return TWO * THREE * x\n"
+    )
+    exported = pl.export(own / "udfs.py", tmp_path / "out", emit=["ptx"], depfile=tmp_path / "udfs.d")
+    names = ["lib/ptxlink_variant.py", "own/near.py", "own/package/__init__.py", "own/package/table.txt"]
+    expected = [str(tmp_path / name) for name in (*names, "own/udfs.py")]
+    assert sources(tmp_path / "udfs.d", exported.manifest) == expected
 
 
 @pytest.mark.slow

@@ -233,3 +233,40 @@ def test_a_file_that_leaves_is_an_error(tmp_path, body, message):
         with pytest.raises(pl.ExportError, match=rf"udfs\.py failed while it was imported: {message}"):
             pl.export(tmp_path / "udfs.py", tmp_path / "out")
     assert before == (dict(sys.modules), list(sys.path), list(sys.path_hooks))
+
+
+def test_what_is_imported_belongs_to_one_thread(tmp_path):
+    """Workers of an export of functions are not sent the file that another thread exports meanwhile."""
+    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 1\n")
+    seen = []
+    with python_imports.imported_file(tmp_path / "udfs.py", lambda: None):
+        thread = threading.Thread(target=lambda: seen.append(python_imports.imported_now()))
+        thread.start()
+        thread.join()
+        assert python_imports.imported_now() is not None
+    assert [*seen, python_imports.imported_now()] == [None, None]
+
+
+def test_a_module_that_exports_another(tmp_path):
+    """An export within an import leaves the outer one what it has imported, with the sources of it."""
+    tree(tmp_path / "other", inner=UDF.format(module="common"), common="K = 5\n")
+    call = f"pl.export({str(tmp_path / 'other' / 'inner.py')!r}, emit=['ptx'])\n"
+    tree(tmp_path / "own", udfs="import numba_ptxlink as pl\n" + call + UDF.format(module="common"))
+    tree(tmp_path / "own", common="K = 6\n")
+    with python_imports.imported_file(tmp_path / "own" / "udfs.py", lambda: None) as module:
+        imported = python_imports.imported_now()
+        assert module.K == 6
+    assert {str(tmp_path / "own" / name) for name in ("udfs.py", "common.py")} == set(imported.sources)
+
+
+@pytest.mark.parametrize("call", ["pl.export(__file__)", "pl.link(__file__, arch='sm_80')"])
+def test_a_file_that_exports_itself(tmp_path, call):
+    """A body that exports its own file, for ever, is an error that tells where the call belongs."""
+    path = tmp_path / "udfs.py"
+    text = "import numba_ptxlink as pl\n\n@pl.udf('int32(int32)')\ndef f(x):\n    return x\n\n"
+    path.write_text(f"{text}{call}\n")
+    with pytest.raises(pl.ExportError, match=r"call .* below `if __name__ == \"__main__\":`") as error:
+        pl.export(path)
+    assert str(error.value).count("failed while") <= 1
+    path.write_text(f"{text}if __name__ == '__main__':\n    {call}\n")
+    assert pl.export(path, emit=["ptx"]).signatures

@@ -22,6 +22,7 @@ import os
 import site
 import sys
 import sysconfig
+import threading
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from importlib.machinery import FileFinder, SourcelessFileLoader
@@ -53,6 +54,8 @@ PROTECTED = sys.stdlib_module_names | {
 _MAIN = ("__main__", "__mp_main__")
 _NEVER_HIDDEN = PROTECTED.union(_MAIN)
 _lock = Lock()
+# The files whose bodies run, of nested blocks.
+_running: list[Path] = []
 
 
 # The last program that was imported again: what it is, its modules, and the one that was asked for.
@@ -60,8 +63,15 @@ _again: dict[str, Any] = {}
 
 
 def imported_now() -> Imported | None:
-    """Return what the current `with` block has imported, None outside of one."""
-    return replace(current.imported, sources=dict(current.read)) if current.imported else None
+    """Return what the current `with` block has imported, None outside of this thread's blocks."""
+    if current.imported is None or current.thread != threading.get_ident():
+        return None
+    return replace(current.imported, sources=dict(current.read))
+
+
+def former_modules() -> Mapping[str, Any]:
+    """Return `sys.modules` as it was before this thread's outermost `with` block, or as it is."""
+    return current.former if current.thread == threading.get_ident() else dict(sys.modules)
 
 
 @contextmanager
@@ -117,6 +127,11 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
     """
     _check_file(path)
     real = path.resolve()
+    if real in _running:
+        raise ExportError(
+            f"{path} asks for an import of itself while it is imported, which would never end; put the call "
+            'that exports or links the file below `if __name__ == "__main__":`, or pass it the functions.'
+        )
     package = _packages_above(real)
     home, last = real.parents[len(package)], real.parent if package else None
     with _import_state(home, last):
@@ -124,10 +139,15 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
         names = package if real.stem == "__init__" else (*package, real.stem)
         name = ".".join(names) if package else ""
         current.imported = Imported(name, str(path), str(home), str(last or ""))
-        if package:
-            yield _run(path, functools.partial(importlib.import_module, ".".join(names)))
-        else:
-            yield _run(path, functools.partial(_execute, path))
+        load = (
+            functools.partial(importlib.import_module, name) if package else functools.partial(_execute, path)
+        )
+        _running.append(real)
+        try:
+            module = _run(path, load)
+        finally:
+            _running.remove(real)
+        yield module
 
 
 @contextmanager
@@ -297,9 +317,17 @@ def _import_state(
     home: Path, last: Path | None = None, given: Mapping[str, bytes] = MappingProxyType({})
 ) -> Iterator[None]:
     with _lock.held:
-        current.imported, current.read, current.given = None, {}, given
-        current.never_hidden = _NEVER_HIDDEN
         path, former = list(sys.path), dict(sys.modules)
+        # A module that is imported may export another one: blocks are nested.
+        outer = vars(current).copy()
+        vars(current).update(
+            imported=None,
+            thread=threading.get_ident(),
+            former=outer["former"] if outer["thread"] else former,
+            read={},
+            given=given,
+            never_hidden=_NEVER_HIDDEN,
+        )
         state = _State(home.resolve(), path)
         names = set() if state.is_installed else _offered(home)
         names = (names | _owned(former, state)) - _NEVER_HIDDEN
@@ -325,9 +353,10 @@ def _import_state(
             sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
             with suppress(ValueError):
                 sys.path_hooks.remove(hook)
-            with suppress(ValueError):
-                sys.meta_path.remove(Given)
-            current.imported, current.given = None, {}
+            if given:
+                with suppress(ValueError):
+                    sys.meta_path.remove(Given)
+            vars(current).update(outer)
             _forget_finders(state)
             sys.path[:] = path
 

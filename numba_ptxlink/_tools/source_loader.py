@@ -12,7 +12,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,12 +46,16 @@ class Current:
 
     Args:
         imported: What it is.
+        thread: The thread that imports it.
+        former: `sys.modules` as it was before.
         read: The source that was read, by path.
         given: The source that takes the place of files, by path.
         never_hidden: The names that no source stands for.
     """
 
     imported: Imported | None = None
+    thread: int = 0
+    former: Mapping[str, Any] = field(default_factory=dict)
     read: dict[str, bytes] = field(default_factory=dict)
     given: Mapping[str, bytes] = field(default_factory=dict)
     never_hidden: frozenset[str] = frozenset()

@@ -86,6 +86,10 @@ UNUSED = 5
 def factor():
     return 2
 """
+EXTENDING = SOURCE + (
+    "\nfrom numba.cuda.extending import overload\n\n\ndef taught(x): ...\n\n\n"
+    "@overload(taught)\ndef _taught(x):\n    return lambda x: x\n"
+)
 EDITS = {
     "its code": ("x > Colour.RED", "x >= Colour.RED"),
     "a constant": ("SHIFTS[0] + p.a", "SHIFTS[1] + p.a"),
@@ -195,13 +199,24 @@ def test_versions_and_settings_count(known, tmp_path, monkeypatch):
 
 def test_source_that_extends_the_front_end_counts_whole(tmp_path):
     """Where a module teaches Numba something, an edit anywhere in the program changes all keys."""
-    extending = SOURCE + (
-        "\nfrom numba.cuda.extending import overload\n\n\ndef taught(x): ...\n\n\n"
-        "@overload(taught)\ndef _taught(x):\n    return lambda x: x\n"
-    )
-    before = keys(tmp_path, extending)
-    after = keys(tmp_path, extending.replace("lambda x: x", "lambda x: -x"))
+    before = keys(tmp_path, EXTENDING)
+    after = keys(tmp_path, EXTENDING.replace("lambda x: x", "lambda x: -x"))
     assert before["other"].code != after["other"].code
+    by_value = EXTENDING.replace("import constants", "import constants\nfrom more import MORE")
+    (tmp_path / "more.py").write_text("MORE = 1\n")
+    one = keys(tmp_path, by_value)
+    (tmp_path / "more.py").write_text("MORE = 2\n")
+    assert one["other"].code != keys(tmp_path, by_value)["other"].code
+
+
+def test_what_others_import_does_not_count(tmp_path, monkeypatch):
+    """Where a module teaches Numba something, a package that a tool imports later leaves the keys alone."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "ptxlink_unrelated.py").write_text("import json\n")
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    before = keys(tmp_path / "own", EXTENDING)
+    importlib.import_module("ptxlink_unrelated")
+    assert before["other"].code == keys(tmp_path / "own", EXTENDING)["other"].code
 
 
 @pytest.mark.parametrize(
