@@ -19,7 +19,7 @@ from . import abi
 from ._arch import Arch, ArchLike
 from ._cabi import existing, header, proof
 from ._config import config
-from ._export import build, choice, units
+from ._export import build, choice, definitions, units
 from ._export.artifacts import EMIT, Request, compile_each, file_name, join, parts_wanted
 from ._export.manifest import describe as describe_export
 from ._export.marks import Kernel, Udf, kernel, udf
@@ -302,15 +302,11 @@ def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tu
 
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
-    udfs = dict.fromkeys(
-        each
-        for value in vars(module).values()
-        if isinstance(value, Udf) and value.function.__module__ == module.__name__
-        for each in value.of_its_name
-    )
+    definitions.check(module)
+    udfs = definitions.of_module(module)
     if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
-    return tuple(udfs)
+    return udfs
 
 
 def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> header.Declaration:

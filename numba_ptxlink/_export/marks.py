@@ -13,7 +13,7 @@ from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import choice
+from . import choice, definitions
 from .reached import Marked
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class Udf(Marked):
             self.others = (*function.others, function)
         # Unwrap a function that cuda.jit or njit has compiled.
         function = getattr(function, "py_func", getattr(function, "function", function))
+        if isinstance(function, (staticmethod, classmethod)):
+            raise ExportError(
+                f"{self._decorator}() decorates Python functions, and {function.__func__.__qualname__} is a "
+                f"{type(function).__name__} already; write @staticmethod above @{self._decorator}."
+            )
         if not inspect.isfunction(function):
             raise ExportError(
                 f"{self._decorator}() decorates Python functions, not {type(function).__name__}: "
@@ -77,6 +82,7 @@ class Udf(Marked):
         self.name = name if self.overloads else cnames.check(options.abi_name or name, what)
         self.module_spec = function.__globals__.get("__spec__")
         self.replaced = _replaced(function)
+        definitions.record(self)
         functools.update_wrapper(self, function)
 
     _decorator = "udf"

@@ -40,8 +40,13 @@ class Marked:
     @property
     def source(self) -> str:
         """Where the function is defined, as "file.py:line"."""
-        code = self.function.__code__
-        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+        return source_of(self.function)
+
+
+def source_of(function: Any) -> str:
+    """Return where the Python function *function* is defined, as "file.py:line"."""
+    code = function.__code__
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def decorated(value: Any) -> Any:

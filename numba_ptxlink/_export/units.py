@@ -20,8 +20,7 @@ from numba_ptxlink._front_end import registry
 from numba_ptxlink._tools import python_imports
 from numba_ptxlink.errors import ExportError
 
-from . import build, function_keys, groups, lowering
-from .reached import Marked
+from . import build, definitions, function_keys, groups, lowering
 from .signatures import resolved
 
 if TYPE_CHECKING:
@@ -297,10 +296,9 @@ def _resolved(modules: list[ModuleType], front_end: Any) -> dict[str, Typed]:
         return dict(_known[2])
     found: dict[str, Typed] = {}
     for module in modules:
-        for value in list(vars(module).values()):
-            for each in value.of_its_name if isinstance(value, Marked) else ():
-                for variant in (*each.others, each):
-                    function = resolved(variant, front_end)
-                    found.setdefault(function.symbol, function)
+        for each in definitions.of_module(module):
+            for variant in (*each.others, each):
+                function = resolved(variant, front_end)
+                found.setdefault(function.symbol, function)
     _known[:] = [modules, front_end.name, found]
     return found

@@ -1,0 +1,81 @@
+"""Which marked functions of a module an export has, and which it refuses to leave out."""
+
+from __future__ import annotations
+
+import pytest
+
+import numba_ptxlink as pl
+
+HEAD = "import functools\nfrom numba_ptxlink import udf\n\n\n"
+MARK = "@udf('int32(int32)')\n"
+FUNCTION = "def f(x):\n    return x + {}\n\n\n"
+CLASS = (
+    "class Shapes:\n    class Inner:\n        {}\n        {}\n        def f({}x):\n            return x + 1\n"
+)
+STATIC = CLASS.format("@staticmethod", MARK.strip(), "")
+
+
+def written(folder, text):
+    """Write a Python file and return its path."""
+    path = folder / "udfs.py"
+    path.write_text(HEAD + text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "has_it"),
+    [
+        (MARK + FUNCTION.format(1) + FUNCTION.format(2), r"f \(udfs.py:10\)"),
+        (MARK + FUNCTION.format(1) + FUNCTION.format(2) + MARK + FUNCTION.format(3), "has its name"),
+        ("@functools.cache\n" + MARK + FUNCTION.format(1), "functools._lru_cache_wrapper"),
+        (MARK + FUNCTION.format(1) + "f = 3\n", "and 3 has its name in udfs"),
+    ],
+    ids=["a function", "a function between two marked ones", "a decorator", "a value"],
+)
+def test_what_takes_the_name_of_a_marked_function(tmp_path, text, has_it):
+    """A marked function that would be left out, for another value has its name, is an error."""
+    path = written(tmp_path, text + MARK + "def other(x):\n    return x\n")
+    with pytest.raises(pl.ExportError, match=has_it) as error:
+        pl.export(path)
+    assert "(udfs.py:5)" in str(error.value) or "(udfs.py:6)" in str(error.value)
+    assert "Rename one of the two" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ("g = f\nf = 3\n", ["f"]),
+        ("del f\n" + MARK + "def g(x):\n    return x\n", ["g"]),
+        ("g = udf('int8(int8)', name='g')(plain)\n", ["f", "g"]),
+    ],
+    ids=["another name", "deleted", "marked by a call"],
+)
+def test_what_gives_up_its_name_on_purpose(tmp_path, end, expected):
+    """A function with another name in the module is exported, and one that was deleted is not."""
+    text = "def plain(x):\n    return x\n\n\n" + MARK + FUNCTION.format(1)
+    exported = pl.export(written(tmp_path, text + end), emit=["ptx"])
+    assert [signature.name for signature in exported.signatures] == expected
+
+
+def test_static_methods_are_exported(tmp_path):
+    """A static method is exported by its own name, in the order of definition."""
+    text = MARK + FUNCTION.format(2).replace("f(", "first(") + STATIC
+    path = written(tmp_path, text + "\n\n" + MARK + "def last(x):\n    return first(x)\n")
+    exported = pl.export(path, emit=["ptx"])
+    assert [signature.name for signature in exported.signatures] == ["first", "f", "last"]
+
+
+@pytest.mark.parametrize(
+    ("above", "mark", "first"),
+    [
+        ("", MARK.strip(), "self, "),
+        ("@classmethod", MARK.strip(), "cls, "),
+        (MARK.strip(), "@staticmethod", ""),
+    ],
+    ids=["a method", "a class method", "the mark on top"],
+)
+def test_methods_are_refused(tmp_path, above, mark, first):
+    """What is no static method is an error that says how to write one, and so is the wrong order."""
+    text = MARK + FUNCTION.format(1).replace("f(", "first(") + CLASS.format(above, mark, first)
+    with pytest.raises(pl.ExportError, match=r"Shapes\.Inner\.f.*write @staticmethod above"):
+        pl.export(written(tmp_path, text))
