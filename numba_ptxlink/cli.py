@@ -356,6 +356,8 @@ def _link(arguments: argparse.Namespace) -> Said:
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
     size = report.size(len(content))
     lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
+    if arguments.emit == CUBIN and not _has_kernel(content):
+        lines.append("  no kernel in it, so nothing to launch: link the code that calls these functions too")
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
@@ -369,6 +371,12 @@ def _link(arguments: argparse.Namespace) -> Said:
         inlined=linked.inlined,
         names=dict(linked.lowered_names),
     )
+
+
+def _has_kernel(cubin: bytes) -> bool:
+    from ._formats import elf
+
+    return any(symbol.kind == "entry" and symbol.defined for symbol in elf.read(cubin).symbols)
 
 
 def _written(arguments: argparse.Namespace, content: bytes, lines: list[str], **more: Any) -> Said:

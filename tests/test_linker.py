@@ -275,3 +275,18 @@ def test_compiled_sources_have_no_lines_of_ptx():
     callee = f"{head}.visible .func (.param .b64 r) f(.param .b64 a) {{ ret; }}\n"
     with pytest.raises(pl.LinkError, match=r"defined in <ptx 2>:4\n.*declared in <cu 1>\n"):
         pl.link(caller, callee, arch="sm_80")
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_sources_without_code_are_refused(tmp_path, lto):
+    """CUDA C++ that defines nothing, as a header does, is an error that says what to give beside it."""
+    header = tmp_path / "udfs.h"
+    header.write_text('#pragma once\nextern "C" __device__ float f(float x);\n')
+    with pytest.raises(pl.LinkError, match=r"udfs\.h defines no kernel.* artifacts beside it") as error:
+        pl.link(header, arch="sm_80", lto=lto)
+    assert ("udfs.h",) == error.value.inputs
+    template = "template <typename T> __global__ void k(T* p) { *p = 1; }"
+    with pytest.raises(pl.LinkError, match="name_expressions"):
+        pl.link(template, arch="sm_80", lto=lto)
+    assert pl.link(template, arch="sm_80", lto=lto, name_expressions=["k<int>"]).lowered_names
+    assert pl.link(header, "__device__ int value = 1;", arch="sm_80", lto=lto).cubin
