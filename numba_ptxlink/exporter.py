@@ -26,9 +26,9 @@ from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
 from ._formats.kinds import CUBIN, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
+from ._link import depfile as depfile_rule
 from ._link import manifests, outputs
 from ._link.consumer import Consumer
-from ._link.depfile import render as render_depfile
 from ._tools import archs as architectures
 from ._tools import include_scan, python_imports, python_sources
 from .errors import ExportError
@@ -359,7 +359,12 @@ def _included(header_text: str) -> dict[str, bytes]:
 
 
 def _depfile(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
-    return {} if path is None else {str(Path(path).absolute()): render_depfile(manifest, sorted(sources))}
+    if path is None:
+        return {}
+    listed = sorted(sources)
+    for reason in depfile_rule.misread(manifest, listed):
+        log.warning("%s: %s, so that an edit may not export again; choose another path.", path, reason)
+    return {str(Path(path).absolute()): depfile_rule.render(manifest, listed)}
 
 
 def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -191,27 +192,57 @@ def test_paths_with_spaces_are_escaped():
     assert text == "a\\ b.json: \\\n  /x/\\#1\\ $$y.py\n\n/x/\\#1\\ $$y.py:\n"
 
 
+READ = "a:b c#$%&'\"()[]{}~@!,+?\\\\d\\é.py"
+
+
 @pytest.mark.parametrize(("tool", "idle"), [("make", "Nothing to be done"), ("ninja", "no work to do")])
-def test_paths_with_colons_are_read(tool, idle, tmp_path):
-    """Make and Ninja run a rule again where a file whose path has a colon was edited, and not else."""
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [("o:ut.json", READ), ("o~[u] t#.json", "a:b\\ c.py"), ("out.json", "a*b.py"), ("o=ut.json", "a=b.py")],
+)
+def test_paths_are_read(tool, idle, target, source, tmp_path):
+    """Make and Ninja run a rule again where a file of any name was edited, and not else; or it is told."""
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not on PATH")
-    source = tmp_path / "a:b c.py"
-    source.touch()
-    (tmp_path / "rule.d").write_bytes(depfile.render(Path("o:ut.json"), [source]))
-    (tmp_path / "Makefile").write_text("all: o\\:ut.json\ninclude rule.d\no\\:ut.json:\n\ttouch o:ut.json\n")
+    path = tmp_path / source
+    path.touch()
+    # The target of make's own rule is written the same way.
+    (tmp_path / "rule.d").write_bytes(depfile.render(Path(target), [Path(source)]))
+    escaped = depfile.render(Path(target), []).decode().strip()
+    (tmp_path / "run.sh").write_text(f"touch {shlex.quote(target)}; echo ran\n")
+    makefile = f"all: {escaped.rstrip(':')}\ninclude rule.d\n{escaped}\n\tsh run.sh\n"
+    (tmp_path / "Makefile").write_text(makefile)
+    ninja = target.replace(" ", "$ ").replace(":", "$:")
     (tmp_path / "build.ninja").write_text(
-        "rule run\n  command = touch o:ut.json\n  depfile = rule.d\nbuild o$:ut.json: run\n"
+        f"rule run\n  command = sh run.sh\n  depfile = rule.d\nbuild {ninja}: run\n"
     )
 
     def build() -> bool:
-        run = subprocess.run([tool], cwd=tmp_path, check=True, capture_output=True, text=True)
-        return idle not in run.stdout
+        run = subprocess.run([tool], cwd=tmp_path, check=False, capture_output=True, text=True)
+        return run.returncode == 0 and idle not in run.stdout
 
     built, again = build(), build()
-    later = (tmp_path / "o:ut.json").stat().st_mtime + 5
-    os.utime(source, (later, later))
-    assert (built, again, build()) == (True, False, True)
+    if (tmp_path / target).exists():
+        later = (tmp_path / target).stat().st_mtime + 5
+        os.utime(path, (later, later))
+    works = (built, again, build()) == (True, False, True)
+    told = any(reason.lower().endswith(f"{tool} reads otherwise") for reason in misread(target, source))
+    assert works is not told
+
+
+def misread(target: str, source: str) -> list[str]:
+    """Return what is told of the paths."""
+    return list(depfile.misread(Path(target), [Path(source)]))
+
+
+def test_percent_signs_are_no_patterns(tmp_path, caplog):
+    """A source may have a percent sign; an export warns of a target with one, a pattern of make."""
+    assert depfile.render(Path("o.json"), [Path("a%b.py")]) == b"o.json: \\\n  a%b.py\n"
+    assert misread("o.json", "a%b.py") == []
+    path = tmp_path / "udfs.py"
+    path.write_text("from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+    pl.export(path, tmp_path / "50%", emit=["ptx"], depfile=tmp_path / "udfs.d")
+    assert "50%/udfs.json has '%' in it, which make reads otherwise" in caplog.text
 
 
 def test_the_folder_of_the_cmake_package(capsys):

@@ -6,10 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_SPECIAL = re.compile(r"[ #:\\]")
+# A backslash that is before anything else stands for itself.
+_SPECIAL = re.compile(r"(\\*)([ #])|(:)")
+# No form of these is read alike by both: tried with GNU Make 4.3 and Ninja 1.13.
+_MISREAD = {
+    "make": re.compile(r"[=;|\x00-\x1f]|\\:"),
+    "Ninja": re.compile(r"[*;|<>^`\x00-\x1f\x7f]|\\[:#]"),
+}
+_PATTERN = "%"
 
 
 def render(target: Path, sources: Iterable[Path]) -> bytes:
@@ -22,8 +29,25 @@ def render(target: Path, sources: Iterable[Path]) -> bytes:
     """
     names = [_escaped(str(source)) for source in sources]
     rule = " \\\n  ".join([f"{_escaped(str(target))}:", *names])
-    return "\n".join([rule, *(f"\n{name}:" for name in names), ""]).encode()
+    # With a percent sign it would be a pattern of targets.
+    return "\n".join([rule, *(f"\n{name}:" for name in names if _PATTERN not in name), ""]).encode()
+
+
+def misread(target: Path, sources: Iterable[Path]) -> Iterator[str]:
+    """Yield what build tools read otherwise than it is meant, path by path, as a reason for a warning."""
+    for path in (target, *sources):
+        for tool, characters in _MISREAD.items():
+            found = set(characters.findall(str(path)))
+            if tool == "make" and path == target and _PATTERN in str(path):
+                found.add(_PATTERN)
+            if found:
+                yield f"{path} has {' '.join(map(repr, sorted(found)))} in it, which {tool} reads otherwise"
 
 
 def _escaped(path: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", path).replace("$", "$$")
+    return _SPECIAL.sub(_escape, path).replace("$", "$$")
+
+
+def _escape(match: re.Match[str]) -> str:
+    backslashes, character, colon = match.groups()
+    return "\\:" if colon else f"{backslashes * 2}\\{character}"
