@@ -25,7 +25,7 @@ INLINE = ("auto", "all", "none")
 FRONT_ENDS = ("numba-cuda", "numba-cuda-mlir")
 # The schemes of URLs of stores that `cache.tiers` connects to, each with the Python package that it needs.
 STORES = {"redis": "redis", "rediss": "redis", "unix": "redis"}
-_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 # Patterns are compiled where they are used, which a process without these variables never does.
@@ -155,7 +155,8 @@ def _quantity(
     number = int(float(match[1]) * units[match[2]]) if match and match[2] in units else 0
     if number <= 0:
         raise ConfigError(
-            f"{variable}={value!r} is unknown; set it to a number above 0 with a unit, such as {example}."
+            f"{variable}={value!r} is unknown; set it to a number above 0 with one of the units "
+            f"{', '.join(units)}, such as {example}."
         )
     return number
 

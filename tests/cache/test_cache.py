@@ -92,7 +92,7 @@ def test_the_variable_lists_directories_and_a_server(value, dirs, url):
 
 
 @pytest.mark.parametrize(
-    ("value", "size"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("100", 100), ("1kB", 1000)]
+    ("value", "size"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("100 B", 100), ("1kB", 1000)]
 )
 def test_sizes_have_units(value, size):
     """NUMBA_PTXLINK_CACHE_SIZE is a number with a unit of 1000 or 1024."""
@@ -107,6 +107,8 @@ def test_sizes_have_units(value, size):
         {"NUMBA_PTXLINK_CACHE": "memcached://host"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "lots"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "0GiB"},
+        {"NUMBA_PTXLINK_CACHE_SIZE": "2"},
+        {"NUMBA_PTXLINK_CACHE_TTL": "30"},
     ],
 )
 def test_unknown_values_are_errors(environ):
