@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import front_ends
 import pytest
 from ptx_kernels import make_kernel
 
@@ -202,6 +204,22 @@ def test_a_table_fits_the_terminal():
 def entries(capsys):
     """Return the listed entries."""
     return json.loads(said(capsys, "cache", "list", "--json").out)
+
+
+@pytest.mark.parametrize("name", ["numba-cuda", "numba-cuda-mlir"])
+def test_the_cache_tells_what_made_each_entry(folder, capsys, monkeypatch, name):
+    """`cache list` names the front end, NVVM, NVRTC, or whichever tool made what an export has kept."""
+    from numba_ptxlink import cache
+    from numba_ptxlink.cache import tiered
+
+    made = tiered.Cache(Config(cache_dirs=(str(folder / "kept"),)))
+    for module in (cache, tiered):
+        monkeypatch.setattr(module, "default", lambda: made)
+    pl.export(folder / "udfs.py", emit=["ptx", "cubin"], front_end=front_ends.get(name).name)
+    makers = {entry["kind"]: entry["made by"] for entry in entries(capsys)}
+    assert f"{name} {importlib.metadata.version(name)}" == makers.pop("lower")
+    kinds = {"assemble": "nvPTXCompiler", "nvrtc": "NVRTC", "nvvm": "NVVM"}
+    assert kinds == {kind: tool.split()[0] for kind, tool in makers.items()}
 
 
 def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):

@@ -79,6 +79,7 @@ def _list(arguments: argparse.Namespace) -> Said:
                 "size": entry.size,
                 "seconds since last use": round(age, 1),
                 "functions": names,
+                "made by": tool,
                 "parts": dict(entry.parts),
             }
         )
@@ -92,8 +93,10 @@ def _list(arguments: argparse.Namespace) -> Said:
 
 
 def _tool(entry: Described) -> str:
-    """Return the tool that made an entry, and the start of its build ID."""
+    """Return the tool that made an entry, and its release or the start of its build ID."""
     words = entry.parts.get("tool", "").split()
+    if not words:
+        words = ["numba-ptxlink", *entry.parts.get("package", "").split()[:1]]
     # A tool of many parts is in the key as a digest.
     return " ".join(word[:16] for word in words) if len(words) > 1 else ""
 

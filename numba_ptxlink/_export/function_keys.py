@@ -56,12 +56,14 @@ class FunctionKey:
         lines: A digest of file names and line numbers.
         reason: Why there is no digest.
         environment: What all functions depend on.
+        compiler: The front end, with its release.
     """
 
     code: str | None
     lines: str = ""
     reason: str = ""
     environment: tuple[str, ...] = ()
+    compiler: str = ""
 
 
 def environment(front_end: FrontEnd, modules: Iterable[str]) -> tuple[str, ...]:
@@ -148,7 +150,9 @@ def of(function: Typed, around: tuple[str, ...]) -> FunctionKey:
         return FunctionKey(None, reason=str(error))
     except RecursionError:
         return FunctionKey(None, reason="values within values within values")
-    return FunctionKey(_digest(parts), _digest(described.lines), environment=around)
+    name = function.front_end.name
+    compiler = f"{name} {metadata.version(name)}"
+    return FunctionKey(_digest(parts), _digest(described.lines), environment=around, compiler=compiler)
 
 
 def sorted_records(records: Mapping[Any, str]) -> list[tuple[Any, str]]:

@@ -112,7 +112,7 @@ def _addresses(
     arch: Arch, options: CompileOptions, key: function_keys.FunctionKey
 ) -> tuple[cache.Key, cache.Key]:
     """Return the keys of what has no line numbers in it, and of what has."""
-    parts = {"function": str(key.code), "for": (arch.sm, repr(options))}
+    parts = {"tool": key.compiler, "function": str(key.code), "for": (arch.sm, repr(options))}
     return cache.Key.of("lower", parts), cache.Key.of("lower", {**parts, "lines": key.lines})
 
 

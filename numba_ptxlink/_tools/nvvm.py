@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
@@ -65,7 +64,8 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
     """
     parts: dict[str, Any] = {
         "package": cache.package_version(),
-        "tool": ("NVVM", _identity(), hashlib.sha256(libdevice).hexdigest()),
+        "tool": ("NVVM", _identity()),
+        "libdevice": libdevice,
         "flags": list(options),
         **{f"module {i}": module for i, module in enumerate(modules, start=1)},
     }

@@ -83,7 +83,8 @@ def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
             "package": cache.package_version(),
             # numba-cuda rewrites the text before NVVM reads it.
             "numba-cuda": numba_cuda,
-            "tool": ("NVVM", build_id.of_library("nvvm"), _libdevice()),
+            "tool": ("NVVM", build_id.of_library("nvvm")),
+            "libdevice": _libdevice(),
             # "fastmath" and a missing "-opt" change what numba-cuda passes to NVVM, too.
             "flags": [f"{name}={options[name]!r}" for name in sorted(options)],
             **{f"module {i}": module for i, module in enumerate(modules, start=1)},

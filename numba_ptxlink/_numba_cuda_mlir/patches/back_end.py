@@ -131,8 +131,10 @@ def _key(cres: Any) -> cache.Key:
         {
             "package": cache.package_version(),
             "numba-cuda-mlir": _release(),
-            # The release of NVRTC, which stands for the toolkit's, chooses the version of PTX.
-            "tool": ("NVVM", build_id.of_library("nvvm"), build_id.of_library("nvrtc"), _libdevice()),
+            "tool": ("NVVM", build_id.of_library("nvvm")),
+            # Its release, which stands for the toolkit's, chooses the version of PTX.
+            "nvrtc": build_id.of_library("nvrtc"),
+            "libdevice": _libdevice(),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
             "pointees": _pointees(cres) if _NAMED_STRUCT in module else "",
