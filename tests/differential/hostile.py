@@ -1,7 +1,7 @@
 """
 Damage pairs of PTX modules at random, and read, combine, inline and assemble them.
 
-    python tests/differential/hostile.py --cases 20000 --workers 14 --execute
+    python tests/differential/hostile.py --cases 20000 --execute 200 --seconds 500 --workers 16
 
 An input is refused with an error of this package, left to nvJitLink with a reason, or refused by the
 assembler. One that passes is compared with nvJitLink's link of the two modules: functions, kernels, and the
@@ -12,24 +12,22 @@ change with nvJitLink's own level of optimisation reads what nobody wrote, and i
 from __future__ import annotations
 
 import argparse
-import faulthandler
+import hashlib
 import itertools
-import json
 import os
 import random
 import re
-import signal
 import struct
-import subprocess
 import sys
+import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 import ptx_mutations
+import servers
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf, ptx
@@ -40,14 +38,19 @@ from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._tools import nvjitlink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ARCH = pl.Arch.of(ptx_mutations.ARCH)
 COMPILED = 8
 """Pairs of modules that NVRTC compiles, beside those that are written down."""
-BATCH = 400
 LONGEST = 60
 """Seconds for one case."""
+LONGEST_RUN = 15
+"""Seconds for the execution of one case."""
+ROOM = 1 << 16
+"""Bytes that a kernel may write."""
+RESERVED = 0.4
+"""The part of the time that is left for executions."""
 
 AS_THEIRS = "linked as by nvJitLink"
 OTHER_REGISTERS = "linked as by nvJitLink, with other registers in a caller"
@@ -219,46 +222,43 @@ def reason(error: pl.PtxlinkError) -> str:
     return (lines or [first_line(error)])[0][:200]
 
 
-def serve(first: int, count: int) -> None:
-    """Write a line of JSON for each stage and each outcome of *count* cases."""
-    faulthandler.enable()
-
-    def say(*what: object) -> None:
-        sys.stdout.write(json.dumps(what) + "\n")
-        sys.stdout.flush()
-
-    for seed in range(first, first + count):
-        texts = case(seed)
-        # Ends the process, whatever library it is in.
-        signal.alarm(LONGEST)
-        say(seed, *outcome(texts, stage=lambda stage, seed=seed: say(seed, f"stage {stage}", "")))
-    signal.alarm(0)
+def answer(seed: int, say) -> None:
+    """Say what is done next with the case *seed*, and what became of it."""
+    say(outcome(case(seed), stage=say))
 
 
-def batch(first: int, count: int) -> Iterator[tuple[int, Outcome]]:
-    """Yield the outcomes of *count* cases, whatever ends the process that runs them."""
-    seed, end = first, first + count
-    while seed < end:
-        command = [sys.executable, __file__, "--serve", str(seed), str(end - seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        stage = "start"
-        for line in done.stdout.splitlines():
-            number, word, detail = json.loads(line)
-            if word.startswith("stage "):
-                stage = word.removeprefix("stage ")
-            else:
-                yield number, Outcome(word, detail)
-                seed, stage = number + 1, "start"
-        if seed < end:
-            what = "hang" if done.returncode == -signal.SIGALRM else "crash"
-            theirs = stage in ("assembler", "nvjitlink")
-            last = (done.stderr.splitlines() or [""])[-1][:200]
-            yield seed, Outcome(f"{'' if theirs else 'WRONG: '}{what} in {stage}", last)
-            seed += 1
+def outcomes(seeds: Iterable[int], workers: int, ends: float = float("inf")) -> Iterator[tuple[int, Outcome]]:
+    """Yield the outcomes of cases, whatever ends the process that runs them; see `servers.answers`."""
+    for reply in servers.answers([sys.executable, __file__, "--serve"], seeds, workers, ends=ends):
+        stage = reply.said[-1] if reply.said else "start"
+        if reply.ended is None:
+            yield reply.request, Outcome(*stage)
+        else:
+            theirs = "" if stage in ("assembler", "nvjitlink") else "WRONG: "
+            what = "hang" if reply.hung else "crash"
+            yield reply.request, Outcome(f"{theirs}{what} in {stage}", reply.error)
 
 
-def run(cubin: bytes) -> list[bytes]:
-    """Return what each kernel of *cubin* writes to memory that its parameters point to. Needs a device."""
+def links(seed: int) -> Iterator[bytes]:
+    """Yield the cubins of the case *seed*: linked here, by nvJitLink, and by it without optimisation."""
+    texts = case(seed)
+    inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
+    fused = fuse(inputs, ARCH, everything=len(texts[0]) % 2 == 0)
+    assert not isinstance(fused, str)
+    yield pl.assemble(fused.input.code, ARCH).code
+    yield nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}"]).code
+    yield nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}", "-O0"]).code
+
+
+LINKS = 3
+
+
+def run(cubin: bytes) -> str:
+    """
+    Return a digest of what each kernel of *cubin* writes to memory that its parameters point to.
+
+    Needs a device. An error of the driver ends the process, whose context is lost.
+    """
     import numpy as np
     from cuda.bindings import runtime
     from cuda.core import Device, LaunchConfig, ObjectCode, launch
@@ -266,54 +266,57 @@ def run(cubin: bytes) -> list[bytes]:
     device = Device(0)
     device.set_current()
     stream = device.create_stream()
-    room = 1 << 16
-    written = []
-    kernels = sorted(section.removeprefix(".nv.constant0.") for section in read(cubin).kernels)
-    for name in kernels:
-        buffer = device.allocate(room, stream=stream)
-        runtime.cudaMemset(int(buffer.handle), 0, room)
+    digest = hashlib.sha256()
+    for name in sorted(section.removeprefix(".nv.constant0.") for section in read(cubin).kernels):
+        buffer = device.allocate(ROOM, stream=stream)
+        stream.sync()
+        runtime.cudaMemset(int(buffer.handle), 0, ROOM)
         kernel = ObjectCode.from_cubin(cubin).get_kernel(name)
         config = LaunchConfig(grid=1, block=64, shmem_size=1024)
         launch(stream, config, kernel, int(buffer.handle), np.int32(3))
         stream.sync()
-        host = np.zeros(room, np.uint8)
+        host = np.zeros(ROOM, np.uint8)
         kind = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        runtime.cudaMemcpy(host.ctypes.data, int(buffer.handle), room, kind)
-        written.append(host.tobytes())
-    return written
+        runtime.cudaMemcpy(host.ctypes.data, int(buffer.handle), ROOM, kind)
+        digest.update(f"{name} ".encode())
+        digest.update(host.tobytes())
+        buffer.close()
+    return digest.hexdigest()
 
 
-def executed(seed: int) -> Outcome:
-    """Return how the case *seed* executes, linked here and by nvJitLink."""
-    texts = case(seed)
-    inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
-    fused = fuse(inputs, ARCH, everything=len(texts[0]) % 2 == 0)
-    assert not isinstance(fused, str)
-    ours, theirs, unoptimised = (
-        _in_own_process(cubin)
-        for cubin in (
-            pl.assemble(fused.input.code, ARCH).code,
-            nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}"]).code,
-            nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}", "-O0"]).code,
-        )
-    )
+def answer_by_running(request: list[int], say) -> None:
+    """Say what the links of a case do, but for those that were run before."""
+    seed, done = request
+    for cubin in itertools.islice(links(seed), done, None):
+        say(run(cubin))
+
+
+def runs(seeds: Sequence[int], workers: int, ends: float = float("inf")) -> Iterator[tuple[int, Outcome]]:
+    """Yield how cases execute, linked here and by nvJitLink. A fault takes the process with it."""
+    said: dict[int, list[str]] = {seed: [] for seed in seeds}
+    command = [sys.executable, __file__, "--run"]
+    while waiting := [(seed, len(done)) for seed, done in said.items() if len(done) < LINKS]:
+        if time.monotonic() > ends:
+            return
+        for reply in servers.answers(command, waiting, workers, ends=ends):
+            seed, _ = reply.request
+            said[seed] += reply.said
+            if reply.ended is not None:
+                said[seed].append("ended: hang" if reply.hung else "ended: fault")
+            if len(said[seed]) == LINKS:
+                yield seed, executed(said[seed])
+
+
+def executed(said: Sequence[str]) -> Outcome:
+    """Return how a case executes, of which the links did what is *said*."""
+    ours, theirs, unoptimised = said
     if theirs != unoptimised:
         return Outcome("executed, and not defined")
     if ours != theirs:
-        return Outcome("WRONG: executed to something else", f"{ours.strip()}, by nvJitLink {theirs.strip()}")
+        return Outcome("WRONG: executed to something else", f"{ours}, by nvJitLink {theirs}")
     return Outcome(
         "executed, and ended as by nvJitLink" if ours.startswith("ended") else "executed, and equal"
     )
-
-
-def _in_own_process(cubin: bytes) -> str:
-    """Return a digest of what the kernels write; a fault takes the process with it."""
-    command = [sys.executable, __file__, "--run"]
-    try:
-        done = subprocess.run(command, input=cubin, capture_output=True, check=False, timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        return "ended: hang"
-    return done.stdout.decode() if done.returncode == 0 else "ended: fault"
 
 
 def main() -> int:
@@ -324,52 +327,59 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=20000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after that time")
     parser.add_argument(
         "--execute", type=int, nargs="?", const=200, default=0, help="how many to run on a device"
     )
-    parser.add_argument("--serve", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    # Every case is done, and none is kept.
+    os.environ["NUMBA_PTXLINK_CACHE"] = "0"
     if options.serve:
-        serve(*options.serve)
+        servers.serve(answer, LONGEST)
         return 0
     if options.run:
-        run(sys.stdin.buffer.read())
+        servers.serve(answer_by_running, LONGEST_RUN)
         return 0
-    return check(options.first, options.cases, options.workers, options.execute)
+    seeds = range(options.first, options.first + options.cases)
+    return check(seeds, options.workers, options.execute, options.seconds)
 
 
-def check(first: int, count: int, workers: int, execute: int) -> int:
+def check(seeds: range, workers: int, execute: int, seconds: float) -> int:
     """Run the cases; print the counts, and what is wrong."""
-    totals: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     accepted: list[int] = []
     wrong = 0
-
-    def note(seed: int, result: Outcome) -> int:
-        totals[result.word] += 1
+    began = time.monotonic()
+    links = servers.Progress("cases", len(seeds))
+    for seed, result in outcomes(seeds, workers, began + seconds * (1 - RESERVED if execute else 1)):
+        wrong += _noted(links, seed, result)
         if result.word == "linked here alone":
             alone[result.detail.split(";")[-1].strip()[:90]] += 1
-        if result.wrong:
-            print(f"case {seed}: {result.word}: {result.detail}", flush=True)
-        return result.wrong
-
-    starts = range(first, first + count, BATCH)
-    with ThreadPoolExecutor(workers) as pool:
-        batches = pool.map(lambda start: list(batch(start, min(BATCH, first + count - start))), starts)
-        for seed, result in itertools.chain.from_iterable(batches):
-            wrong += note(seed, result)
-            if result.word in (AS_THEIRS, OTHER_REGISTERS):
-                accepted.append(seed)
-        chosen = random.Random(first).sample(accepted, min(execute, len(accepted)))  # noqa: S311 - likewise
-        for seed, result in zip(chosen, pool.map(executed, chosen), strict=True):
-            wrong += note(seed, result)
-    for word, number in sorted(totals.items()):
-        print(f"{number:8} {word}")
+        if result.word in (AS_THEIRS, OTHER_REGISTERS):
+            accepted.append(seed)
+    print(links)
     for detail, number in alone.most_common(12):
         print(f"{number:8} nvJitLink alone says: {detail}")
-    print(f"{count} cases, {len(chosen)} executed, {wrong} wrong")
+    # The order of the answers is chance.
+    chosen = random.Random(seeds.start).sample(sorted(accepted), min(execute, len(accepted)))  # noqa: S311
+    executions = servers.Progress("executions", len(chosen))
+    for seed, result in runs(chosen, workers, began + seconds):
+        wrong += _noted(executions, seed, result)
+    print(executions)
+    done, ran = links.counts.total(), executions.counts.total()
+    print(
+        f"{done} cases from seed {seeds.start} on, {ran} of {len(accepted)} accepted executed, {wrong} wrong"
+    )
     return int(wrong > 0)
+
+
+def _noted(progress: servers.Progress, seed: int, result: Outcome) -> bool:
+    progress.note(result.word)
+    if result.wrong:
+        print(f"case {seed}: {result.word}: {result.detail}", flush=True)
+    return result.wrong
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ Run random programs of two CUDA C++ units, linked as PTX in this process, beside
 
 Needs a device:
 
-    python tests/differential/inlined.py --programs 2000 --workers 14
+    python tests/differential/inlined.py --programs 2000 --seconds 480 --workers 16
     python tests/differential/inlined.py --programs 0 --sanitized 50
 """
 
@@ -16,19 +16,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+import servers
 from cxx_pairs import THREADS, Program
 
 import numba_ptxlink as pl
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LINKED = ("auto", "all", "none")
+AS_NONE = "as nvJitLink links it, not as one unit"
+LONGEST = 120
+"""Seconds for a program."""
 _LOOPS = 3
 
 
@@ -75,52 +82,60 @@ def run(cubin: bytes) -> np.ndarray:
     return host
 
 
-def _ran(seed: int, way: str, cubin: bytes) -> np.ndarray:
-    """Return what the kernel of the program *seed* writes, or end: after a trap, no other can run here."""
-    try:
-        return run(cubin)
-    except Exception as error:  # noqa: BLE001 - errors of the driver and of the runtime share no other class
-        sys.exit(f"program {seed}, {way}: {type(error).__name__}: {error}")
+def answer(seed: int, arch: str, say: Callable[[Any], None]) -> None:
+    """
+    Say what the links of the program *seed* said, and for each way "", "not compiled" or what is wrong.
+
+    Before each run it says which way that is: after a trap this process cannot go on.
+    """
+    _, results, said = build(seed, arch)
+    say(said)
+    written: dict[str, np.ndarray] = {}
+    if isinstance(results["single"], str):
+        say({})
+        return
+    for way, cubin in results.items():
+        if isinstance(cubin, bytes):
+            say(way)
+            written[way] = run(cubin)
+    found = dict.fromkeys(LINKED, "")
+    for way in LINKED:
+        if way not in written:
+            found[way] = str(results[way]).splitlines()[0]
+        elif not np.array_equal(written["single"], written[way]):
+            found[way] = "other values"
+        if found[way] and way != "none" and {way, "none"} <= written.keys():
+            # NVRTC compiles the two units to something else than the one.
+            found[way] = AS_NONE if np.array_equal(written[way], written["none"]) else found[way]
+    say(found)
 
 
-def _as_linked(cubin: bytes | str, linked: bytes | str) -> bool:
-    """Return whether two cubins compute the same."""
-    if isinstance(cubin, str) or isinstance(linked, str):
-        return False
-    return np.array_equal(run(cubin), run(linked))
-
-
-def compare(first: int, count: int, workers: int) -> int:
+def compare(first: int, count: int, workers: int, seconds: float) -> int:
     """Build and run *count* programs; print the differences and return how many there are."""
     from cuda.core import Device
 
-    device = Device(0)
-    device.set_current()
-    arch = "sm_{}{}".format(*device.compute_capability)
-    totals: Counter[str] = Counter()
+    arch = "sm_{}{}".format(*Device(0).compute_capability)
+    links: Counter[str] = Counter()
+    progress = servers.Progress("programs", count)
+    ends = time.monotonic() + seconds
     differences = 0
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        for seed, results, said in pool.map(build, range(first, first + count), [arch] * count, chunksize=4):
-            totals += said
-            if isinstance(results["single"], str):
-                totals["not compiled"] += 1
-                continue
-            expected = _ran(seed, "single", results["single"])
-            for way in LINKED:
-                cubin = results[way]
-                if isinstance(cubin, str):
-                    wrong = cubin.splitlines()[0]
-                else:
-                    wrong = "" if np.array_equal(expected, _ran(seed, way, cubin)) else "other values"
-                if wrong and way != "none" and _as_linked(cubin, results.get("none", "")):
-                    # NVRTC compiles the two units to something else than the one.
-                    totals[f"{way}: as nvJitLink links it, not as one unit"] += 1
-                elif wrong:
-                    totals[f"{way}: wrong"] += 1
-                    differences += way != "none"
-                    print(f"program {seed}, {way}: {wrong[:300]}", flush=True)
-    for what, number in sorted(totals.items()):
+    command = [sys.executable, __file__, "--serve", arch]
+    for reply in servers.answers(command, range(first, first + count), workers, ends=ends):
+        links.update(*reply.said[:1])
+        found = reply.said[-1] if reply.said else "link"
+        if reply.ended is not None:
+            found = {str(found): f"{'hang' if reply.hung else 'end'}: {reply.error}"}
+        words = [
+            f"{way}: {AS_NONE if wrong == AS_NONE else 'wrong'}" for way, wrong in found.items() if wrong
+        ]
+        progress.note(*(words or ["equal" if found else "not compiled"]))
+        for way, wrong in found.items():
+            if wrong not in ("", AS_NONE):
+                differences += way != "none"
+                print(f"program {reply.request}, {way}: {wrong[:300]}", flush=True)
+    for what, number in sorted(links.items()):
         print(f"{number:8} {what}")
+    print(progress)
     return differences
 
 
@@ -159,15 +174,22 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sanitized", type=int, default=0, help="how many to run under compute-sanitizer")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after that time")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--cubins", nargs="+", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        servers.serve(lambda seed, say: answer(seed, options.serve, say), LONGEST)
+        return 0
     for path in options.cubins or ():
         run(path.read_bytes())
         print(f"ran {path.name}", flush=True)
     if options.cubins:
         return 0
-    differences = compare(options.first, options.programs, options.workers) if options.programs else 0
-    print(f"{options.programs} programs, {differences} differences")
+    differences = 0
+    if options.programs:
+        differences = compare(options.first, options.programs, options.workers, options.seconds)
+        print(f"{differences} differences")
     failed = 0
     if options.sanitized:
         tool = shutil.which("compute-sanitizer")

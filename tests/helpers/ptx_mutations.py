@@ -118,6 +118,8 @@ $again:
     call.uni (q), f, (s);
     ld.param.u32 %r3, [q]; }
     st.u32 [%SP+24], %r3;
+    add.s32 %r1, %r1, 1;
+    setp.lt.s32 %p, %r1, 2;
     @%p bra $again;
     ld.local.u16 %r4, [%SPL+24];
     st.global.u32 [%d1], %r4;
