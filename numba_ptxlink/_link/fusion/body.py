@@ -9,7 +9,7 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.ptx.declarations import width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 """How many elements a vector has."""
@@ -95,7 +95,7 @@ class Site:
         callee: The name.
         passed: The variables for the results, then those for the parameters; None for another operand.
         results: How many of these are results.
-        visible: The names that are declared where the call is.
+        visible: The names that are declared where the call is, "r<>" for registers r0, r1 and so on.
     """
 
     call: ptx.Call
@@ -105,8 +105,9 @@ class Site:
     visible: frozenset[str]
 
 
-# A name that is declared: a variable that calls pass, the width of registers in bits, or anything else.
-_Scope = dict[str, Param | int | None]
+# A name that is declared: a variable that calls pass, the width of a register in bits, or anything else.
+# Under "r<>" are the width and the count of registers r0, r1 and so on.
+_Scope = dict[str, Param | int | tuple[int, int] | None]
 
 
 class Body:
@@ -288,7 +289,10 @@ class Body:
 def _declare_registers(statement: ptx.Registers, scope: _Scope) -> None:
     bits = width(statement.type) * int((statement.vector or "v1")[1:])
     for register in statement.registers:
-        scope[register.name if register.count is None else f"{register.name}<>"] = bits
+        if register.count is None:
+            scope[register.name] = bits
+        else:
+            scope[f"{register.name}<>"] = bits, register.count
 
 
 def _names(operands: Iterable[ptx.Operand]) -> list[str]:
@@ -311,6 +315,12 @@ def guard(predicate: ptx.Name | ptx.Negated | None) -> str:
     return f"@{predicate} " if predicate else ""
 
 
+def hides(visible: Collection[str], name: str) -> bool:
+    """Return whether *name* may be one of those that are *visible*, in the form of `Site.visible`."""
+    prefix = len(name.rstrip(_DIGITS))
+    return name in visible or any(f"{name[:end]}<>" in visible for end in range(prefix, len(name)))
+
+
 def _declared(name: str, scope: _Scope) -> bool:
     return name in scope or _bits(name, scope) is not None
 
@@ -318,7 +328,10 @@ def _declared(name: str, scope: _Scope) -> bool:
 def _bits(name: str, scope: _Scope) -> int | None:
     bits = scope.get(name)
     if bits is None and name[-1:] in _DIGITS:
-        bits = scope.get(f"{name.rstrip(_DIGITS)}<>")
+        prefix = name.rstrip(_DIGITS)
+        counted = scope.get(f"{prefix}<>")
+        if isinstance(counted, tuple) and int(name[len(prefix) :][:9]) < counted[1]:
+            return counted[0]
     return bits if isinstance(bits, int) else None
 
 
@@ -346,7 +359,8 @@ def _access(instruction: ptx.Instruction, scope: _Scope) -> tuple[Access, Param]
     bits: list[int | None] = []
     for element in values:
         bits.append(_bits(element.name, scope) if isinstance(element, ptx.Name) else None)
-        if bits[-1] is None and isinstance(element, ptx.Name) and element.name != "_":
+        # An element of a vector, or a symbol.
+        if isinstance(element, ptx.Name) and (element.selector or (bits[-1] is None and element.name != "_")):
             return None
     return Access(instruction, offset, kind, values, tuple(bits)), param
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _ARCH = re.compile(r"sm_\d+[af]?")
 # CUDA C++ Programming Guide, "Independent Thread Scheduling".
 _INDEPENDENT_THREADS = 70
+# PTX ISA, "Pragma Strings": which bytes of the next load are used.
+_HINT = "used_bytes_mask"
 # Comments and strings, whose words are no names.
 _ASIDE = r'"[^"]*"|//[^\n]*|/\*.*?\*/'
 
@@ -50,7 +52,7 @@ class Combined:
     @property
     def text(self) -> str:
         """The module, without line numbers."""
-        defined = (without_locations(function) for function in self.functions if function.defined)
+        defined = (plain(function) for function in self.functions if function.defined)
         return self.printed({function.name: source(function) for function in defined})
 
     def printed(self, bodies: Mapping[str, str]) -> str:
@@ -114,6 +116,9 @@ def _check(module: ptx.Module) -> None:
             raise NotCombinedError(f"PTX that is not understood: {item.cause}")
         if isinstance(item, ptx.Line):
             raise NotCombinedError("an input has lines for a preprocessor")
+    for name, _ in _symbols(module):
+        if name.startswith("%"):
+            raise NotCombinedError(f"{name} has the name of a register")
 
 
 def _header(modules: Sequence[ptx.Module]) -> str:
@@ -167,9 +172,13 @@ def _renamed(modules: Sequence[ptx.Module]) -> list[ptx.Module]:
 
 
 def _with_names(text: str, new: dict[str, str]) -> str:
-    """Return *text* with other words; local names that hide a symbol are renamed like it."""
+    """
+    Return *text* with other words; local names that hide a symbol are renamed like it.
+
+    Registers `a<3>` are a0, a1 and a2, so they do not have the name a.
+    """
     words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
-    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$])", re.DOTALL | re.ASCII)
+    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$]|\s*<)", re.DOTALL | re.ASCII)
 
     def renamed(match: re.Match[str]) -> str:
         return new.get(match[0], match[0])
@@ -272,14 +281,18 @@ def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[p
     return order.values()
 
 
-def without_locations(function: ptx.Function) -> ptx.Function:
-    """Return *function* without line numbers."""
-    if not function.has_line_numbers:
+def plain(function: ptx.Function) -> ptx.Function:
+    """Return *function* without line numbers, and without hints for a load, which another may follow here."""
+    if not function.has_line_numbers and function.text.find(_HINT, *function.body_span) < 0:
         return function
     edits = {
         ptx.Span(statement.start - function.start, statement.end - function.start): ""
         for statement in ptx.flattened(function.body)
-        if isinstance(statement, ptx.Location)
+        if isinstance(statement, ptx.Location) or _is_hint(statement)
     }
     (edited,) = ptx.parse(ptx.replaced(source(function), edits)).functions
     return edited
+
+
+def _is_hint(statement: ptx.Statement) -> bool:
+    return isinstance(statement, ptx.Pragma) and any(value.startswith(_HINT) for value in statement.values)

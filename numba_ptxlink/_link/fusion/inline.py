@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from .body import Body, guard
+from .body import Body, guard, hides
 from .cells import Cells
-from .combine import source, without_locations
+from .combine import plain, source
 from .depots import aligned, promoted
 from .spaces import proven
 
@@ -108,7 +108,7 @@ class _Inliner:
         def reached_from(name: str) -> set[str] | None:
             if name not in self._functions:
                 return None
-            bodies[name] = Body(without_locations(self._functions[name]))
+            bodies[name] = Body(plain(self._functions[name]))
             return bodies[name].reached
 
         for _ in _reachable(self._roots(), reached_from):
@@ -267,7 +267,8 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
             return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
         if param.calls > 1 or param.exposed or param.addresses:
             return f"the variable for {formal.name} has other uses"
-    hidden = callee.reached & (site.visible | {label.name for label in caller.labels})
+    visible = site.visible | {label.name for label in caller.labels}
+    hidden = [name for name in callee.reached if hides(visible, name)]
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
 
 
