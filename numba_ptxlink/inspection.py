@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 import struct
 from dataclasses import asdict, dataclass, field, replace
@@ -12,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import assembler
-from ._arch import Arch
+from ._arch import Arch, dotted
 from ._config import config
 from ._formats import callgraph, elf, ltoir
 from ._formats.containers import FatbinEntry, device_code
 from ._formats.demangle import demangled
 from ._formats.kinds import ARCHIVE, CU, CUBIN, LTOIR, OBJECT, PTX
-from ._link import explain, symbols
+from ._link import explain, manifests, symbols
 from ._link.inputs import Input, read
 from ._tools import nvjitlink
 from ._tools.nvdisasm import disassemble, find_tool
 from .errors import ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ._arch import ArchLike
     from ._formats.ptx import Param
@@ -150,8 +147,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     inspection = (
         _of_container(content, target, sass=sass) if reader is None else _read(content, target, sass=sass)
     )
-    is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source)
-    return _declared(inspection, Path(source), content.code) if is_path else inspection
+    return _declared(inspection, content.path, content.code) if content.path else inspection
 
 
 def _read(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
@@ -193,8 +189,8 @@ def _of_ltoir(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     if header is None:
         raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
     details = {
-        "container": "{}.{}".format(*header.container),
-        "nvvm_ir": "{}.{}".format(*header.ir),
+        "container": dotted(header.container),
+        "nvvm_ir": dotted(header.ir),
     }
     machine = arch or Arch(*divmod(header.sm, 10))
     return _told(source, machine, details, ())
@@ -257,26 +253,21 @@ def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
     """Give *inspection* the declarations of the manifest beside *path*, if it is of that content."""
     parts = path.name.split(".")
     for number in range(len(parts) - 1, 0, -1):
-        manifest = path.with_name(".".join(parts[:number]) + ".json")
-        try:
-            fields = json.loads(manifest.read_bytes())
-            digests = [
-                artifact["sha256"] for artifact in fields["artifacts"] if artifact["file"] == path.name
-            ]
-            functions = {function["symbol"]: function["declaration"] for function in fields["functions"]}
-            externs = {extern["name"]: extern["declaration"] for extern in fields["externs"]}
-        except (OSError, ValueError, KeyError, TypeError):
+        manifest = manifests.read(path.with_name(".".join(parts[:number]) + ".json"))
+        recorded = manifest.digests.get(path.name) if manifest else None
+        if manifest is None or recorded is None:
             continue
-        if hashlib.sha256(code).hexdigest() in digests:
-            details = {**inspection.details, "manifest": manifest.name}
-            return replace(_with_declarations(inspection, {**externs, **functions}), details=details)
-        if digests:
-            note = f"{manifest.name} is of another export: the digest that it has of this file differs."
+        if recorded != manifests.digest(code):
+            note = f"{manifest.path.name} is of another export: the digest that it has of this file differs."
             return replace(inspection, notes=(*inspection.notes, note))
+        declarations = {extern.get("name"): extern.get("declaration") for extern in manifest.externs}
+        declarations |= {each.get("symbol"): each.get("declaration") for each in manifest.functions}
+        details = {**inspection.details, "manifest": manifest.path.name}
+        return replace(_with_declarations(inspection, declarations), details=details)
     return inspection
 
 
-def _with_declarations(inspection: Inspection, declarations: dict[str, str | None]) -> Inspection:
+def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) -> Inspection:
     reports = tuple(
         replace(symbol, c_prototype=declaration, exact=True)
         if (declaration := declarations.get(symbol.name))

@@ -40,6 +40,7 @@ class Manifest:
         header: The file name of the header.
         digests: The SHA-256 of each file, the header included, by file name.
         functions: The functions, as the manifest describes them.
+        externs: What C++ defines for them, in the same way.
         artifacts: The artifacts, as the manifest describes them.
         types: The C types of the functions by name; empty in manifests that do not describe them.
     """
@@ -48,6 +49,7 @@ class Manifest:
     header: str
     digests: Mapping[str, str]
     functions: tuple[Mapping[str, Any], ...] = field(repr=False)
+    externs: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     artifacts: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
@@ -69,6 +71,7 @@ def parse(content: bytes, path: Path) -> Manifest | None:
         entries = [fields["header"], *fields["artifacts"]]
         digests = {str(entry["file"]): str(entry["sha256"]) for entry in entries}
         functions = tuple(dict(function) for function in fields["functions"])
+        externs = tuple(dict(extern) for extern in fields.get("externs", ()))
         artifacts = tuple(dict(artifact) for artifact in fields["artifacts"])
         types = {str(name): dict(entry) for name, entry in fields.get("types", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -76,7 +79,7 @@ def parse(content: bytes, path: Path) -> Manifest | None:
     # A manifest speaks of its own folder only.
     if not all(name.startswith(f"{path.stem}.") and "/" not in name for name in digests):
         return None
-    return Manifest(path, str(fields["header"]["file"]), digests, functions, artifacts, types)
+    return Manifest(path, str(fields["header"]["file"]), digests, functions, externs, artifacts, types)
 
 
 def digest(content: bytes) -> str:
