@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._config import config
 from numba_ptxlink._formats import containers, elf, llvm_ir, ptx
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
@@ -81,45 +82,52 @@ def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
     index: dict[str, Symbol] = {}
     for function in module.functions:
         prototype = function.prototype
-        if not function.linkage and not prototype.entry:
-            continue
-        previous = index.get(prototype.name)
-        if previous is None or (function.defined and not previous.defined):
-            index[prototype.name] = Symbol(
-                name=prototype.name,
-                kind="entry" if prototype.entry else "func",
-                defined=function.defined,
-                weak=function.linkage in _WEAK,
-                prototype=None if prototype.entry else prototype,
-                line=function.line,
+        if function.linkage or prototype.entry:
+            _add(
+                index,
+                Symbol(
+                    name=prototype.name,
+                    kind="entry" if prototype.entry else "func",
+                    defined=function.defined,
+                    weak=function.linkage in _WEAK,
+                    prototype=None if prototype.entry else prototype,
+                    line=function.line,
+                ),
             )
     for alias in (item for item in module.items if isinstance(item, ptx.Alias)):
         # An alias is declared before it, as a function with its target's prototype.
         if alias.name in index:
             index[alias.name] = replace(index[alias.name], defined=True)
     for variable in module.variables:
-        previous = index.get(variable.name)
-        if variable.linkage and (previous is None or (variable.defined and not previous.defined)):
-            index[variable.name] = Symbol(
-                variable.name,
-                "variable",
-                variable.defined,
-                weak=variable.linkage in _WEAK,
-                line=variable.line,
-                size=variable.size,
-                common=variable.linkage == "common",
+        if variable.linkage:
+            _add(
+                index,
+                Symbol(
+                    variable.name,
+                    "variable",
+                    variable.defined,
+                    weak=variable.linkage in _WEAK,
+                    line=variable.line,
+                    size=variable.size,
+                    common=variable.linkage == "common",
+                ),
             )
     return tuple(index.values())
+
+
+def _add(index: dict[str, Symbol], symbol: Symbol) -> bool:
+    """Add *symbol* to *index* and return True, unless there is one that says as much."""
+    previous = index.get(symbol.name)
+    is_new = previous is None or (symbol.defined and not previous.defined)
+    if is_new:
+        index[symbol.name] = symbol
+    return is_new
 
 
 def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
     index: dict[str, Symbol] = {}
     for symbol in llvm_ir.symbols(text, arch):
-        previous = index.get(symbol.name)
-        if previous is None or (symbol.defined and not previous.defined):
-            index[symbol.name] = Symbol(
-                symbol.name, symbol.kind, symbol.defined, symbol.weak, symbol.prototype
-            )
+        _add(index, Symbol(symbol.name, symbol.kind, symbol.defined, symbol.weak, symbol.prototype))
     return tuple(index.values())
 
 
@@ -224,12 +232,10 @@ def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
             log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
             return None
         for symbol in symbols:
-            previous = index.get(symbol.name)
-            if previous is None or (symbol.defined and not previous.defined):
-                index[symbol.name] = symbol
-            elif source.kind == ARCHIVE and symbol.defined and not symbol.weak:
+            known = not _add(index, symbol)
+            if known and source.kind == ARCHIVE and symbol.defined and not symbol.weak:
                 # A strong definition says more than a weak one.
-                index[symbol.name] = replace(symbol, repeated=not previous.weak)
+                index[symbol.name] = replace(symbol, repeated=not index[symbol.name].weak)
     return tuple(index.values()) if lists else None
 
 
@@ -279,7 +285,7 @@ def relocatable(source: Input, arch: Arch, *flags: str) -> bytes:
     """
     if not nvjitlink.makes_relocatable():
         raise LinkError(
-            f"nvJitLink {'.'.join(map(str, nvjitlink.version()))} makes no relocatable code, from which the "
+            f"nvJitLink {dotted(nvjitlink.version())} makes no relocatable code, from which the "
             "symbols are read; CUDA 13's does.",
             inputs=(source.name,),
         )
