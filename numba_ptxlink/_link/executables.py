@@ -79,25 +79,27 @@ def pack(
     cause = single_ptx.unavailable(release, relocatable=False) if release else ""
     if consumer and cause:
         log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
+
+    def add(kind: str, arch: Arch, code: bytes, tool: str) -> None:
+        members.append((kind, arch, f"{stem}.{arch.sm}.{kind}", code))
+        needs.append((kind, oldest.of_code(kind, arch, code, tool)))
+
     for arch, ptx, undefined in parts:
+        cubin, tool = b"", ""
         if undefined:
             if not all(map(device_runtime.is_grid_call, undefined)):
                 raise ExportError(_incomplete(undefined))
             cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo, consumer=consumer)
-            members.append((CUBIN, arch, f"{stem}.{arch.sm}.cubin", cubin))
-            needs.append((CUBIN, oldest.of_code(CUBIN, arch, cubin, tool)))
-            tools[tool] = None
-            # The driver has no device runtime to link the PTX with.
-            continue
-        options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
-        if not cause:
+        elif not cause:
+            options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
             cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
-            members.append((CUBIN, arch, f"{stem}.{arch.sm}.cubin", cubin))
-            needs.append((CUBIN, oldest.of_code(CUBIN, arch, cubin, tool)))
+        if cubin:
+            add(CUBIN, arch, cubin, tool)
             tools[tool] = None
-        # A device of a later generation compiles it when the kernel is loaded.
-        members.append((PTX, arch, f"{stem}.{arch.sm}.ptx", ptx))
-        needs.append((PTX, oldest.of_code(PTX, arch, ptx, "")))
+        if not undefined:
+            # A device of a later generation compiles it when the kernel is loaded. The driver has no device
+            # runtime to link it with.
+            add(PTX, arch, ptx, "")
     code = nvfatbin.pack(members, relocatable=False, zstd=consumer is None or consumer.reads_zstd)
     return Executable(code, oldest.of_fatbin(needs, code, linkable=False), tuple(tools))
 
