@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import cache
-from ._arch import Arch
+from ._arch import Arch, dotted
 from ._config import config
 from ._formats.kinds import CU, recognise
 from ._tools import nvptxcompiler
@@ -213,7 +213,7 @@ def _explained(
     refusal: nvptxcompiler.RefusedError, ptx: bytes, arch: Arch, flags: tuple[str, ...]
 ) -> AssembleError:
     log = refusal.log
-    name = "nvPTXCompiler {}.{}".format(*compiler_version())
+    name = f"nvPTXCompiler {dotted(compiler_version())}"
     if refusal.newer_isa:
         newest = supported_ptx_versions()[-1]
         message = (

@@ -21,11 +21,12 @@ from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
 from ._link import backends, device_runtime, manifests, single_ptx
 from ._link.declarations import Declared, compile_as_declared, declarations_of
-from ._link.engine import Linked, LinkOptions, link_inputs, source_flags, wants_runtime
+from ._link.engine import Linked, LinkOptions, link_inputs, source_flags
 from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
 from ._tools import include_scan, nvrtc
+from ._tools.nvrtc import INCLUDE_DIR
 from ._tools.ptxas_options import AssembleOptions
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from ._link.consumer import Consumer
 
-__all__ = ["Linked", "link"]
+__all__ = ["INCLUDE_DIR", "Linked", "link"]
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +48,6 @@ def __getattr__(name: str) -> Any:
     if name == "PtxLinker":
         return registry.get("numba-cuda").linker()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-INCLUDE_DIR = Path(__file__).with_name("include")
 
 
 def link(
@@ -234,8 +232,7 @@ def _linked(
 ) -> Linked:
     """Compile what is CUDA C++ or Python among *sources*, and link all of it."""
     kind = LTOIR if lto else PTX
-    checks = options.checks
-    compares = (config().checks if checks is None else checks) != "none"
+    compares = options.comparison != "none"
     exports = _manifests(sources, source_options) if compares else []
     from_python, known = _compile_python(sources, target, front_end, lto=lto)
     for manifest in exports:
@@ -337,7 +334,7 @@ def _manifests(sources: Sequence[Any], options: SourceOptions) -> list[manifests
 
 def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:
     """Return the device runtime where a link failed because it lacks it; nvcc adds it by default."""
-    if not wants_runtime(error, inputs):
+    if not device_runtime.is_missing(error, inputs):
         return None
     library = device_runtime.find()
     if library is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch
@@ -20,6 +19,7 @@ from .signatures import Signature, structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from numba_ptxlink._tools.nvrtc import Compiled
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_INCLUDE_DIR = Path(__file__).parents[1] / "include"
 _NAME = "numba_ptxlink_header.cu"
 _CALLER = "numba_ptxlink_calls_"
 # A parameter hides a function of its name: names that begin so are not for functions.
@@ -88,7 +87,7 @@ def prove(
 def _compile(
     source: str, arch: Arch, include_dirs: Sequence[Path], headers: Mapping[str, str] | None
 ) -> Compiled:
-    searched = (*include_dirs, _INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
+    searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
     # A header in the working directory is not the one that is meant.
     return nvrtc.compile_source(
         source,

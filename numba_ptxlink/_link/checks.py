@@ -21,7 +21,7 @@ from numba_ptxlink.errors import LinkError
 
 from . import ltoir_symbols, members, merge, symbols
 from .definitions import check_definitions, check_sizes
-from .members import is_runtime
+from .device_runtime import is_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,16 +50,14 @@ _MOST = 5
 @dataclass(frozen=True)
 class Findings:
     """
-    The inputs to link after the checks, and what the checks read.
+    The inputs to link after the checks.
 
     Args:
         inputs: The inputs to link, without duplicates, and with equal definitions made weak.
-        tables: The symbol table of each input; empty where nothing is compared.
         merged: The symbols with several equal definitions, of which the linker keeps one.
     """
 
     inputs: tuple[Input, ...]
-    tables: tuple[Table, ...]
     merged: tuple[str, ...]
 
 
@@ -98,7 +96,7 @@ def check(
         _check_machine(source, arch)
     alone = len(distinct) == 1 and distinct[0].kind != ARCHIVE
     if alone or checks == "none":
-        return Findings(distinct, (), ())
+        return Findings(distinct, ())
     tables = _tables(distinct, arch, lto=lto, checks=checks)
     several = _several(tables)
     _check_prototypes(several, tables)
@@ -114,7 +112,7 @@ def check(
             replace(source, code=merge.weaken(source.module, merged)) if source.kind == PTX else source
             for source in distinct
         )
-    return Findings(distinct, tables, tuple(sorted(merged)))
+    return Findings(distinct, tuple(sorted(merged)))
 
 
 def _tables(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> tuple[Table, ...]:

@@ -1,8 +1,9 @@
-"""The device runtime, which kernels call that synchronise their whole grid: who calls it, and where it is."""
+"""The device runtime, which kernels call that synchronise their whole grid: who lacks it, and where it is."""
 
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,30 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.kinds import ARCHIVE
 from numba_ptxlink._tools import packages
 
-from .engine import RUNTIME
 from .inputs import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
+
+    from numba_ptxlink.errors import PtxlinkError
 
 log = logging.getLogger(__name__)
 
+_NAME = "cudadevrt"
 _GRID = "cudaCG"
+# Grid-wide cooperative groups and launches from the device call these functions.
+_CALL = re.compile(rf"'(?:{_GRID}[A-Z]|__cudaCDP2)\w+'")
+
+
+def is_missing(error: PtxlinkError, inputs: Iterable[Input]) -> bool:
+    """Return whether a link failed because it lacks the device runtime, which nvcc adds by default."""
+    return bool(_CALL.search(error.log)) and not any(map(is_runtime, inputs))
+
+
+def is_runtime(source: Input) -> bool:
+    """Return whether *source* is the device runtime, whose symbols no other input defines."""
+    # Reading it takes 5 ms.
+    return _NAME in source.name
 
 
 def is_grid_call(name: str) -> bool:
@@ -31,12 +47,12 @@ def find() -> Input | None:
     from cuda import pathfinder
 
     try:
-        path = Path(pathfinder.find_static_lib(RUNTIME))
+        path = Path(pathfinder.find_static_lib(_NAME))
     except (AttributeError, RuntimeError) as missing:
         log.warning(
             "the device runtime is called, and lib%s.a is not found (%s); %s, or give its path as another "
             "input",
-            RUNTIME,
+            _NAME,
             missing,
             cure(),
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,10 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RUNTIME = "cudadevrt"
 _DEFAULT_LEVEL = 3
-# Grid-wide cooperative groups and launches from the device call these functions of the device runtime.
-_RUNTIME_CALL = re.compile(r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'")
 
 
 @dataclass(frozen=True)
@@ -120,6 +116,21 @@ class LinkOptions(NamedTuple):
     inline: str | None = None
     opt_level: int = 3
 
+    @property
+    def tool(self) -> str:
+        """The tool to use, NUMBA_PTXLINK_BACKEND's by default; "auto" to choose it."""
+        return config().backend if self.backend is None else self.backend
+
+    @property
+    def comparison(self) -> str:
+        """How much is compared, by default what NUMBA_PTXLINK_CHECKS says."""
+        return config().checks if self.checks is None else self.checks
+
+    @property
+    def inlined(self) -> str:
+        """Which calls are inlined, by default those that NUMBA_PTXLINK_INLINE says."""
+        return config().inline if self.inline is None else self.inline
+
 
 def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
     """
@@ -149,11 +160,11 @@ def _linked(
     kept = None if lto or obstacle else _kept(inputs, arch, options)
     if kept is not None:
         return kept
-    backend, reason = choose_backend(
+    backend, reason = backends.choose(
         inputs,
         arch,
         lto=lto,
-        asked=options.backend,
+        asked=options.tool,
         obstacle=obstacle,
         for_debugger=options.debug or options.lineinfo,
     )
@@ -164,7 +175,7 @@ def _linked(
         return _of_one(ptx, _assembled(ptx, arch, options), reason)
     flags = nvjitlink_flags(arch, options, lto=lto)
     try:
-        entry = _run_nvjitlink(inputs, arch, flags, backend, options.checks)
+        entry = _run_nvjitlink(inputs, arch, flags, backend, options.comparison)
     except LinkError as error:
         from . import packed_ltoir
 
@@ -181,7 +192,7 @@ def _linked(
 
 def _kept(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked | None:
     """Return the link of a single PTX that is in the cache and needs no tool to tell that it is right."""
-    asked = config().backend if options.backend is None else options.backend
+    asked = options.tool
     if len(inputs) != 1 or inputs[0].kind != PTX or asked not in ("auto", "nvptxcompiler"):
         return None
     if asked == "auto" and (options.debug or options.lineinfo):
@@ -206,8 +217,7 @@ def _of_one(ptx: Input, cubin: assembler.Cubin, reason: str) -> Linked:
 
 def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Fused | str:
     """Return the PTX of *inputs* as one, or the reason why it is not; "" where that is not to be expected."""
-    asked = options.backend or config().backend
-    policy = options.inline or config().inline
+    asked, policy = options.tool, options.inlined
     texts = [source for source in inputs if source.kind == PTX]
     fewest = 1 if policy == "all" else 2
     if policy == "none" or len(texts) < fewest or asked not in ("auto", "nvptxcompiler"):
@@ -220,9 +230,8 @@ def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: b
         return "the flags are nvJitLink's"
     from .fusion.fuse import fuse
 
-    checks = config().checks if options.checks is None else options.checks
     closed = len(texts) == len(inputs) and not lto
-    return fuse(texts, arch, checks=checks, everything=policy == "all", closed=closed)
+    return fuse(texts, arch, checks=options.comparison, everything=policy == "all", closed=closed)
 
 
 def _of_parts(linked: Linked, fused: Fused, inputs: Sequence[Input]) -> Linked:
@@ -272,18 +281,17 @@ def link_to_ptx(
         LinkError: nvJitLink refused the link, or the backend of *options* does not link.
     """
     # nvPTXCompiler does not output PTX, so a linker is needed whether or not it optimises.
-    backend, _ = backends.choose(inputs, arch, lto=True, asked=options.backend or config().backend)
+    backend, _ = backends.choose(inputs, arch, lto=True, asked=options.tool)
     flags = nvjitlink_flags(arch, options, lto=lto, ptx=lto)
-    return _run_nvjitlink(inputs, arch, flags, backend, options.checks), flags
+    return _run_nvjitlink(inputs, arch, flags, backend, options.comparison), flags
 
 
 def _run_nvjitlink(
-    inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str, asked: str | None
+    inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], backend: str, checks: str
 ) -> cache.Entry:
     from .checks import unread
 
     tool = backends.linker(backend)
-    checks = config().checks if asked is None else asked
     contents = [(source.kind, source.name, source.code) for source in inputs]
     # A cached result has passed the checks, so the key includes the inputs that the checks skip.
     key = tool.key(contents, flags, unread=unread(inputs, checks))
@@ -293,7 +301,7 @@ def _run_nvjitlink(
 def _check_and_link(
     inputs: Sequence[Input], arch: Arch, flags: tuple[str, ...], tool: Any, checks: str
 ) -> cache.Entry:
-    from . import explain
+    from . import device_runtime, explain
     from .checks import check
 
     lto = "-lto" in flags
@@ -305,7 +313,7 @@ def _check_and_link(
         product = tool.link([(source.kind, source.name, source.code) for source in findings.inputs], flags)
     except LinkError as error:
         # The caller retries the link with the device runtime, so compile nothing to explain this error.
-        explained = "none" if wants_runtime(error, inputs) else checks
+        explained = "none" if device_runtime.is_missing(error, inputs) else checks
         cure = explain.cure(
             error.log, findings.inputs, arch, tool.version(), tool.package(), lto=lto, checks=explained
         )
@@ -323,30 +331,6 @@ def _check_and_link(
         )
     text = "\n".join(filter(None, (product.info_log, product.error_log)))
     return cache.Entry({"log": text}, product.code)
-
-
-def choose_backend(
-    inputs: Sequence[Input],
-    arch: Arch,
-    *,
-    lto: bool,
-    asked: str | None = None,
-    obstacle: str = "",
-    for_debugger: bool = False,
-) -> tuple[str, str]:
-    """
-    Return the tool that makes a cubin of *inputs*, and the reason for it.
-
-    Args:
-        inputs: The inputs of the link.
-        arch: The architecture of the link.
-        lto: Whether to optimise at link time.
-        asked: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
-        obstacle: Why several PTX inputs are not made one, if that was tried.
-        for_debugger: Whether debug information or line numbers are kept.
-    """
-    asked = config().backend if asked is None else asked
-    return backends.choose(inputs, arch, lto=lto, asked=asked, obstacle=obstacle, for_debugger=for_debugger)
 
 
 def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = False) -> tuple[str, ...]:
@@ -368,8 +352,3 @@ def source_flags(options: LinkOptions) -> tuple[str, ...]:
     if options.debug:
         return ("--device-debug",)
     return ("--generate-line-info",) if options.lineinfo else ()
-
-
-def wants_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> bool:
-    """Return whether a link failed because it lacks the device runtime, which nvcc adds by default."""
-    return bool(_RUNTIME_CALL.search(error.log)) and not any(RUNTIME in source.name for source in inputs)

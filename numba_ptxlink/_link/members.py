@@ -14,6 +14,7 @@ from numba_ptxlink._formats import containers
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, OBJECT, recognise
 
 from . import symbols
+from .device_runtime import is_runtime
 from .inputs import Input
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from .symbols import Table
 
 log = logging.getLogger(__name__)
-
-
-def is_runtime(source: Input) -> bool:
-    """Return whether *source* is the device runtime, whose symbols no other input defines."""
-    # Reading it takes 5 ms.
-    return "cudadevrt" in source.name
 
 
 def opened(

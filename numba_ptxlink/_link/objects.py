@@ -8,7 +8,6 @@ their registration with the CUDA runtime.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._cabi import host_code
@@ -19,6 +18,7 @@ from . import single_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 LIBRARY = "library"
 EXTENSIONS = {OBJECT: "o", LIBRARY: "a"}
 """The kinds of artifact that hold host code, and the extensions of their files."""
-
-_INCLUDE_DIR = Path(__file__).parents[1] / "include"
 
 
 def build(
@@ -76,7 +74,7 @@ def build(
         linkable="linkable.fatbin",
         whole="whole.fatbin" if "whole.fatbin" in files else None,
     )
-    searched = (*include_dirs, _INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
+    searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
     return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)
 
 

@@ -245,7 +245,7 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
     nvPTXCompiler gets those of the others that it has a word for; the rest has an effect with link-time
     optimisation only.
     """
-    from numba_ptxlink._link import engine
+    from numba_ptxlink._link import backends, engine
 
     options: dict[str, Any] = {"lto": lto}
     others = []
@@ -260,7 +260,7 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
         elif name not in ("-arch", "-lto", "-ptx"):
             others.append(flag)
     for_debugger = bool(options.keys() & {"debug", "lineinfo"})
-    backend, _ = engine.choose_backend(inputs, arch, lto=lto, for_debugger=for_debugger)
+    backend, _ = backends.choose(inputs, arch, lto=lto, asked=config().backend, for_debugger=for_debugger)
     if backend == "nvptxcompiler":
         others = [
             flag.removeprefix("-Xptxas=") for flag in others if flag.startswith(("-Xptxas=", "-verbose"))

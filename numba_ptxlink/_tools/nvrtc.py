@@ -19,6 +19,9 @@ from . import build_id, include_scan, packages, working_directory
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+INCLUDE_DIR = Path(__file__).parents[1] / "include"
+"""This package's own headers, which those of exports include."""
+
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that read or write files that a key does not cover, or that report the time: not cached.
 _BEYOND_KEYS = (
