@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
@@ -69,7 +69,7 @@ def prove(
     try:
         arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), None)
         if arch is None:
-            known = "NVRTC {}.{}".format(*nvrtc.version())
+            known = f"NVRTC {dotted(nvrtc.version())}"
             log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)
             return
         calls = map(_call, range(len(signatures)), signatures, called)

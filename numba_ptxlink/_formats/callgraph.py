@@ -21,9 +21,7 @@ from . import elf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SYMBOL = struct.Struct("<IBBHQQ")
 _PAIR = struct.Struct("<II")
-_FUNCTION = 2
 _TEXT = ".text."
 _INTERNAL = re.compile(r"^\$__internal_\d+_\$")
 # The second number of the pairs that begin the parts.
@@ -82,9 +80,9 @@ def _pairs(image: elf.Image) -> Iterator[tuple[int, int]]:
 def _subroutines(image: elf.Image, names: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the functions within the code of others, after the name of the section's own."""
     table = image.section(".symtab")
-    entries = _SYMBOL.iter_unpack(table.content) if table else ()
+    entries = elf.SYMBOL.iter_unpack(table.content) if table else ()
     for name, (_, info, _, section, _, _) in zip(names, entries, strict=False):
-        if info & 0xF != _FUNCTION or section >= len(image.sections):
+        if info & 0xF != elf.FUNCTION or section >= len(image.sections):
             continue
         owner = image.sections[section].name.removeprefix(_TEXT)
         if name.startswith("$"):

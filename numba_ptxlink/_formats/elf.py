@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import LinkError
 
+from .kinds import EM_CUDA
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 log = logging.getLogger(__name__)
 
-EM_CUDA = 190
 RELOCATABLE = 1
 EXECUTABLE = 2
 _SHARED = 3
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
 _PROTOTYPE = struct.Struct("<II")
 _SYMBOL_TABLE = 2
 # SHT_CUDA_PROTOTYPE, section .nv.prototype: pairs of a symbol's number and an offset in the string table.
@@ -58,7 +59,7 @@ _HELD = frozenset(
 _BLANK = 0x70000007
 _GLOBAL, _WEAK = 1, 2
 # STT_CUDA_OBJECT is 13.
-_FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
+FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
 # STO_CUDA_ENTRY in st_other; also in cuda-gdb's cuda-tdep.c.
 _ENTRY = 0x10
 # The OS ABI and its version, which determine the layout of flags and notes: up to CUDA 12, and since CUDA 13.
@@ -275,7 +276,7 @@ def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) ->
         if link >= len(headers):
             raise ValueError(f"section {number} refers to section {link}, which does not exist")
         if kind == _SYMBOL_TABLE:
-            if header[9] != _SYMBOL.size:
+            if header[9] != SYMBOL.size:
                 raise _unfamiliar(name, f"symbols of {header[9]} bytes")
             _check_symbols(_content(code, header), headers)
         elif kind in _RELOCATIONS:
@@ -285,13 +286,13 @@ def _check_references(code: bytes, headers: list[tuple[int, ...]], name: str) ->
                 raise ValueError(f"section {number} is no whole table of relocations")
             if headers[link][1] != _SYMBOL_TABLE:
                 continue
-            symbols = headers[link][5] // _SYMBOL.size
+            symbols = headers[link][5] // SYMBOL.size
             if max(memoryview(content).cast("Q")[1::words], default=0) >> 32 >= max(symbols, 1):
                 raise ValueError(f"a relocation in section {number} names no symbol")
 
 
 def _check_symbols(table: bytes, headers: list[tuple[int, ...]]) -> None:
-    if len(table) % _SYMBOL.size:
+    if len(table) % SYMBOL.size:
         raise ValueError("its symbol table is not whole")
     # st_shndx is the fourth of the twelve halfwords of a symbol.
     for section in set(memoryview(table).cast("H")[3::12]):
@@ -309,20 +310,20 @@ def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
     signatures = dict(_PROTOTYPE.iter_unpack(notes)) if len(notes) % _PROTOTYPE.size == 0 else {}
     blank = {number for number, header in enumerate(headers) if header[1] == _BLANK}
     symbols = []
-    for number, entry in enumerate(_SYMBOL.iter_unpack(_content(code, table))):
+    for number, entry in enumerate(SYMBOL.iter_unpack(_content(code, table))):
         name_at, info, other, section, _, size = entry
         binding, kind = info >> 4, info & 0xF
-        if binding not in (_GLOBAL, _WEAK) or kind not in (_FUNCTION, _OBJECT, _CUDA_OBJECT):
+        if binding not in (_GLOBAL, _WEAK) or kind not in (FUNCTION, _OBJECT, _CUDA_OBJECT):
             continue
         # A kernel's prototype is ignored: no device code calls it.
-        entry_point = kind == _FUNCTION and bool(other & _ENTRY)
+        entry_point = kind == FUNCTION and bool(other & _ENTRY)
         at = signatures.get(number)
         symbols.append(
             ElfSymbol(
                 name=_string(strings, name_at),
-                kind="entry" if entry_point else "func" if kind == _FUNCTION else "variable",
+                kind="entry" if entry_point else "func" if kind == FUNCTION else "variable",
                 # Dynamic shared memory has a section in some images, but a size in none.
-                defined=section != 0 and (kind == _FUNCTION or size > 0),
+                defined=section != 0 and (kind == FUNCTION or size > 0),
                 # As in C, a definition replaces a common symbol.
                 weak=binding == _WEAK or section == _COMMON,
                 size=size,
@@ -339,7 +340,7 @@ def symbol_names(image: Image) -> list[str]:
     if table is None:
         return []
     strings = image.sections[table.link].content
-    return [_string(strings, entry[0]) for entry in _SYMBOL.iter_unpack(table.content)]
+    return [_string(strings, entry[0]) for entry in SYMBOL.iter_unpack(table.content)]
 
 
 def _content(code: bytes, header: tuple[int, ...]) -> bytes:

@@ -11,7 +11,7 @@ FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 KERNELS, LAUNCHER = "kernels", "launcher"
 """What an export writes beside code that is linked: a fat binary that a driver loads, and C++ around it."""
 
-_EM_CUDA = 190
+EM_CUDA = 190
 _ELF = b"\x7fELF"
 
 
@@ -54,7 +54,7 @@ def recognise(code: bytes) -> str | None:
     """Return the kind of *code* by its content, None for one that is none of `KINDS`."""
     if code.startswith(_ELF):
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
-        return CUBIN if machine == _EM_CUDA else OBJECT
+        return CUBIN if machine == EM_CUDA else OBJECT
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name

@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-_MAGIC = b"\xedCN\x7f"
+from .kinds import KINDS, LTOIR
+
+_MAGIC = KINDS[LTOIR].magic
 _VERSIONS = struct.Struct("<8B")
 _ARCH_AT = 26
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError, PtxlinkError
@@ -82,7 +82,7 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
         archs = supported_archs(release) if match else None
         if match and archs is not None and Arch(int(match[1]), int(match[2])) not in archs:
             raise LinkError(
-                f"nvJitLink failed to accept its flags: {'.'.join(map(str, release))} does not know "
+                f"nvJitLink failed to accept its flags: {dotted(release)} does not know "
                 f"sm_{match[1]}{match[2]}; link for one of {', '.join(arch.sm for arch in archs)}, or with a "
                 f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
                 flags=tuple(flags),
@@ -108,7 +108,7 @@ def makes_relocatable() -> bool:
 def identity() -> tuple[str, ...]:
     """Return name, version and build of nvJitLink, which identify it in keys."""
     try:
-        return ("nvJitLink", "{}.{}".format(*version()), build_id.of_library("nvJitLink"))
+        return ("nvJitLink", dotted(version()), build_id.of_library("nvJitLink"))
     except LinkError:
         raise
     except Exception as error:
@@ -186,23 +186,23 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
             try:
                 binding.add_data(handle, input_type, code, len(code), name)
             except binding.nvJitLinkError as error:
-                raise fail(error, _error_log(binding, handle), f"read the {kind} {name}") from error
+                raise fail(error, _log(binding, handle, "error"), f"read the {kind} {name}") from error
         try:
             binding.complete(handle)
         except binding.nvJitLinkError as error:
-            raise fail(error, _error_log(binding, handle), "link") from error
+            raise fail(error, _log(binding, handle, "error"), "link") from error
         output = output or (PTX if "-ptx" in flags else CUBIN)
         try:
             linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
             getattr(binding, f"get_linked_{output}")(handle, linked)
         except (AttributeError, RuntimeError) as error:
             raise LinkError(
-                f"nvJitLink {'.'.join(map(str, version()))} cannot give {output} ({error}); upgrade "
+                f"nvJitLink {dotted(version())} cannot give {output} ({error}); upgrade "
                 f"{package()} and cuda-bindings.",
                 flags=tuple(flags),
                 inputs=names,
             ) from error
-        return Product(bytes(linked), _info_log(binding, handle), _error_log(binding, handle))
+        return Product(bytes(linked), _log(binding, handle, "info"), _log(binding, handle, "error"))
 
 
 @contextlib.contextmanager
@@ -213,17 +213,11 @@ def _destroying(binding: Any, handle: int) -> Iterator[None]:
         binding.destroy(handle)
 
 
-def _error_log(binding: Any, handle: int) -> str:
-    buffer = bytearray(binding.get_error_log_size(handle))
+def _log(binding: Any, handle: int, kind: str) -> str:
+    """Return the "info" or the "error" log."""
+    buffer = bytearray(getattr(binding, f"get_{kind}_log_size")(handle))
     if buffer:
-        binding.get_error_log(handle, buffer)
-    return buffer.decode(errors="replace").rstrip("\0")
-
-
-def _info_log(binding: Any, handle: int) -> str:
-    buffer = bytearray(binding.get_info_log_size(handle))
-    if buffer:
-        binding.get_info_log(handle, buffer)
+        getattr(binding, f"get_{kind}_log")(handle, buffer)
     return buffer.decode(errors="replace").rstrip("\0")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
@@ -213,7 +213,7 @@ def _key(
         "nvrtc",
         {
             "package": cache.package_version(),
-            "tool": ("NVRTC", "{}.{}".format(*version()), build_id.of_library("nvrtc")),
+            "tool": ("NVRTC", dotted(version()), build_id.of_library("nvrtc")),
             "flags": plain,
             "output": output,
             "source": source,

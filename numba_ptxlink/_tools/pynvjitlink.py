@@ -6,6 +6,7 @@ import functools
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import KINDS
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
@@ -40,12 +41,11 @@ def key(
     inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
 ) -> cache.Key:
     """Return everything that the result of `link` depends on."""
-    release = "{}.{}".format(*version())
     try:
         build = metadata.version(_PACKAGE)
     except metadata.PackageNotFoundError:
         build = ""  # imported without installed metadata
-    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, release), unread=unread)
+    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, dotted(version())), unread=unread)
 
 
 @in_tool()

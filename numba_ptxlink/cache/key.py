@@ -23,7 +23,7 @@ class Key(NamedTuple):
     The address of one result.
 
     Args:
-        kind: The kind of the result: "assemble", "link", "lower", "nvvm", "nvrtc" or "symbols".
+        kind: The kind of the result, such as "assemble" or "link".
         digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
         parts: By label, the part itself if it is short text, otherwise the start of its SHA-256.
     """

@@ -56,7 +56,7 @@ class Described(NamedTuple):
     Args:
         path: Its file.
         directory: The cache directory it is in.
-        kind: The kind of its key: "assemble", "link", "lower", "nvvm", "nvrtc" or "symbols".
+        kind: The kind of its key, such as "assemble" or "link".
         parts: The parts of its key, by label; a long part as the start of its digest.
         size: The code's size in bytes.
     """
