@@ -211,9 +211,10 @@ def _of_fatbin(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
     return [fatbin_entries(code, name)]
 
 
-def _of_object(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
-    sections = elf.raw_sections(code, name)
-    contents = [content for section, content in sections if section == _RELOCATABLE_SECTION]
+def _of_object(
+    code: bytes, name: str, sections: tuple[str, ...] = (_RELOCATABLE_SECTION,)
+) -> list[tuple[FatbinEntry, ...]]:
+    contents = [content for section, content in elf.raw_sections(code, name) if section in sections]
     return [fatbin_entries(fatbin, name) for content in contents for fatbin in _split(content)]
 
 
@@ -246,13 +247,8 @@ def device_code(code: bytes, kind: str, name: str) -> list[tuple[str, FatbinEntr
     if kind == FATBIN:
         return [("", entry) for entry in fatbin_entries(code, name)]
     if kind == OBJECT:
-        contents = [
-            content
-            for section, content in elf.raw_sections(code, name)
-            if section in (_LINKED_SECTION, _RELOCATABLE_SECTION)
-        ]
-        fatbins = [fatbin for content in contents for fatbin in _split(content)]
-        return [("", entry) for fatbin in fatbins for entry in fatbin_entries(fatbin, name)]
+        fatbins = _of_object(code, name, (_LINKED_SECTION, _RELOCATABLE_SECTION))
+        return [("", entry) for entries in fatbins for entry in entries]
     pieces: list[tuple[str, FatbinEntry]] = []
     long_names = b""
     for member, content in members(code, name):

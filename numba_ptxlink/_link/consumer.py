@@ -77,8 +77,8 @@ class Consumer:
 
     @property
     def reads_zstd(self) -> bool:
-        """Whether it reads fat binaries that are compressed by zstd: nvJitLink 12.4 does, 12.3 does not."""
-        return self.release >= (12, 4)
+        """Whether it reads fat binaries that are compressed by zstd."""
+        return self.release >= oldest.ZSTD_SINCE
 
     def lowered(self, ptx: bytes, arch: Arch) -> bytes:
         """

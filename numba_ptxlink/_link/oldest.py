@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     Release = tuple[int, int]
 
-# nvJitLink 12.4 reads fat binaries with zstd in them, 12.3 refuses them.
-_ZSTD_SINCE = (12, 4)
+ZSTD_SINCE = (12, 4)
+"""The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def of_fatbin(members: Iterable[tuple[str, Oldest]], code: bytes | None, *, link
     """
     members = list(members)
     entries = containers.fatbin_entries(code) if code else ()
-    packed = [_ZSTD_SINCE] if any(entry.flags & ZSTD for entry in entries) else []
+    packed = [ZSTD_SINCE] if any(entry.flags & ZSTD for entry in entries) else []
     # PTX is compiled where there is no machine code for the device.
     loaded = [oldest for kind, oldest in members if kind == CUBIN] or [
         oldest for kind, oldest in members if kind == PTX

@@ -17,6 +17,7 @@ from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink.errors import LinkError
 
 from . import backends
+from .device_runtime import is_runtime
 from .explain import LAST_OF_CUDA_12, NEWER
 from .inputs import Input
 
@@ -126,7 +127,7 @@ def replaced(inputs: Sequence[Input], arch: Arch, failure: str) -> Replaced | No
 
 def _held(source: Input, arch: Arch) -> list[tuple[FatbinEntry, FatbinEntry | None]]:
     """Return the LTO-IR that a link takes of each fat binary in *source*, and what it takes without LTO."""
-    if source.kind not in containers.CONTAINERS or "cudadevrt" in source.name:
+    if source.kind not in containers.CONTAINERS or is_runtime(source):
         return []
     chosen = [
         (containers.chosen(entries, arch, lto=True), containers.chosen(entries, arch, lto=False))
