@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ._arch import ArchLike
     from ._formats.ptx import Param
-    from ._link.symbol_tables import Symbol
+    from ._formats.symbol import Symbol
 
 __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "find_tool", "inspect"]
 

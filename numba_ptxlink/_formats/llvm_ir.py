@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .ptx import Param, Prototype
+from .symbol import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,26 +36,6 @@ _SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}
 _NARROW_FLOATS = ("half", "bfloat")
 
 
-@dataclass(frozen=True)
-class Symbol:
-    """
-    One function or variable with external linkage.
-
-    Args:
-        name: The symbol.
-        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the module defines it, rather than declares it.
-        weak: Whether another definition may replace this one.
-        prototype: A device function's prototype in PTX, None if it has types that Numba does not use.
-    """
-
-    name: str
-    kind: str
-    defined: bool
-    weak: bool
-    prototype: Prototype | None = None
-
-
 def is_modern(arch: Arch) -> bool:
     """Return whether NVVM uses its newer LLVM for *arch*."""
     return arch.cc >= (10, 0)
@@ -67,7 +48,9 @@ def in_dialect(modules: Iterable[str], arch: Arch) -> list[str]:
 
 def symbols(text: str, arch: Arch) -> Iterator[Symbol]:
     """
-    Yield the symbols of LLVM IR, one for each declaration or definition.
+    Yield the symbols of LLVM IR, one for each declaration or definition with external linkage.
+
+    Functions of types that Numba does not use have no prototype.
 
     Args:
         text: One module, or several concatenated.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Param, Prototype
+    from numba_ptxlink._formats.symbol import Symbol
 
     from .inputs import Input
-    from .symbol_tables import Symbol
     from .symbols import Table
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.symbol import Symbol
 
     from .inputs import Input
-    from .symbol_tables import Symbol
     from .symbols import Table
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.kinds import LTOIR
+from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._tools import nvjitlink, nvrtc
 from numba_ptxlink.errors import PtxlinkError
 
-from .symbol_tables import Symbol
 from .symbols import Table
 
 if TYPE_CHECKING:

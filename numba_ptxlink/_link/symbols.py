@@ -16,13 +16,13 @@ from numba_ptxlink._config import config
 from numba_ptxlink._formats import containers, elf, llvm_ir, ptx
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Param, Prototype
+from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.cache.key import package_version
 from numba_ptxlink.errors import LinkError
 
 from . import symbol_tables
-from .symbol_tables import Symbol
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
@@ -127,7 +127,7 @@ def _add(index: dict[str, Symbol], symbol: Symbol) -> bool:
 def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
     index: dict[str, Symbol] = {}
     for symbol in llvm_ir.symbols(text, arch):
-        _add(index, Symbol(symbol.name, symbol.kind, symbol.defined, symbol.weak, symbol.prototype))
+        _add(index, symbol)
     return tuple(index.values())
 
 

@@ -11,6 +11,7 @@ from numba_ptxlink import cache
 from numba_ptxlink._config import Config
 from numba_ptxlink._formats import containers
 from numba_ptxlink._formats.ptx import Param, Prototype
+from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._link import checks as link_checks
 from numba_ptxlink._link import engine, explain, symbol_tables
 from numba_ptxlink._link import inputs as link_inputs
@@ -325,7 +326,7 @@ def test_symbols_survive_the_cache():
     source = KERNEL + "".join(function(name="g").splitlines(keepends=True)[3:])
     symbols = link_symbols.table(link_inputs.read(source), ARCH).symbols
     structs = Prototype("h", None, (Param(align=8, size=24), Param(bits=32, type="f32")))
-    symbols += (symbol_tables.Symbol("h", "func", True, True, structs, 7),)
+    symbols += (Symbol("h", "func", True, True, structs, 7),)
     found = symbol_tables.read(symbol_tables.write(symbols))
     assert symbols == found
     assert [str(each.prototype) for each in symbols] == [str(each.prototype) for each in found]

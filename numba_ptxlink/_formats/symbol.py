@@ -1,0 +1,38 @@
+"""What code of any kind defines and references, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .ptx import Prototype
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """
+    A function or variable that other code can see.
+
+    Args:
+        name: The symbol.
+        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
+        defined: Whether the code defines it, rather than only declares it.
+        weak: Whether another definition may replace this one.
+        prototype: A function's prototype, None where the code does not record it.
+        line: 1-based line of the text, 0 for a binary.
+        size: A variable's size in bytes, 0 where it is not known.
+        common: Whether it is a common symbol, which linkers merge; None for a variable without a value in
+            machine code and LTO-IR, where a relocatable link may have made it of one.
+        repeated: Whether several members of a library define it, none of them weakly.
+    """
+
+    name: str
+    kind: str
+    defined: bool
+    weak: bool = False
+    prototype: Prototype | None = None
+    line: int = 0
+    size: int = 0
+    common: bool | None = False
+    repeated: bool = False
