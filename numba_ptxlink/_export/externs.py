@@ -154,7 +154,7 @@ def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:
     if plain is None:
         return None
     # Numba's calling convention returns a status, and the result through an address.
-    address = c.Pointer(f"{plain.result.name}*", 8, 8, plain.result)
+    address = c.pointer(plain.result)
     status = c.number("int32_t")
     own = Signature(prototype.name, status, (("result", address), *plain.params))
     for signature in (plain, own):

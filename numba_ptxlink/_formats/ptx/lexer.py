@@ -103,14 +103,13 @@ def is_number(token: str) -> bool:
     return token[0] != "." or all(letter in "0123456789eE+-" for letter in token[1:])
 
 
-def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
-    """Yield the tokens of *text* from *start* to *end*, the end token last."""
-    texts, starts = split(text, start, len(text) if end is None else end)
-    yield from map(Token, texts, starts)
+def tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of *text*, the end token last."""
+    yield from map(Token, *split(text, 0, len(text)))
 
 
 def split(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
-    """Return the same tokens as a list of texts and a list of offsets, which is faster."""
+    """Return the tokens from *start* to *end* as a list of texts and one of offsets, which is faster."""
     pieces = _PIECE.findall(text, start, end)
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
     return [token for _, token in pieces], list(itertools.islice(places, 1, None, 2))

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def signature(
-    context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]], *, kernel: bool = False
-) -> Signature:
+def signature(context: Any, name: str, result: Any, params: Sequence[tuple[str, Any]]) -> Signature:
     """
     Return the C signature that corresponds to numba-cuda's prototype.
 
@@ -28,7 +26,6 @@ def signature(
         name: The symbol.
         result: The Numba type of the return value; an Optional that is None is returned as zero.
         params: Name and Numba type of each parameter.
-        kernel: Whether it is a `__global__` function.
     """
     spread: list[tuple[str, c.CType]] = []
     labels = {label for label, _ in params}
@@ -47,7 +44,7 @@ def signature(
         returned = _plain(value) or _leaf(
             context.data_model_manager[value].get_return_type(), f"{name}_result"
         )
-    return Signature(name, returned, tuple(spread), kernel)
+    return Signature(name, returned, tuple(spread))
 
 
 def _plain(ty: Any) -> c.Scalar | None:
@@ -66,12 +63,9 @@ def _leaf(kind: ir.Type, name: str) -> c.CType:
     if isinstance(kind, ir.DoubleType):
         return c.number("double")
     if isinstance(kind, ir.PointerType):
-        return c.Pointer("void*", 8, 8, c.Void())
+        return c.pointer(c.Void())
     if isinstance(kind, ir.ArrayType):
-        inner = _leaf(kind.element, f"{name}_0")
-        array = c.Array(
-            f"{inner.name}[{kind.count}]", inner.size * kind.count, inner.align, inner, kind.count
-        )
+        array = c.array(_leaf(kind.element, f"{name}_0"), kind.count)
         return c.struct(name, [("elements", array)], about=f"What {name} stands for in Numba")
     if isinstance(kind, ir.LiteralStructType):
         members = [
