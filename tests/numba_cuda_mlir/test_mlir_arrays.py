@@ -1,12 +1,14 @@
-"""Arrays whose strides numba-cuda-mlir cannot count in elements, or ignores."""
+"""Arrays whose strides numba-cuda-mlir cannot count in elements, or ignores, and arrays in tuples."""
 
 from __future__ import annotations
 
 import re
+import struct
 
 import front_ends
 import numpy as np
 import pytest
+from mlir_host import host
 from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
 
 import numba_ptxlink as pl
@@ -40,6 +42,11 @@ def rows(array):
 def nested(pair):
     """Read a field of a record in an array in a tuple."""
     return pair[1][2].y
+
+
+def chosen(arrays, index):
+    """Read an element of an array that is chosen at run time."""
+    return arrays[index][1]
 
 
 def compiled(function, ty, result, on_error="zero"):
@@ -86,3 +93,15 @@ def test_arrays_of_records_with_strides_are_refused(function, ty):
 def test_arrays_of_records_in_c_order_work():
     """The third record's field is at its offset."""
     assert re.search(r"ld\.\w*\.?[fb]32\s+\S+, \[%rd\d+\+28\];", compiled(field, RECORD[::1], types.float32))
+
+
+def test_an_array_of_a_tuple_is_chosen_at_run_time():
+    """The element is that of the array at the place, and a place out of the tuple is an error."""
+    signature = types.float32(types.UniTuple(types.float32[::1], 2), types.int32)
+    arrays = np.array([[1, 2], [3, 4]], np.float32)
+    views = b"".join(struct.pack("<qqq", row.ctypes.data, 2, 4) for row in arrays)
+    call = host(pl.udf(signature, name="f", front_end=NAME)(chosen))
+    assert [2, 4, 0] == [call(views, place) for place in (0, 1, 2)]
+    # What becomes of the tuple has another form below sm_100.
+    ptx, _ = cuda.compile(chosen, signature, cc=(9, 0), abi_info={"abi_name": "f"})
+    assert ".visible .func  (.param .b32 func_retval0) f(" in ptx

@@ -29,7 +29,8 @@ _WRITE = re.compile(rf"\bcmpxchg\b.*@{SITE}(\d+)\b")
 _VARIABLE = re.compile(rf"^@{SITE}\d+ = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 _PHI = re.compile(r"^\s*%\S+ = phi ")
-_INCOMING = re.compile(r"\[ [^\[\]]+, (%[\w.$-]+) \]")
+# Types and constants have brackets without spaces.
+_INCOMING = re.compile(r"\[ .+?, (%[\w.$-]+) \]")
 _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
@@ -113,7 +114,7 @@ def _forget_edges(function: Function) -> None:
         for at, line in enumerate(block.lines):
             if _PHI.match(line):
                 kept = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in there]
-                block.lines[at] = line[: line.index("[")] + ", ".join(kept)
+                block.lines[at] = line[: line.index("[ ")] + ", ".join(kept)
 
 
 def _leave_after_calls(function: Function, failing: set[str], byte: str) -> None:
