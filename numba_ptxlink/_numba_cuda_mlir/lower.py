@@ -7,21 +7,19 @@ It is imported once numba-cuda-mlir is.
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import arith, cf, llvm
+from numba_cuda_mlir._mlir.dialects import cf, llvm
 from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.errors import InternalCompilerError
 from numba_cuda_mlir.linker import resolve_link_plan
-from numba_cuda_mlir.lowering_utilities import convert
 from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 from numba_ptxlink.errors import ExportError
 
-from . import checks, packed
+from . import checks, packed, pointers
 from .codegen.errors import SITE
 from .context import Program, compiled_now
 
@@ -104,14 +102,8 @@ class _Export(_Stock):  # type: ignore[misc]
         return super().build_recursive_call(target, fn_type, args, kws)
 
     def get_registered_builder(self, fn: Any, signature: Any) -> Any:
-        args = getattr(signature, "args", signature)
-        if args and isinstance(args[0], types.CPointer) and isinstance(args[0].dtype, types.Record):
-            # numba-cuda-mlir takes a record for the address of one there, too.
-            if fn is operator.getitem:
-                return _record_behind
-            if fn is operator.setitem and isinstance(args[2], types.Record):
-                return _write_record
-        return super().get_registered_builder(fn, signature)
+        own = pointers.builder(fn, getattr(signature, "args", signature))
+        return own or super().get_registered_builder(fn, signature)
 
     def _lower_record_array_field_view(self, target: Any, value: Any, attr: str) -> None:
         record = self.get_numba_type(value.name).dtype
@@ -160,31 +152,6 @@ class _Export(_Stock):  # type: ignore[misc]
             self.mlir_module.operation.verify()
         except Exception as error:
             raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
-
-
-def _record_address(lower: Any, pointer: Any, index: Any) -> Any:
-    """Return the address of an element of an array of records."""
-    record = lower.get_numba_type(pointer.name).dtype
-    if isinstance(index, int):
-        number = arith.constant(result=mlir_types.i64(), value=index)
-    else:
-        signed = getattr(lower.get_numba_type(index.name), "signed", True)
-        number = convert(lower.load_var(index), mlir_types.i64(), signed=signed)
-    offset = arith.muli(number, arith.constant(result=mlir_types.i64(), value=record.size))
-    dynamic = -(1 << 31)  # in place of a constant index, as LLVM's dialect of MLIR has it
-    return llvm.getelementptr(
-        llvm.PointerType.get(), lower.load_var(pointer), [offset], [dynamic], mlir_types.i8(), None
-    )
-
-
-def _record_behind(lower: Any, target: Any, args: Any, _kws: Any) -> None:
-    lower.store_var(target, _record_address(lower, *args))
-
-
-def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
-    pointer, index, value = args
-    size = arith.constant(result=mlir_types.i64(), value=lower.get_numba_type(pointer.name).dtype.size)
-    llvm.intr_memcpy(_record_address(lower, pointer, index), lower.load_var(value), size, False)
 
 
 @functools.cache

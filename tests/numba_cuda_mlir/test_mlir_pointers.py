@@ -1,9 +1,10 @@
-"""Records behind pointers, which numba-cuda-mlir itself takes for addresses of records."""
+"""Records and tuples behind pointers, which numba-cuda-mlir itself takes for addresses or does not know."""
 
 from __future__ import annotations
 
 import re
 import struct
+from typing import NamedTuple
 
 import front_ends
 import numpy as np
@@ -12,7 +13,7 @@ from mlir_host import host
 
 import numba_ptxlink as pl
 
-front_ends.get("numba-cuda-mlir")
+types = front_ends.get("numba-cuda-mlir").types
 pair = np.dtype([("x", "f4"), ("y", "i8")], align=True)
 # No member but the last is one of bytes, and no element but the first is aligned.
 packed = np.dtype(
@@ -28,6 +29,27 @@ packed = np.dtype(
 )
 # C++ aligns it, though NumPy was not asked to.
 plain = np.dtype([("x", "f4"), ("y", "f4")])
+
+
+class Point(NamedTuple):
+    """A named tuple that is laid out with a gap."""
+
+    x: types.float32
+    y: types.int64
+
+
+class Nested(NamedTuple):
+    """A named tuple that holds one, and what is stored in another way than it is computed with."""
+
+    inside: Point
+    valid: types.boolean
+    half: types.float16
+    flag: types.boolean
+
+
+# As C lays them out.
+point = np.dtype([("x", "f4"), ("y", "i8")], align=True)
+nested = np.dtype([("inside", point), ("valid", "?"), ("half", "f2"), ("flag", "?")], align=True)
 # Where an access that is not one of parameters says its width.
 ACCESS = re.compile(r"^\s*(?:ld|st)(?!\.param)(?:\.\w+)*?(?:\.v\d)?\.[a-z](\d+)\s", re.MULTILINE)
 
@@ -79,6 +101,26 @@ def views(a, i):
     return a.b[i]
 
 
+def reads_point(p, i):
+    """Read members of named tuples, by name, by place and all at once."""
+    x, y = p[i]
+    return p[i].x + x + p[1][1] + y
+
+
+def writes_point(p, i):
+    """Copy a named tuple, and write one that is made of numbers of other types."""
+    p[i - 1] = p[i]
+    p[i] = Point(p[i].y + 1, 7)
+    p[i + 1] = (5, p[i].x)
+    return i
+
+
+def writes_nested(p, i):
+    """Write what is nested."""
+    p[i] = Nested(p[i - 1].inside, not p[i - 1].valid, p[i - 1].half + p[i - 1].half, p[i - 1].flag)
+    return i
+
+
 def call(function, result, values, start, index):
     """Call *function* on this machine with the address of an element, and an index."""
     compiled = host(pl.udf(f"{result}(CPointer(pair), int32)", front_end="numba-cuda-mlir")(function))
@@ -96,6 +138,31 @@ def test_a_record_is_written_where_the_pointer_leads():
     values = np.array([(0, 10), (2, 12)], pair)
     assert 3 == call(writes, "float32", values, 0, 1)
     assert [(3, 12), (3, 12)] == values.tolist()
+
+
+def test_tuples_are_read_where_the_pointer_leads():
+    """The members are those of the element, before and after the address."""
+    values = np.array([(0.5, 10), (1.5, 100), (2.5, 1000)], point)
+    read = host(pl.udf("float64(CPointer(Point), int32)", front_end="numba-cuda-mlir")(reads_point))
+    assert 0.5 + 0.5 + 1000 + 10 == read(struct.pack("<q", values.ctypes.data + point.itemsize), -1)
+
+
+def test_tuples_are_written_where_the_pointer_leads():
+    """C++ finds there what Python wrote, as the types of the members."""
+    values = np.array([(0, 0), (2.5, 12), (0, 0), (9, 9)], point)
+    write = host(pl.udf("int32(CPointer(Point), int32)", front_end="numba-cuda-mlir")(writes_point))
+    write(struct.pack("<q", values.ctypes.data), 1)
+    assert [(2.5, 12), (13, 7), (5, 13), (9, 9)] == values.tolist()
+
+
+def test_nested_tuples_are_written_where_the_pointer_leads():
+    """A boolean is a byte there and a half two, and the next element is left alone."""
+    values = np.array(
+        [((0.5, 7), False, 1.5, True), ((9, 9), False, 9, False), ((8, 8), True, 9, True)], nested
+    )
+    write = host(pl.udf("int32(CPointer(Nested), int32)", front_end="numba-cuda-mlir")(writes_nested))
+    write(struct.pack("<q", values.ctypes.data), 1)
+    assert [((0.5, 7), True, 3, True), ((8, 8), True, 9, True)] == values.tolist()[1:]
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
