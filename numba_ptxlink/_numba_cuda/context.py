@@ -7,10 +7,13 @@ dataclass takes several times as long to define.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.carried import Carried
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 T = TypeVar("T")
 
@@ -90,10 +93,12 @@ class LibraryNotes:
         given: The decorator's link files that are not paths.
         stamps: Digests, at link time, of the link files that are paths.
         sites: The file and line of each raise, by the function's symbol and the status that it returns.
+        unaligned: The types in LLVM IR of what its C function's records need not align.
     """
 
     def __init__(self) -> None:
         self.cc: tuple[Any, ...] | None = None
+        self.unaligned: Collection[str] = ()
         self.origin = ""
         self.given: tuple[Any, ...] = ()
         self.stamps: dict[str, str] = {}

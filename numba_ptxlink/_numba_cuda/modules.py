@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._export import stable_names
 
 from . import constants
+from .context import LibraryNotes, notes
+from .packed import accessed_by_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,8 +57,9 @@ def renamed(
 def _ordered(libraries: Sequence[Any]) -> tuple[list[stable_names.Module], int]:
     """Return the modules of the program whose roots are *libraries*, and the number of roots."""
     reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
+    unaligned = {kind for library in libraries for kind in notes(library, LibraryNotes).unaligned}
     modules = {
-        library: stable_names.Module(str(module_of(library)))
+        library: stable_names.Module(accessed_by_bytes(str(module_of(library)), unaligned))
         for library in reached
         if module_of(library) is not None
     }
