@@ -1,7 +1,8 @@
 """
-Records and tuples behind pointers.
+Records, tuples and vectors behind pointers, and pointers that are moved.
 
-numba-cuda-mlir takes a record behind a pointer for the address of one, and has no tuples there.
+numba-cuda-mlir takes a record behind a pointer for the address of one, has no tuples there, lays vectors of
+three out as if they were of four, and moves pointers to vectors and pointers by another distance.
 
 It is imported once numba-cuda-mlir is.
 """
@@ -11,10 +12,11 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from numba_cuda_mlir._mlir.dialects import arith, llvm
+from numba_cuda_mlir._mlir.dialects import arith, llvm, vector
 from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.lowering_utilities import convert
 from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.type_defs.vector_types import VectorType
 
 from numba_ptxlink import abi
 
@@ -26,23 +28,26 @@ _DYNAMIC = -(1 << 31)
 
 
 def builder(fn: Any, args: Any) -> Callable[..., None] | None:
-    """Return what lowers *fn* of the types *args* where it reads or writes behind a pointer; else None."""
+    """Return what lowers *fn* of the types *args* where the first is a pointer; None for what is stock."""
     if not args or not isinstance(args[0], types.CPointer):
         return None
-    if isinstance(args[0].dtype, types.BaseTuple):
-        return {operator.getitem: _read_tuple, operator.setitem: _write_tuple}.get(fn)
-    if isinstance(args[0].dtype, types.Record):
+    target = args[0].dtype
+    if isinstance(target, types.Record):
         if fn is operator.getitem:
             return _read_record
         if fn is operator.setitem and isinstance(args[2], types.Record):
             return _write_record
+    elif isinstance(target, types.BaseTuple) or (isinstance(target, VectorType) and target.length == 3):
+        return _ACCESSES.get(fn) or _MOVES.get(fn)
+    elif isinstance(target, (VectorType, types.CPointer)):
+        return _MOVES.get(fn)
     return None
 
 
-def _address(lower: Any, pointer: Any, index: Any) -> Any:
-    """Return the address of an element behind *pointer*."""
+def _address(lower: Any, pointer: Any, index: Any, sign: int = 1) -> Any:
+    """Return the address of an element behind *pointer*, or before it where *sign* is -1."""
     ty = lower.get_numba_type(pointer.name).dtype
-    size = ty.size if isinstance(ty, types.Record) else abi.c_type(ty).size
+    size = (ty.size if isinstance(ty, types.Record) else abi.c_type(ty).size) * sign
     if isinstance(index, int):
         number = arith.constant(result=mlir_types.i64(), value=index)
     else:
@@ -67,12 +72,21 @@ def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
     llvm.intr_memcpy(_address(lower, pointer, index), lower.load_var(value), size, False)
 
 
-def _read_tuple(lower: Any, target: Any, args: Any, _kws: Any) -> None:
+def _move(lower: Any, target: Any, args: Any, _kws: Any) -> None:
+    lower.store_var(target, _address(lower, *args))
+
+
+def _move_back(lower: Any, target: Any, args: Any, _kws: Any) -> None:
+    pointer, count = args
+    lower.store_var(target, _address(lower, pointer, count, sign=-1))
+
+
+def _read(lower: Any, target: Any, args: Any, _kws: Any) -> None:
     ty = lower.get_numba_type(args[0].name).dtype
     lower.store_var(target, _loaded(lower, ty, abi.c_type(ty), _address(lower, *args)))
 
 
-def _write_tuple(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
+def _write(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
     pointer, index, given = args
     ty, have = lower.get_numba_type(pointer.name).dtype, lower.get_numba_type(given.name)
     value = lower.load_var(given)
@@ -87,6 +101,10 @@ def _loaded(lower: Any, ty: Any, ctype: Any, address: Any) -> Any:
             _loaded(lower, part, member.type, _moved(address, [], [member.offset]))
             for part, member in zip(ty.types, ctype.members, strict=True)
         )
+    if isinstance(ty, VectorType):
+        size = ctype.size // ty.length
+        parts = [_loaded(lower, ty.dtype, None, _moved(address, [], [size * at])) for at in range(ty.length)]
+        return vector.from_elements(lower.get_mlir_type(ty), parts)
     return lower.from_storage(ty, llvm.load(lower.get_storage_type(ty), address))
 
 
@@ -95,5 +113,20 @@ def _store(lower: Any, ty: Any, ctype: Any, address: Any, value: Any) -> None:
         for part, member, each in zip(ty.types, ctype.members, value, strict=True):
             _store(lower, part, member.type, _moved(address, [], [member.offset]), each)
         return
+    if isinstance(ty, VectorType):
+        for at in range(ty.length):
+            place = _moved(address, [], [ctype.size // ty.length * at])
+            _store(lower, ty.dtype, None, place, vector.extract(value, [], [at]))
+        return
     value = convert(value, lower.get_mlir_type(ty))
     llvm.store(lower.as_storage(ty, value), address)
+
+
+_Builders = dict[Any, "Callable[..., None]"]
+_MOVES: _Builders = {
+    operator.add: _move,
+    operator.iadd: _move,
+    operator.sub: _move_back,
+    operator.isub: _move_back,
+}
+_ACCESSES: _Builders = {operator.getitem: _read, operator.setitem: _write}

@@ -94,7 +94,7 @@ class Echo:
         return marks.Udf(ECHOES[len(params)], signature, abi.AbiOptions(name))
 
     def compiles(self, front_end: str) -> bool:
-        """Return whether *front_end* can compile it: numba-cuda-mlir lacks some Optionals and strides."""
+        """Return whether *front_end* can compile it: numba-cuda-mlir lacks some Optionals and arrays."""
         return front_end == "numba-cuda" or not any(map(_is_only_in_numba_cuda, self.params))
 
 
@@ -115,7 +115,7 @@ def _is_only_in_numba_cuda(spec: Any) -> bool:
     if kind == "optional":
         return _is_aggregate(parts[0])
     if kind == "array":
-        return _has_strided_records(spec)
+        return _has_strided_records(spec) or _has_vectors_of_three(spec)
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
     return kind in ("tuple", "named") and any(map(_is_only_in_numba_cuda, inner))
 
@@ -125,6 +125,11 @@ def _has_strided_records(spec: Any) -> bool:
         return False
     _, _, ndim, layout = spec
     return ndim > 0 and layout != "C" and (layout, ndim) != ("F", 1)
+
+
+def _has_vectors_of_three(spec: Any) -> bool:
+    element = spec[1]
+    return element[0] == "vector" and str(element[1]).endswith("x3")
 
 
 def _is_aggregate(spec: Any) -> bool:

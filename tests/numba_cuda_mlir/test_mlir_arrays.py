@@ -90,6 +90,15 @@ def test_arrays_of_records_with_strides_are_refused(function, ty):
         compiled(function, ty, types.float32)
 
 
+@pytest.mark.parametrize("wrapped", [False, True], ids=["", "in a tuple"])
+def test_arrays_of_vectors_of_three_are_refused(wrapped):
+    """numba-cuda-mlir takes each for as large as one of four; the error names the parameter and the cure."""
+    array = cuda.float32x3[::1]
+    ty, function = (types.Tuple((types.int32, array)), nested) if wrapped else (array, field)
+    with pytest.raises(pl.AbiError, match=r"parameter '(array|pair)'.* vectors of three.* take a CPointer"):
+        compiled(function, ty, types.float32)
+
+
 def test_arrays_of_records_in_c_order_work():
     """The third record's field is at its offset."""
     assert re.search(r"ld\.\w*\.?[fb]32\s+\S+, \[%rd\d+\+28\];", compiled(field, RECORD[::1], types.float32))

@@ -13,7 +13,7 @@ from mlir_host import host
 
 import numba_ptxlink as pl
 
-types = front_ends.get("numba-cuda-mlir").types
+cuda, types = front_ends.cuda("numba-cuda-mlir"), front_ends.get("numba-cuda-mlir").types
 pair = np.dtype([("x", "f4"), ("y", "i8")], align=True)
 # No member but the last is one of bytes, and no element but the first is aligned.
 packed = np.dtype(
@@ -73,7 +73,7 @@ def reads_all(p, i):
     return found + first(one.pos)
 
 
-@front_ends.cuda("numba-cuda-mlir").jit(device=True)
+@cuda.jit(device=True)
 def first(array):
     """Read an array that a caller found in a record."""
     return array[0]
@@ -121,6 +121,25 @@ def writes_nested(p, i):
     return i
 
 
+def moves_vectors(p, i):
+    """Read and write vectors of three, at an index and where a pointer is moved to."""
+    p[i + 1] = p[i]
+    last = p + i + 1
+    last -= 1
+    p[i] = cuda.float32x3(last[0].z, 8, (p + i)[1].y)
+    return p[i - 1].x
+
+
+def moves_quads(p, i):
+    """Move a pointer to vectors of four."""
+    return (p + i)[0].w + (p - i)[2 * i].x
+
+
+def moves_pointers(p, i):
+    """Move a pointer to pointers."""
+    return (p + i)[0][1] + (p - i)[2 * i][0]
+
+
 def call(function, result, values, start, index):
     """Call *function* on this machine with the address of an element, and an index."""
     compiled = host(pl.udf(f"{result}(CPointer(pair), int32)", front_end="numba-cuda-mlir")(function))
@@ -163,6 +182,25 @@ def test_nested_tuples_are_written_where_the_pointer_leads():
     write = host(pl.udf("int32(CPointer(Nested), int32)", front_end="numba-cuda-mlir")(writes_nested))
     write(struct.pack("<q", values.ctypes.data), 1)
     assert [((0.5, 7), True, 3, True), ((8, 8), True, 9, True)] == values.tolist()[1:]
+
+
+def test_vectors_of_three_lie_as_c_lays_them_out():
+    """They are three numbers apart; what follows them is left alone."""
+    values = np.arange(1, 13, dtype=np.float32)
+    move = host(pl.udf(types.float32(types.CPointer(cuda.float32x3), types.int32))(moves_vectors))
+    assert 1 == move(struct.pack("<q", values.ctypes.data), 1)
+    assert [1, 2, 3, 6, 8, 5, 4, 5, 6, 10, 11, 12] == values.tolist()
+
+
+def test_pointers_move_by_what_they_point_to():
+    """A pointer to vectors moves by vectors, and one to pointers by pointers."""
+    values = np.arange(8, dtype=np.float32)
+    quads = host(pl.udf(types.float32(types.CPointer(cuda.float32x4), types.int32))(moves_quads))
+    assert 7 + 4 == quads(struct.pack("<q", values.ctypes.data), 1)
+    places = np.array([0, values.ctypes.data], np.int64)
+    signature = types.float32(types.CPointer(types.CPointer(types.float32)), types.int32)
+    pointers = host(pl.udf(signature)(moves_pointers))
+    assert 1 + 0 == pointers(struct.pack("<q", places.ctypes.data), 1)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
