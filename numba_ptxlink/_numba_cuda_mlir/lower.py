@@ -7,7 +7,7 @@ It is imported once numba-cuda-mlir is.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import cf, llvm
@@ -22,6 +22,9 @@ from numba_ptxlink.errors import ExportError
 from . import checks, packed, pointers
 from .codegen.errors import SITE
 from .context import Program, compiled_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # What is inherited is known once `for_export` has joined the two.
 _Stock: Any = object
@@ -58,6 +61,12 @@ class _Export(_Stock):  # type: ignore[misc]
         if packed.is_packed(self.get_numba_type(var.name), self._program.packed):
             self._program.unaligned.add(value)
         return value
+
+    def as_return(self, ty: Any, value: Any) -> Any:
+        returned = super().as_return(ty, value)
+        # A function has one result for each member, but before 0.6 tuples in tuples are returned as they are.
+        nested = isinstance(returned, tuple) and not hasattr(self, "_flatten_abi_operands")
+        return tuple(_leaves(returned)) if nested else returned
 
     def lower_static_raise(self, inst: Any) -> None:
         del inst
@@ -152,6 +161,15 @@ class _Export(_Stock):  # type: ignore[misc]
             self.mlir_module.operation.verify()
         except Exception as error:
             raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in *value*, a tuple of values and tuples."""
+    for each in value:
+        if isinstance(each, tuple):
+            yield from _leaves(each)
+        else:
+            yield each
 
 
 @functools.cache
