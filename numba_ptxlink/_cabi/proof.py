@@ -31,6 +31,8 @@ _NAME = "numba_ptxlink_header.cu"
 _CALLER = "numba_ptxlink_calls_"
 # A parameter hides a function of its name: names that begin so are not for functions.
 _PARAM = "numba_ptxlink_value_"
+# In bytes; NVRTC's time for a call grows with the square of what it copies, and more.
+_MOST_COPIED = 1024
 _FLAGS = ("-std=c++17",)
 _ERROR = re.compile(rf"^/?{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 # The toolkit's headers are missing, which says nothing about this one.
@@ -143,13 +145,24 @@ def _cxx_name(declaration: Declaration) -> str:
 
 
 def _call(number: int, signature: Signature, name: str) -> str:
-    """Return one line: a function that passes its parameters on, or a kernel with the same ones."""
+    """Return one line: a function that passes its parameters on or takes the address, or a kernel like it."""
     params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
+    types = ", ".join(ctype.declare("") for _, ctype in signature.params)
     if signature.kernel:
         # Only a pointer to the kernel says that the two have the same type.
-        types = ", ".join(ctype.declare("") for _, ctype in signature.params)
         same = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
         return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
+    if any(
+        each.size > _MOST_COPIED for each in (signature.result, *(ctype for _, ctype in signature.params))
+    ):
+        # NVRTC leaves types out of the prototype that no code takes or returns.
+        result = (
+            () if isinstance(signature.result, c.Void) else (signature.result.declare(f"{_PARAM}result"),)
+        )
+        taken = ", ".join((*result, *filter(None, (params,))))
+        pointer = signature.result.declare(f"(*function)({types})")
+        same = f"{{ {pointer} = {name}; return (void*)function; }}"
+        return f'extern "C" __device__ void* {_CALLER}{number}({taken}) {same}'
     values = ", ".join(f"{_PARAM}{place}" for place in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
