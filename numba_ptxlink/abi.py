@@ -275,11 +275,15 @@ def _tuple(ty: Any, names: Names) -> CType:
 
 def _record(ty: Any, names: Names) -> CType:
     # NumPy's title of a field is a second name of it; and C has no members without size.
-    fields = [
-        Member(field, _field(place.type, f"Its field {field!r}", names), place.offset)
-        for field, place in ty.fields.items()
-        if field != place.title and not _is_empty(place.type)
-    ]
+    empty = {inner: _is_empty(inner) for inner in {place.type for place in ty.fields.values()}}
+    known: dict[Any, CType] = {}
+    fields = []
+    for field, place in ty.fields.items():
+        if field == place.title or empty[place.type]:
+            continue
+        if place.type not in known:
+            known[place.type] = _field(place.type, f"Its field {field!r}", names)
+        fields.append(Member(field, known[place.type], place.offset))
     given = names.get(ty)
     name = cnames.legal_type(given) if isinstance(given, str) else ""
     about = f"Record({', '.join(f'{field}: {place.type}' for field, place in ty.fields.items())})"

@@ -189,8 +189,9 @@ def export(
         request = Request(stem, parsed, kinds, options, consumer, folders)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
-        header.named_structs(build.declared(functions))
-        _check_passing(build.declared(functions), request.asked)
+        passed = build.declared(functions)
+        header.named_structs(passed)
+        _check_passing(passed, request.asked)
         cubins = consumer is None and CUBIN in parts_wanted(request)[0]
         compiled = units.compile_each(
             functions, parsed, request.options, cubins=cubins, executor=executor, progress=progress

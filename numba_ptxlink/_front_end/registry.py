@@ -24,8 +24,10 @@ def get(name: str) -> FrontEnd:
     """
     if name not in FRONT_ENDS:
         raise ExportError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
-    module = importlib.import_module(_home(name))
-    front_end: FrontEnd = module.FRONT_END
+    home = _home(name)
+    # A module that another thread is importing has none yet.
+    there = getattr(sys.modules.get(home), "FRONT_END", None)
+    front_end: FrontEnd = there or importlib.import_module(home).FRONT_END
     return front_end
 
 
