@@ -90,7 +90,14 @@ ALL = (
         (r"caches \w+, all: ",),
     ),
     Part("load", "A kernel without Numba", "load", (30, 6), ("python", "kernel"), (r"load.*/",)),
-    Part("export", "Many functions to artifacts", "export", (50, 12)),
+    Part(
+        "export",
+        "Many functions to artifacts",
+        "export",
+        (150, 12),
+        ("edits", "structs", "jobs", "growth"),
+        ("edited/all", "64 kB/4 kB", "CPU path.*2 jobs/1 job", r"functions: numba_ptxlink/stock"),
+    ),
     Part(
         "call",
         "A Python function called from C++",

@@ -5,10 +5,11 @@ Times are CPU seconds of the process and of its workers, which a busy machine le
 is the time that passed. Every measurement is a process of its own, and the caches are off but for edits.
 
 growth: 1 to 1,000 functions, one architecture: PTX, LTO-IR, machine code and a fat binary of each. The
-exponent is that of the growth from each number to ten times as many, without what one function takes.
+exponent is that of the growth from each number to ten times as many, without what one function takes, and
+the ratio that of the time for each function.
 archs: the same functions for four architectures.
 jobs: the same export by two processes. With as many cores, it takes as long as the busiest of them, and what
-the process that exports does after them: that is the path, whose ratio to one process tells the gain.
+the process that exports does: that is the CPU path, whose ratio to one process tells the gain.
 edits: one function of a hundred was edited, the cache has the others.
 structs: one function that takes and returns a struct of 4 to 64 kB.
 """
@@ -19,14 +20,19 @@ import json
 import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import _harness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 FUNCTION = """
 
@@ -164,80 +170,109 @@ def measured(
     return seconds
 
 
-def _medians(bench: _harness.Bench, *arguments: Any, **options: Any) -> dict[str, float]:
-    runs = [measured(*arguments, **options) for _ in range(bench.options.repeats)]
-    return {name: _harness.spread([run[name] for run in runs])["median"] for name in runs[0]}
+def _in_turns(
+    bench: _harness.Bench, cases: Mapping[str, Callable[[], dict[str, float]]]
+) -> dict[str, dict[str, list[float]]]:
+    """Measure *cases* in turns; return the samples of each figure by case."""
+    calls = {
+        name: lambda case=case: {figure: [seconds] for figure, seconds in case().items()}
+        for name, case in cases.items()
+    }
+    return bench.in_turns(calls, bench.options.repeats)
+
+
+def _ratio(above: Sequence[float], below: Sequence[float], scale: float = 1.0) -> dict[str, float]:
+    """Return the spread of ratios that are taken turn by turn."""
+    return _harness.spread([scale * a / b for a, b in zip(above, below, strict=True)])
 
 
 def growth(bench: _harness.Bench) -> None:
-    """Measure an export of more and more functions, beside stock."""
-    known: dict[str, dict[int, float]] = {"export": {}, "stock": {}}
-    for count in (count for count in COUNTS if count <= bench.options.most):
-        for how, totals in known.items():
-            if bench.out_of_time():
-                raise _harness.LeftOutError("--quick has no more time")
-            seconds = _medians(bench, source(count), how, ARCHS[1:2])
-            totals[count] = seconds["cpu"]
-            cells = {"functions": count, "way": how, "cpu s": seconds["cpu"], "waited s": seconds["waited"]}
-            if count >= 100:
-                rest = [totals[each] - totals[1] for each in (count // 10, count)]
-                cells["exponent"] = math.log10(rest[1] / rest[0])
-            bench.row(cells)
+    """Measure an export of more and more functions, beside stock, and what each function takes."""
+    counts = [count for count in COUNTS if count <= bench.options.most]
+    fewer: dict[str, dict[str, list[float]]] = {}
+    first: dict[str, float] = {}
+    for count in bench.each(counts):
+        cases = {
+            "numba_ptxlink": partial(measured, source(count), "export", ARCHS[1:2]),
+            "stock": partial(measured, source(count), "stock", ARCHS[1:2]),
+        }
+        samples = _in_turns(bench, cases)
+        cells: dict[str, object] = {"functions": count, **_harness.compare(samples["cpu"], "numba_ptxlink")}
+        own = samples["cpu"]["numba_ptxlink"]
+        first = first or {name: statistics.median(seconds) for name, seconds in samples["cpu"].items()}
+        bench.row(cells)
+        if count >= 100:
+            # Another turn may have been left out of the larger one.
+            before = fewer["cpu"]["numba_ptxlink"][: len(own)]
+            rest = [statistics.median(each) - first["numba_ptxlink"] for each in (before, own)]
+            bench.row(
+                {
+                    "what": "a function",
+                    f"{count // 10} functions ms": 1e3 * statistics.median(before) / (count // 10),
+                    f"{count} functions ms": 1e3 * statistics.median(own) / count,
+                    f"{count} functions/{count // 10} functions": _ratio(own, before, 0.1),
+                    "exponent": math.log10(rest[1] / rest[0]),
+                }
+            )
+        fewer = samples
 
 
 def archs(bench: _harness.Bench) -> None:
     """Measure an export for one architecture and for four."""
-    for count in (count for count in COUNTS[1:3] if count <= bench.options.most):
-        one, four = (_medians(bench, source(count), "export", ARCHS[:number])["cpu"] for number in (1, 4))
-        bench.row({"functions": count, "one cpu s": one, "four cpu s": four, "four/one": four / one})
+    for count in bench.each([count for count in COUNTS[1:3] if count <= bench.options.most]):
+        cases = {
+            f"{number} archs": partial(measured, source(count), "export", ARCHS[:number]) for number in (1, 4)
+        }
+        bench.row({"functions": count, **_harness.compare(_in_turns(bench, cases)["cpu"])})
 
 
 def jobs(bench: _harness.Bench) -> None:
     """Measure an export by one process and by two."""
     cases = [(100, ARCHS[:1]), (100, ARCHS), (1000, ARCHS[:1])]
-    for count, of in cases if bench.options.most >= 100 else [(10, ARCHS[:2])]:
-        if count > bench.options.most:
-            continue
-        one = _medians(bench, source(count), "export", of)
-        two = _medians(bench, source(count), "export", of, 2)
-        path = two["workers"] / 2 + two["cpu"]
+    cases = [(count, of) for count, of in cases if count <= bench.options.most] or [(10, ARCHS[:2])]
+    for count, of in bench.each(cases):
+        ways = {
+            f"{number} job{'s'[: number - 1]}": partial(measured, source(count), "export", of, number)
+            for number in (1, 2)
+        }
+        samples = _in_turns(bench, ways)
+        # With a core for each, it takes as long as the busiest of them, and what the exporting process does.
+        path = {
+            way: [
+                own + workers / 2
+                for own, workers in zip(samples["cpu"][way], samples["workers"][way], strict=True)
+            ]
+            for way in ways
+        }
+        bench.row({"what": "CPU path", "functions": count, "archs": len(of), **_harness.compare(path)})
+        waited = {f"{way}, waited": seconds for way, seconds in samples["waited"].items()}
         bench.row(
-            {
-                "functions": count,
-                "archs": len(of),
-                "one cpu s": one["cpu"],
-                "two: workers cpu s": two["workers"],
-                "two: own cpu s": two["cpu"],
-                "one/path": one["cpu"] / path,
-                "one/two waited": one["waited"] / two["waited"],
-            }
+            {"what": "on this machine", "functions": count, "archs": len(of), **_harness.compare(waited)}
         )
 
 
 def edits(bench: _harness.Bench) -> None:
     """Measure an export after one function was edited."""
     count = min(100, bench.options.most)
-    for of in (ARCHS[1:2], ARCHS):
-        seconds = _medians(bench, source(count), "export", of, edited=source(count, edited=count // 2))
-        ratio = seconds["edited"] / seconds["cpu"]
-        bench.row(
-            {
-                "functions": count,
-                "archs": len(of),
-                "all cpu s": seconds["cpu"],
-                "edited cpu s": seconds["edited"],
-                "edited/all": ratio,
-            }
-        )
+    for of in bench.each([ARCHS[1:2], ARCHS]):
+        both = partial(measured, source(count), "export", of, edited=source(count, edited=count // 2))
+        samples = _in_turns(bench, {"both": both})
+        seconds = {"all": samples["cpu"]["both"], "edited": samples["edited"]["both"]}
+        bench.row({"functions": count, "archs": len(of), **_harness.compare(seconds)})
 
 
 def structs(bench: _harness.Bench) -> None:
-    """Measure a function over larger and larger structs."""
-    for size in (4096, 8192) if bench.options.quick else (4096, 8192, 16384, 32768, 65536):
-        if bench.out_of_time():
-            raise _harness.LeftOutError("--quick has no more time")
-        seconds = _medians(bench, STRUCT.format(size // 4, size // 4 - 1), "export", ARCHS[1:2])
-        bench.row({"bytes": size, "cpu s": seconds["cpu"], "cpu ms/kB": seconds["cpu"] / size * 1024e3})
+    """Measure a function over larger and larger structs, and what a byte takes, of those of 4 kB."""
+    smallest: list[float] = []
+    for size in bench.each((4, 16) if bench.options.quick else (4, 8, 16, 32, 64)):
+        text = STRUCT.format(256 * size, 256 * size - 1)
+        case = partial(measured, text, "export", ARCHS[1:2])
+        own = _in_turns(bench, {"export": case})["cpu"]["export"]
+        smallest = smallest or own
+        cells: dict[str, object] = {"what": "a byte", f"{size} kB ms": 1e3 * statistics.median(own)}
+        if size > 4:
+            cells[f"{size} kB/4 kB"] = _ratio(own, smallest[: len(own)], 4 / size)
+        bench.row(cells)
 
 
 if __name__ == "__main__":
