@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
+import struct
 import subprocess
 import sys
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -262,3 +264,41 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path):
     assert [line for line in said.splitlines() if not line.startswith("[")] == ["numba-ptxlink: interrupted"]
     assert process.returncode == 130
     assert not out.exists()
+
+
+def bodies(ptx: str) -> dict[str, str]:
+    """Return the text of each function by name."""
+    starts = [*re.finditer(r"^\.visible \.func[^(]*\(.*?\) (\w+)\(", ptx, re.MULTILINE)]
+    return {start[1]: ptx[start.start() : ptx.index("\n}", start.start())] for start in starts}
+
+
+def test_groups_have_the_code_of_single_functions(tmp_path):
+    """What is joined of several groups is, function by function, the code that each has alone."""
+    path = tmp_path / "many.py"
+    head = "import math\nfrom numba_ptxlink import udf\n"
+    functions = [
+        f'\n\n@udf("float32(float32)")\ndef f{number}(x):\n    return math.sqrt(x) * {number} + x / 3\n'
+        for number in range(20)
+    ]
+    path.write_text(head + "".join(functions))
+    assert len(groups.split([f"f{number}" for number in range(20)], CompileOptions())) > 1
+    joined = pl.export(path, None, archs=["sm_80"], emit=["ptx", "cubin"])
+    texts, machine = bodies(joined.read("ptx").decode()), text_sections(joined.read("cubin"))
+    assert len(texts) == len(machine) == 20
+    for number in (0, 7, 19):
+        path.write_text(head + functions[number])
+        alone = pl.export(path, None, archs=["sm_80"], emit=["ptx", "cubin"])
+        assert bodies(alone.read("ptx").decode()) == {f"f{number}": texts[f"f{number}"]}
+        assert text_sections(alone.read("cubin")) == {f".text.f{number}": machine[f".text.f{number}"]}
+
+
+def text_sections(cubin: bytes) -> dict[str, bytes]:
+    """Return the machine code of each exported function by the name of its section."""
+    start, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HH", cubin, 0x3C)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + 64 * place) for place in range(count)]
+    strings = headers[names][4]
+    found = {
+        cubin[strings + name : cubin.index(b"\0", strings + name)].decode(): cubin[at : at + size]
+        for name, _, _, _, at, size, *_ in headers
+    }
+    return {name: code for name, code in found.items() if re.fullmatch(r"\.text\.f\d+", name)}
