@@ -18,7 +18,7 @@ from . import names as cnames
 from .types import Array, CType, Struct, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 # In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
@@ -84,8 +84,11 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
         AbiError: Two of them have the same name.
     """
     named: dict[str, Struct] = {}
-    types = (part for signature in signatures for part in signature.types)
-    for ctype in dict.fromkeys(struct for part in types for struct in _structs(part)):
+    users: dict[Struct, str] = {}
+    for signature in signatures:
+        for struct in (struct for part in signature.types for struct in _structs(part)):
+            users.setdefault(struct, signature.name)
+    for ctype in users:
         first = named.setdefault(ctype.name, ctype)
         if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
             raise AbiError(
@@ -94,11 +97,17 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
             )
         if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
             raise AbiError(
-                f"Two structs would be named {ctype.name}: {first.about} and {ctype.about}; rename the "
-                "record or NamedTuple among them in Python, for example to "
-                f"{cnames.propose(ctype.name, named)!r}."
+                f"Two structs would be named {ctype.name}: {_described(first, users)} and "
+                f"{_described(ctype, users)}; rename the record or NamedTuple among them in Python, for "
+                f"example to {cnames.propose(ctype.name, named)!r}, as `import ... as` does for a record; "
+                "say by structs= of the decorator which struct C++ has for it; or export the functions apart."
             )
     return named
+
+
+def _described(struct: Struct, users: Mapping[Struct, str]) -> str:
+    members = ", ".join(member.name for member in struct.members)
+    return f"{struct.about} of {users[struct]}, with the members {members}"
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:

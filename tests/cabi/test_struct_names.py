@@ -14,6 +14,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._numba_cuda.codegen import convert
+from numba_ptxlink._tools import python_imports
 
 I32 = types.int32
 PAIR = types.UniTuple(I32, 2)
@@ -79,6 +80,31 @@ def test_two_functions_are_refused_by_export(tmp_path, monkeypatch, args, name):
     marked = [pl.udf(I32(ty, I32), name=f"f{number}")(first) for number, ty in enumerate(args)]
     with pytest.raises(pl.AbiError, match=rf"^Two structs would be named {name}: .* rename"):
         pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+def test_the_cures_of_a_clash(tmp_path):
+    """The error names functions and members; another name of a record, or C++'s own struct, cures it."""
+    first = tmp_path / "first.py"
+    text = (
+        "import numpy as np\nfrom numba_ptxlink import udf\nimport second\n"
+        "Outer = np.dtype([('x', 'f4')])\n\n@udf('float32(Outer)')\ndef f(o):\n    return o.x\n\n"
+    )
+    other = "from third import Outer{}\n\n@udf('float32(Outer{})'{})\ndef g(o):\n    return o.y\n"
+    (tmp_path / "third.py").write_text("import numpy as np\nOuter = np.dtype([('y', 'f4')])\n")
+    (tmp_path / "outer.h").write_text("#pragma once\nnamespace ns { struct Outer { float y; }; }\n")
+    first.write_text(text.replace("import second\n", "from second import g\n"))
+    cxx = ', structs={Outer: "ns::Outer"}, include="outer.h"'
+    seen = []
+    for alias in (("", "", ""), (" as Outer_2", "_2", ""), ("", "", cxx)):
+        (tmp_path / "second.py").write_text("from numba_ptxlink import udf\n" + other.format(*alias))
+        with python_imports.imported_file(first, lambda: None) as module:
+            try:
+                exported = pl.export([module.f, module.g], emit=["ptx"], include_dirs=[tmp_path])
+                seen.append(str(exported.signatures[1]))
+            except pl.AbiError as error:
+                seen.append(str(error))
+    assert "of f, with the members x and Record(y: float32) of g, with the members y; rename" in seen[0]
+    assert seen[1:] == ["float g(Outer_2 o)", "float g(ns::Outer o)"]
 
 
 def test_a_clash_with_an_inferred_result_is_refused(tmp_path):
