@@ -8,6 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from numba_ptxlink._config import FRONT_ENDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -54,6 +56,27 @@ def add_command(commands: Any, name: str, run: Any, what: str) -> argparse.Argum
     )
     talk.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def add_front_end(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses what compiles Python."""
+    parser.add_argument(
+        "--front-end",
+        choices=FRONT_ENDS,
+        help="what compiles functions whose decorator names none (default: what they use, or what is "
+        "installed, numba-cuda first)",
+    )
+
+
+def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the options that say which toolkit or PTX to *what* for."""
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--cuda", metavar="RELEASE", help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"'
+    )
+    consumer.add_argument(
+        "--ptx-isa", metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
+    )
 
 
 def set_verbosity(verbose: int) -> None:

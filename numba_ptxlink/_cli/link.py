@@ -1,0 +1,175 @@
+"""Implement the commands that write a cubin, `link` and `assemble`: their arguments, and what is said."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
+from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink.errors import LinkError
+
+from . import arguments as args
+from . import files, report
+from .said import Said
+
+
+def add(commands: Any) -> None:
+    """Add both to *commands*."""
+    _add_link(commands)
+    _add_assemble(commands)
+
+
+def _add_link(commands: Any) -> None:
+    link = args.add_command(
+        commands, "link", _link, "link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin"
+    )
+    link.add_argument(
+        "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of any of these kinds, or Python"
+    )
+    link.add_argument(
+        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the result goes"
+    )
+    link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    link.add_argument(
+        "--lto",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="link-time optimisation (default: where an input is LTO-IR)",
+    )
+    args.add_repeated(
+        link, "-I", "--include-dir", metavar="DIR", type=args.path, what="where CUDA C++ finds headers"
+    )
+    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="a macro of CUDA C++")
+    link.add_argument(
+        "--std", dest="cxx_standard", type=args.text, metavar="STANDARD", help='such as "c++20"'
+    )
+    args.add_repeated(
+        link,
+        "--name-expression",
+        metavar="NAME",
+        what='a C++ name whose symbol is wanted, such as "scale<float>"',
+    )
+    link.add_argument(
+        "--inline",
+        choices=INLINE,
+        help="which calls between PTX inputs are inlined (default: NUMBA_PTXLINK_INLINE, or auto)",
+    )
+    link.add_argument(
+        "--emit",
+        choices=(CUBIN, PTX),
+        default=CUBIN,
+        help="what is written: the cubin, or the PTX that all inputs become (default: cubin)",
+    )
+    link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
+    link.add_argument(
+        "--checks",
+        metavar="HOW",
+        help=f"thoroughness of the checks: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
+    )
+    _add_code_options(link)
+    args.add_consumer(link, "link")
+    args.add_front_end(link)
+
+
+def _add_assemble(commands: Any) -> None:
+    assemble = args.add_command(commands, "assemble", _assemble, "compile PTX to a cubin")
+    assemble.add_argument("ptx", type=args.path, metavar="FILE", help="the PTX")
+    assemble.add_argument(
+        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the cubin goes"
+    )
+    assemble.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
+    assemble.add_argument(
+        "--opt-level", type=int, default=3, choices=range(4), help="how much is optimised (default: 3)"
+    )
+    _add_code_options(assemble)
+
+
+def _add_code_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", "-g", action="store_true", help="keep debug information")
+    parser.add_argument("--lineinfo", action="store_true", help="keep line numbers")
+    parser.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
+
+
+def _link(arguments: argparse.Namespace) -> Said:
+    from numba_ptxlink.linker import link
+
+    files.check_output(arguments.output, arguments.inputs)
+    # It imports the Python files among the inputs.
+    with redirect_stdout(sys.stderr):
+        linked = link(
+            *arguments.inputs,
+            arch=arguments.arch,
+            lto=arguments.lto,
+            debug=arguments.debug,
+            lineinfo=arguments.lineinfo,
+            max_registers=arguments.max_registers,
+            include_dirs=arguments.include_dirs,
+            nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
+            cxx_standard=arguments.cxx_standard,
+            name_expressions=arguments.name_expressions,
+            backend=arguments.backend,
+            checks=arguments.checks,
+            inline=arguments.inline,
+            cuda=arguments.cuda,
+            ptx_isa=arguments.ptx_isa,
+            front_end=arguments.front_end,
+        )
+    if arguments.emit == PTX and not linked.ptx:
+        raise LinkError(
+            f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "
+            "with --no-lto.",
+            inputs=linked.inputs,
+        )
+    content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
+    size = report.size(len(content))
+    lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
+    if arguments.emit == CUBIN and not _has_kernel(content):
+        lines.append("  no kernel in it, so nothing to launch: link the code that calls these functions too")
+    log = linked.log.splitlines()
+    lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
+    lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
+    return _written(
+        arguments,
+        content,
+        lines,
+        backend=linked.backend,
+        reason=linked.reason,
+        log=log,
+        inlined=linked.inlined,
+        names=dict(linked.lowered_names),
+    )
+
+
+def _has_kernel(cubin: bytes) -> bool:
+    from numba_ptxlink._formats import elf
+
+    return any(symbol.kind == "entry" and symbol.defined for symbol in elf.read(cubin).symbols)
+
+
+def _written(arguments: argparse.Namespace, content: bytes, lines: list[str], **more: Any) -> Said:
+    """Write *content*, and return that and *lines* as what is said."""
+    files.write(arguments.output, content)
+    # What is written to the standard output is the content alone.
+    aside = files.is_stream(arguments.output)
+    said = {"file": str(arguments.output), "size": len(content), **more}
+    return Said(said, "\n".join(lines), aside=aside)
+
+
+def _assemble(arguments: argparse.Namespace) -> Said:
+    from numba_ptxlink.assembler import assemble
+
+    files.check_output(arguments.output, [arguments.ptx])
+    cubin = assemble(
+        files.read(arguments.ptx),
+        arguments.arch,
+        relocatable=arguments.relocatable,
+        opt_level=arguments.opt_level,
+        debug=arguments.debug,
+        lineinfo=arguments.lineinfo,
+        max_registers=arguments.max_registers,
+    )
+    return _written(arguments, cubin.code, [f"{arguments.output}  {report.size(len(cubin.code))}"])
