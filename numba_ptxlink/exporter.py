@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import os
-import unicodedata
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,18 +17,16 @@ from . import abi
 from ._arch import Arch, ArchLike
 from ._cabi import existing, header, proof
 from ._config import config
-from ._export import build, choice, definitions, units
+from ._export import build, choice, definitions, files, sources, units
 from ._export.artifacts import EMIT, Request, compile_each, file_name, join, parts_wanted
 from ._export.manifest import describe as describe_export
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
 from ._formats.kinds import CUBIN, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
-from ._link import depfile as depfile_rule
-from ._link import manifests, outputs
 from ._link.consumer import Consumer
 from ._tools import archs as architectures
-from ._tools import include_scan, python_imports, python_sources
+from ._tools import python_imports
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -42,16 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
 log = logging.getLogger(__name__)
-
-# What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
-_LONGEST_STEM = 200
-_DEVICES = {
-    "CON",
-    "PRN",
-    "AUX",
-    "NUL",
-    *(f"{port}{number}" for port in ("COM", "LPT") for number in range(1, 10)),
-}
 
 
 @dataclass(frozen=True)
@@ -177,15 +163,15 @@ def export(
     kinds = None if emit is None else _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    out = _check_out(out_dir)
+    out = files.check_out(out_dir)
     if name is not None:
-        _check_stem(name)
+        files.check_stem(name)
     former = python_imports.former_modules()
     with _loaded(source, front_end) as (default_name, marked):
-        stem = _check_stem(default_name if name is None else name)
+        stem = files.check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
         # Compilers run in folders of their own.
-        folders = (*(Path(each).absolute() for each in include_dirs), *_folders(marked))
+        folders = (*(Path(each).absolute() for each in include_dirs), *sources.folders(marked))
         request = Request(stem, parsed, kinds, options, consumer, folders)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
@@ -201,7 +187,7 @@ def export(
             _declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)
         ]
         structs = header.named_structs(first.signatures)
-        python = () if depfile is None else _python_files(functions, former)
+        python = () if depfile is None else sources.python_files(functions, former)
     _check_passing(first.signatures, request.asked)
     code = compile_each(compiled, request)
     declared = [sig for _, (_, sig) in sorted(code.externs.items()) if sig]
@@ -211,18 +197,18 @@ def export(
     described = list(zip(declarations, functions, first.raises, strict=True))
     manifest = describe_export(request, compiler, described, artifacts)
     names = {key: file_name(stem, key) for key in artifacts.files}
-    sources = {*python, *(file for each in compiled for file in each.files)}
-    sources.update(_headers(existing.includes(structs), request.include_dirs))
+    made_of = {*python, *(file for each in compiled for file in each.files)}
+    made_of.update(sources.headers(existing.includes(structs), request.include_dirs))
     contents = {
         f"{stem}.h": text.encode(),
         **_included(text),
         **{names[key]: content for key, content in artifacts.files.items()},
-        **_depfile(depfile, out / f"{stem}.json", sources),
+        **sources.rule(depfile, out / f"{stem}.json", made_of),
         # The last one: until it is there, the former manifest disagrees with what was replaced.
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
     if out_dir is not None:
-        _write(out, contents, out / f"{stem}.json")
+        files.write(out, contents, out / f"{stem}.json")
     for each in code.undeclared:
         log.warning(
             "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
@@ -322,25 +308,6 @@ def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> 
     )
 
 
-def _headers(includes: Iterable[str], folders: Sequence[Path]) -> list[Path]:
-    """Return the files in *folders* that *includes* lead to."""
-    text = "".join(f"#include {name}\n" for name in includes)
-    return include_scan.files_included(text.encode(), folders[0], folders[1:]) if text and folders else []
-
-
-def _folders(marked: Iterable[Udf]) -> dict[Path, None]:
-    """Return the folders of the Python files that define *marked*."""
-    files = (Path(each.function.__code__.co_filename) for each in marked)
-    return {file.parent.absolute(): None for file in files if file.is_file()}
-
-
-def _python_files(functions: Iterable[Typed], former: Mapping[str, Any]) -> set[Path]:
-    """Return the Python files that *functions* depend on, and what the file of the export has run."""
-    imported = python_imports.imported_now()
-    files = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
-    return {*files, *(Path(path).absolute() for path in (imported.sources if imported else ()))}
-
-
 def _errors(function: Udf, raises: tuple[str, ...]) -> str:
     if not raises:
         return ""
@@ -359,96 +326,8 @@ def _included(header_text: str) -> dict[str, bytes]:
     return {name: path.read_bytes()} if f'#include "{name}"' in header_text else {}
 
 
-def _depfile(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
-    if path is None:
-        return {}
-    listed = sorted(sources)
-    for reason in depfile_rule.misread(manifest, listed):
-        log.warning("%s: %s, so that an edit may not export again; choose another path.", path, reason)
-    return {str(Path(path).absolute()): depfile_rule.render(manifest, listed)}
-
-
 def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> None:
     """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
         for signature in signatures:
             abi.check_ptx(signature)
-
-
-def _write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
-    """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
-    former = manifests.read(manifest)
-    _check_owners(out, files, manifest)
-    try:
-        for name in files:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-        outputs.write({out / name: content for name, content in files.items()})
-    except OSError as error:
-        raise ExportError(
-            f"{error.filename or out} could not be written: {error.strerror or error}; no file was changed. "
-            "Choose another folder, or mend this one."
-        ) from error
-    digests = former.digests if former else {}
-    for path in (out / name for name in digests if name not in files):
-        try:
-            if manifests.digest(path.read_bytes()) == digests[path.name]:
-                path.unlink()
-                continue
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            log.debug("%s: %s", path, error)
-        log.warning(
-            "%s is left over from the former export and was not deleted, because it was changed since or "
-            "cannot be deleted; delete it, or rename it.",
-            path,
-        )
-
-
-def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
-    """Refuse to write into *out* what another export there lists."""
-    for path in sorted(out.glob("*.json")) if out.is_dir() else ():
-        other = manifests.read(path) if path.name != manifest.name else None
-        both = sorted({*files, manifest.name}.intersection(other.digests)) if other else []
-        if both or (other and path.name in files):
-            raise ExportError(
-                f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
-                "another name or folder, or delete that export."
-            )
-
-
-def _check_stem(stem: str) -> str:
-    """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
-    if not isinstance(stem, str):
-        raise ExportError(f"The name is {stem!r}; pass text that begins file names.")
-    bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
-    reason = ""
-    if not stem.strip(". "):
-        reason = "is empty or consists of dots"
-    elif bad:
-        reason = f"has {' '.join(map(repr, bad))} in it"
-    elif stem != stem.strip() or stem.endswith("."):
-        reason = "begins or ends with a space, or ends with a dot"
-    elif stem.partition(".")[0].upper() in _DEVICES:
-        reason = "is the name of a device on Windows"
-    elif len(stem.encode()) > _LONGEST_STEM:
-        reason = f"is longer than {_LONGEST_STEM} bytes"
-    if reason:
-        raise ExportError(f"{stem!r} {reason}, and cannot begin file names; choose another name.")
-    return stem
-
-
-def _check_out(out_dir: str | Path | None) -> Path:
-    """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
-    out = Path("" if out_dir is None else out_dir)
-    if "\0" in str(out):
-        raise ExportError(f"{str(out)!r} is no path: it has a NUL in it; give another folder.")
-    try:
-        if out_dir is None or out.is_dir():
-            return out
-    except OSError as error:
-        raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
-    if os.path.lexists(out):
-        what = "a link to nothing" if out.is_symlink() else "a file"
-        raise ExportError(f"{out} is {what}; give a folder to write into.")
-    return out

@@ -1,0 +1,106 @@
+"""Check where an export writes, write its files all or none, and delete those of the former one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._link import manifests, outputs
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+# What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
+_LONGEST_STEM = 200
+_DEVICES = {
+    "CON",
+    "PRN",
+    "AUX",
+    "NUL",
+    *(f"{port}{number}" for port in ("COM", "LPT") for number in range(1, 10)),
+}
+
+
+def write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
+    """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
+    former = manifests.read(manifest)
+    _check_owners(out, files, manifest)
+    try:
+        for name in files:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+        outputs.write({out / name: content for name, content in files.items()})
+    except OSError as error:
+        raise ExportError(
+            f"{error.filename or out} could not be written: {error.strerror or error}; no file was changed. "
+            "Choose another folder, or mend this one."
+        ) from error
+    digests = former.digests if former else {}
+    for path in (out / name for name in digests if name not in files):
+        try:
+            if manifests.digest(path.read_bytes()) == digests[path.name]:
+                path.unlink()
+                continue
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+        log.warning(
+            "%s is left over from the former export and was not deleted, because it was changed since or "
+            "cannot be deleted; delete it, or rename it.",
+            path,
+        )
+
+
+def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
+    """Refuse to write into *out* what another export there lists."""
+    for path in sorted(out.glob("*.json")) if out.is_dir() else ():
+        other = manifests.read(path) if path.name != manifest.name else None
+        both = sorted({*files, manifest.name}.intersection(other.digests)) if other else []
+        if both or (other and path.name in files):
+            raise ExportError(
+                f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
+                "another name or folder, or delete that export."
+            )
+
+
+def check_stem(stem: str) -> str:
+    """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
+    if not isinstance(stem, str):
+        raise ExportError(f"The name is {stem!r}; pass text that begins file names.")
+    bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
+    reason = ""
+    if not stem.strip(". "):
+        reason = "is empty or consists of dots"
+    elif bad:
+        reason = f"has {' '.join(map(repr, bad))} in it"
+    elif stem != stem.strip() or stem.endswith("."):
+        reason = "begins or ends with a space, or ends with a dot"
+    elif stem.partition(".")[0].upper() in _DEVICES:
+        reason = "is the name of a device on Windows"
+    elif len(stem.encode()) > _LONGEST_STEM:
+        reason = f"is longer than {_LONGEST_STEM} bytes"
+    if reason:
+        raise ExportError(f"{stem!r} {reason}, and cannot begin file names; choose another name.")
+    return stem
+
+
+def check_out(out_dir: str | Path | None) -> Path:
+    """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
+    out = Path("" if out_dir is None else out_dir)
+    if "\0" in str(out):
+        raise ExportError(f"{str(out)!r} is no path: it has a NUL in it; give another folder.")
+    try:
+        if out_dir is None or out.is_dir():
+            return out
+    except OSError as error:
+        raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
+    if os.path.lexists(out):
+        what = "a link to nothing" if out.is_symlink() else "a file"
+        raise ExportError(f"{out} is {what}; give a folder to write into.")
+    return out
