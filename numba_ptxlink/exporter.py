@@ -208,7 +208,7 @@ def export(
         f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
     }
     if out_dir is not None:
-        files.write(out, contents, out / f"{stem}.json")
+        files.write(out, contents, out / f"{stem}.json", made_of)
     for each in code.undeclared:
         log.warning(
             "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
@@ -271,7 +271,9 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
         with python_imports.imported_file(Path(source), partial(choice.prepare, front_end)) as module:
-            yield Path(source).stem, _defined_in(module)
+            path = Path(source)
+            # A package has its folder's name.
+            yield path.stem if path.stem != "__init__" else path.resolve().parent.name, _defined_in(module)
         return
     if isinstance(source, ModuleType):
         yield source.__name__.rpartition(".")[2], _defined_in(source)

@@ -245,3 +245,27 @@ def test_files_get_the_permissions_of_the_umask(tmp_path):
     finally:
         os.umask(former)
     assert {oct(path.stat().st_mode & 0o777) for path in exported.header.parent.iterdir()} == {"0o640"}
+
+
+@pytest.mark.parametrize("place", ["udfs.py", "out/udfs.h", "link.py"])
+def test_a_depfile_replaces_nothing(tmp_path, place):
+    """A depfile in the place of a source, by whichever path, or of the header is an error."""
+    (tmp_path / "link.py").symlink_to(tmp_path / "udfs.py")
+    with pytest.raises(pl.ExportError, match="would replace what the export is made of"):
+        export(tmp_path / "out", depfile=tmp_path / place)
+    assert (tmp_path / "udfs.py").read_text().startswith("from numba_ptxlink")
+    assert not (tmp_path / "out" / "udfs.h").exists()
+
+
+def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
+    """The header that defines a struct stays, where the export's would have its name."""
+    text = "#pragma once\nstruct Pair { float a, b; };\n"
+    (tmp_path / "pair.h").write_text(text)
+    (tmp_path / "pair.py").write_text(
+        "import numpy as np\nfrom numba_ptxlink import udf\nPair = np.dtype([('a', 'f4'), ('b', 'f4')])\n\n"
+        "@udf('float32(Pair)', structs={Pair: 'Pair'}, include='pair.h')\ndef f(p):\n    return p.a\n"
+    )
+    with pytest.raises(pl.ExportError, match=r"pair\.h would replace"):
+        pl.export(tmp_path / "pair.py", tmp_path, emit=["ptx"])
+    assert text == (tmp_path / "pair.h").read_text()
+    assert pl.export(tmp_path / "pair.py", tmp_path / "out", emit=["ptx"]).header.exists()

@@ -12,7 +12,7 @@ from numba_ptxlink._link import manifests, outputs
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,17 @@ _DEVICES = {
 }
 
 
-def write(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
-    """Write *files* by name into *out*, and delete what only the former export of *manifest* wrote."""
+def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterable[Path]) -> None:
+    """
+    Write *files* by name into *out*, and delete what only the former export of *manifest* wrote.
+
+    Raises:
+        ExportError: They cannot be written, or are another export's, or one would replace another one, or
+            what the export is *made_of*.
+    """
     former = manifests.read(manifest)
     _check_owners(out, files, manifest)
+    _check_places(out, files, made_of)
     try:
         for name in files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +74,24 @@ def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None
                 f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
                 "another name or folder, or delete that export."
             )
+
+
+def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
+    """Refuse to write two files, or a file and a source, into one place."""
+    taken = {os.path.realpath(path) for path in made_of}
+    for name in files:
+        path = out / name
+        place = os.path.realpath(path)
+        if place in taken and not _holds(path, files[name]):
+            raise ExportError(
+                f"{path} would replace what the export is made of, or writes beside; no file was changed. "
+                "Choose another name or folder for the export, or for its depfile."
+            )
+        taken.add(place)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 def check_stem(stem: str) -> str:
