@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import python_imports
+from numba_ptxlink._tools import import_state, python_imports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +218,7 @@ def test_what_an_export_imports_of_packages_is_protected():
     )
     run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in run.stdout.split() if not name.startswith(("_", "cython_runtime"))}
-    assert ours - python_imports.PROTECTED == set()
+    assert ours - import_state.PROTECTED == set()
 
 
 @pytest.mark.parametrize(
@@ -270,3 +270,23 @@ def test_a_file_that_exports_itself(tmp_path, call):
     assert str(error.value).count("failed while") <= 1
     path.write_text(f"{text}if __name__ == '__main__':\n    {call}\n")
     assert pl.export(path, emit=["ptx"]).signatures
+
+
+def test_the_working_directory_is_kept(tmp_path, monkeypatch):
+    """A file that goes to another directory takes neither the output nor the process with it."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    leave = f"import os\nos.chdir({str(tmp_path / 'elsewhere')!r})\n"
+    tree(tmp_path, udfs=leave + UDF.format(module="common"), common="K = 1\n")
+    exported = pl.export(tmp_path / "udfs.py", "out", emit=["ptx"], depfile="out/udfs.d")
+    assert exported.header.exists()
+    assert {"udfs.d", "udfs.h"} < {path.name for path in (tmp_path / "here" / "out").iterdir()}
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_package_is_named_after_its_folder(tmp_path):
+    """The files of a package's `__init__.py` have the package's name, as for `-m`."""
+    tree(tmp_path, shapes____init__=HEAD + "\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+    exported = pl.export(tmp_path / "shapes" / "__init__.py", emit=["ptx"])
+    assert exported.header.name == "shapes.h"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end.describe import IndescribableError
-from numba_ptxlink._tools import python_imports, python_sources
+from numba_ptxlink._tools import import_state, python_sources
 
 from . import reached
 
@@ -109,7 +109,7 @@ def _extended(front_end: FrontEnd, modules: Iterable[str]) -> Iterator[str]:
     extending = {name for name in front_end.extensions() if not _is_versioned(name)}
     if not extending:
         return
-    if any(name.partition(".")[0] in python_imports.PROTECTED for name in extending):
+    if any(name.partition(".")[0] in import_state.PROTECTED for name in extending):
         # Such as a package below `cuda`, whose source is not looked for: this holds for one process.
         yield os.urandom(16).hex()
     for path in python_sources.of_modules({*modules, *extending}, {}):

@@ -9,7 +9,8 @@ would share the first one's, and an edited module would stay as it was when it w
   written, because it tells edits apart by whole seconds and sizes only;
 - the folder comes first on `sys.path`, as for a script. Names of the standard library and of the packages
   that compile the functions are an exception: `numba.py` beside the file would break Numba itself;
-- after it, `sys.modules` and `sys.path` are as before, except for modules found on the former `sys.path`.
+- after it, `sys.modules`, `sys.path` and the working directory are as before, except for modules found on the
+  former `sys.path`.
 """
 
 from __future__ import annotations
@@ -19,41 +20,22 @@ import importlib
 import importlib.machinery
 import importlib.util
 import os
-import site
 import sys
-import sysconfig
 import threading
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
-from importlib.machinery import FileFinder, SourcelessFileLoader
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._config import FRONT_ENDS, STORES
-from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ExportError
 
-from .source_loader import FromSource, Given, Imported, current
+from .import_state import NEVER_HIDDEN, PROTECTED, import_state
+from .source_loader import FromSource, Imported, current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
-PROTECTED = sys.stdlib_module_names | {
-    *("numba", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
-    *(name.replace("-", "_") for name in FRONT_ENDS),
-    *STORES.values(),
-    *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
-    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "pynvjitlink"),
-    *("pycparser", "yaml"),
-}
-"""The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""
-
-_MAIN = ("__main__", "__mp_main__")
-_NEVER_HIDDEN = PROTECTED.union(_MAIN)
-_lock = Lock()
 # The files whose bodies run, of nested blocks.
 _running: list[Path] = []
 
@@ -90,7 +72,7 @@ def imported_again(imported: Imported, prepare: Callable[[], object]) -> Iterato
     """
     last = Path(imported.last) if imported.last else None
     path = Path(imported.path) if imported.path else None
-    with _import_state(Path(imported.home), last, imported.sources):
+    with import_state(Path(imported.home), last, imported.sources):
         prepare()
         if _again.get("imported") == imported:
             sys.modules.update(_again["modules"])
@@ -134,7 +116,7 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
         )
     package = _packages_above(real)
     home, last = real.parents[len(package)], real.parent if package else None
-    with _import_state(home, last):
+    with import_state(home, last):
         prepare()
         names = package if real.stem == "__init__" else (*package, real.stem)
         name = ".".join(names) if package else ""
@@ -164,7 +146,7 @@ def imported_module(name: str, prepare: Callable[[], object]) -> Iterator[Module
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is no module's name; write it like package.module.")
-    with _import_state(Path.cwd()):
+    with import_state(Path.cwd()):
         prepare()
         current.imported = Imported(name, "", str(Path.cwd()))
         yield _run(name, functools.partial(importlib.import_module, name))
@@ -197,7 +179,7 @@ def _packages_above(path: Path) -> tuple[str, ...]:
 
 def _execute(path: Path) -> ModuleType:
     stem = path.stem
-    name = stem if stem.isidentifier() and stem not in _NEVER_HIDDEN else f"_ptxlink_{stem}"
+    name = stem if stem.isidentifier() and stem not in NEVER_HIDDEN else f"_ptxlink_{stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=FromSource(name, str(path)))
     if spec is None or spec.loader is None:
         raise ImportError(f"no loader takes {path}")
@@ -209,12 +191,27 @@ def _execute(path: Path) -> ModuleType:
 
 def _run(what: Path | str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
-        return load()
+        with _working_directory_kept():
+            return load()
     except (Exception, SystemExit) as error:
         says = f"{type(error).__name__}: {error}".rstrip(": ")
         raise ExportError(
             f"{what} failed while it was imported: {says.rstrip('.')}. {_cure(error, what)}"
         ) from error
+
+
+@contextmanager
+def _working_directory_kept() -> Iterator[None]:
+    """Return to the working directory, which the paths that were given are relative to."""
+    former = None
+    with suppress(OSError):
+        former = Path.cwd()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if former is not None and Path.cwd() != former:
+                os.chdir(former)
 
 
 def _cure(error: BaseException, what: Path | str) -> str:
@@ -233,171 +230,3 @@ def _cure(error: BaseException, what: Path | str) -> str:
     if isinstance(what, str) and isinstance(error, ModuleNotFoundError):
         return "Check the name, and that it is found from the working directory."
     return "Mend the file."
-
-
-class _Finder(FileFinder):
-    """A finder of the modules in one folder that leaves protected names to other folders."""
-
-    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        return None if fullname in PROTECTED else super().find_spec(fullname, target)
-
-
-class _State:
-    """
-    Which folders belong to the file that is imported, rather than to the process.
-
-    Args:
-        home: The folder of the file, or the one above its package.
-        path: `sys.path` as it was.
-    """
-
-    def __init__(self, home: Path, path: Sequence[str]) -> None:
-        self._home = str(home)
-        self._shared = _real(path)
-        self._installed = _real(_installed())
-        self._seen: tuple[str, ...] = ()
-        self._added: set[str] = set()
-        self._known: dict[str, bool] = {}
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether the home is a folder of installed packages, which are the process's."""
-        return self._home in self._installed
-
-    def owns(self, folder: str) -> bool:
-        """Return whether *folder* is the home, below it, or below what the file has put on `sys.path`."""
-        if self._seen != (entries := tuple(sys.path)):
-            added = _real(entries) - self._shared - {self._home}
-            if added != self._added:
-                self._added, self._known = added, {}
-            self._seen = entries
-        if folder not in self._known:
-            self._known[folder] = self._decide(Path(os.path.realpath(folder or ".")))
-        return self._known[folder]
-
-    def _decide(self, folder: Path) -> bool:
-        # The nearest known folder decides: a virtual environment may lie in the home, or the home in one.
-        for above in map(str, (folder, *folder.parents)):
-            if above in self._installed:
-                return False
-            if above == self._home:
-                return True
-            if above in self._shared:
-                return False
-            if above in self._added:
-                return True
-        return False
-
-    def owns_module(self, module: Any) -> bool:
-        """Return whether *module* was found in a folder that is owned."""
-        fields: Mapping[str, Any] = getattr(module, "__dict__", {})
-        file = fields.get("__file__")
-        if isinstance(file, str):
-            return self.owns(os.path.dirname(file))  # noqa: PTH120 - called for every module of the process
-        try:
-            portions = [entry for entry in fields.get("__path__", ()) if isinstance(entry, str)]
-        except Exception:  # noqa: BLE001 - whatever a foreign module has put there
-            return False
-        return any(map(self.owns, portions))
-
-    def find(self, entry: str) -> FileFinder:
-        """Return a finder that loads from source, where *entry* is owned; a hook for `sys.path_hooks`."""
-        if not os.path.isdir(entry or ".") or not self.owns(entry):  # noqa: PTH112 - called for each import
-            raise ImportError(f"{entry} is not the export's own")
-        return _Finder(
-            entry or ".",
-            (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
-            (FromSource, importlib.machinery.SOURCE_SUFFIXES),
-            (SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
-        )
-
-
-@contextmanager
-def _import_state(
-    home: Path, last: Path | None = None, given: Mapping[str, bytes] = MappingProxyType({})
-) -> Iterator[None]:
-    with _lock.held:
-        path, former = list(sys.path), dict(sys.modules)
-        # A module that is imported may export another one: blocks are nested.
-        outer = vars(current).copy()
-        vars(current).update(
-            imported=None,
-            thread=threading.get_ident(),
-            former=outer["former"] if outer["thread"] else former,
-            read={},
-            given=given,
-            never_hidden=_NEVER_HIDDEN,
-        )
-        state = _State(home.resolve(), path)
-        names = set() if state.is_installed else _offered(home)
-        names = (names | _owned(former, state)) - _NEVER_HIDDEN
-        hook = state.find
-        try:
-            for name in former:
-                if _top(name) in names:
-                    sys.modules.pop(name, None)
-            _forget_finders(state)
-            sys.path_hooks.insert(0, hook)
-            if given:
-                sys.meta_path.insert(0, Given)
-            if not state.is_installed:
-                sys.path[:] = [str(home), *path, *([] if last is None else [str(last)])]
-            yield
-        finally:
-            # A copy: other threads import meanwhile.
-            now = dict(sys.modules)
-            names |= _owned({name: module for name, module in now.items() if name not in former}, state)
-            for name in now:
-                if _top(name) in names:
-                    sys.modules.pop(name, None)
-            sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
-            with suppress(ValueError):
-                sys.path_hooks.remove(hook)
-            if given:
-                with suppress(ValueError):
-                    sys.meta_path.remove(Given)
-            vars(current).update(outer)
-            _forget_finders(state)
-            sys.path[:] = path
-
-
-def _owned(modules: Mapping[str, Any], state: _State) -> set[str]:
-    """Return the top-level names, protected ones left out, of *modules* found in folders that are owned."""
-    return {
-        _top(name)
-        for name, module in modules.items()
-        if _top(name) not in _NEVER_HIDDEN and state.owns_module(module)
-    }
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _offered(folder: Path) -> set[str]:
-    """Return the names of the modules and regular packages in *folder*."""
-    suffixes = tuple(importlib.machinery.all_suffixes())
-    with suppress(OSError):
-        return {
-            entry.name.partition(".")[0]
-            for entry in folder.iterdir()
-            if entry.name.endswith(suffixes) or (entry / "__init__.py").is_file()
-        }
-    return set()
-
-
-def _forget_finders(state: _State) -> None:
-    """Drop the finders that `sys.path_importer_cache` keeps of the folders that are owned."""
-    for entry in list(sys.path_importer_cache):
-        if isinstance(entry, str) and state.owns(entry):
-            del sys.path_importer_cache[entry]
-
-
-def _installed() -> set[str]:
-    """Return the folders of the standard library and of installed packages."""
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return {*filter(None, folders), *site.getsitepackages(), site.getusersitepackages()}
-
-
-def _real(folders: Iterable[str]) -> set[str]:
-    return {os.path.realpath(folder or ".") for folder in folders}

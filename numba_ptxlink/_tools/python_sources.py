@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .python_imports import PROTECTED
+from .import_state import PROTECTED
 from .source_loader import FromSource
 
 if TYPE_CHECKING:
