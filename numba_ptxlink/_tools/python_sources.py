@@ -44,7 +44,7 @@ def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
     _reach(names, modules, codes)
     if any(_COMPUTED.intersection(code.co_names) for parts in codes.values() for code in parts):
         _reach((name for name, module in modules.items() if former.get(name) is not module), modules, codes)
-    files = (getattr(modules[name], "__file__", None) for name in codes)
+    files = (_fields(modules[name]).get("__file__") for name in codes)
     paths = {Path(file).absolute() for file in files if isinstance(file, str) and file.endswith(".py")}
     # Such as _sysconfigdata_..., which no list of the standard library has.
     standard = Path(sysconfig.get_path("stdlib"))
@@ -61,9 +61,15 @@ def _reach(names: Iterable[str], modules: Mapping[str, Any], codes: dict[str, li
         module = modules[name]
         codes[name] = list(_codes(name, module))
         pending += _named_by(module)
-        pending += _imported_by(codes[name], str(getattr(module, "__package__", None) or ""))
+        pending += _imported_by(codes[name], str(_fields(module).get("__package__") or ""))
         # A package is run before what is in it.
         pending.append(name.rpartition(".")[0])
+
+
+def _fields(module: Any) -> dict[str, Any]:
+    # Not getattr: what a program puts into sys.modules may compute attributes, or raise.
+    fields = getattr(module, "__dict__", None)
+    return fields if isinstance(fields, dict) else {}
 
 
 class _Reader(SourceFileLoader):
@@ -75,8 +81,7 @@ class _Reader(SourceFileLoader):
 
 def _codes(name: str, module: Any) -> Iterator[CodeType]:
     """Yield the code of *module* and of all functions and classes in it; nothing where there is none."""
-    file = getattr(module, "__file__", None)
-    loader = getattr(module, "__loader__", None)
+    file, loader = (_fields(module).get(name) for name in ("__file__", "__loader__"))
     if not isinstance(file, str) or not file.endswith(".py"):
         return
     reader = _Reader(name, file)
@@ -114,7 +119,7 @@ def _imported_by(codes: Iterable[CodeType], package: str) -> Iterator[str]:
 
 def _named_by(module: Any) -> Iterator[str]:
     """Yield the modules that global values of *module* are, or come from."""
-    for value in list(getattr(module, "__dict__", {}).values()):
+    for value in list(_fields(module).values()):
         try:
             # A function has it, and so has what decorators make of one, and an instance from its class.
             of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
