@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -189,3 +190,74 @@ def test_an_element_of_a_vector_is_no_register():
     result = inlined(caller(body, f"{REGISTERS} .reg .v2 .b32 %v;"), callee("mov.u32 %r2, %r1;"))
     assert (0, ("k: f: the variable for x has other uses",)) == (result.count, result.left)
     pl.assemble(result.text, "sm_90")
+
+
+SHAPES = [(size, lanes) for size in (1, 2, 4, 8) for lanes in (1, 2, 4) if size * lanes <= 16]
+LETTERS = {16: "h", 32: "r", 64: "d"}
+
+
+def listed(values: list[object]) -> str:
+    """Return operands of one or of several elements."""
+    return f"{{{', '.join(map(str, values))}}}" if len(values) > 1 else str(values[0])
+
+
+def struct_passed(seed: int) -> tuple[str, str, str]:
+    """
+    Return stores to a parameter of 64 bytes, loads of it, and stores of the numbers that these loads give.
+
+    In every second program some loads go through its address. Numbers are stored as they are and out of
+    registers that are as wide or wider, and likewise loaded.
+    """
+    generator = random.Random(seed)  # noqa: S311 - not for secrets
+    memory = bytearray(64)
+    bases = [(".param", "x"), *([(".local", "%d7"), ("", "%d6")] if seed % 2 else [])]
+    stores, loads, numbers = [], ["mov.b64 %d7, x; cvta.local.u64 %d6, %d7;"] * (seed % 2), []
+    for number in range(24):
+        # All bytes are written before others are written again.
+        size, lanes, offset = 8, 1, 8 * number
+        if number >= 8:
+            size, lanes = generator.choice(SHAPES)
+            offset = generator.randrange(64 // (size * lanes)) * size * lanes
+        values = [generator.getrandbits(size * 8 - 1) for _ in range(lanes)]
+        memory[offset : offset + size * lanes] = b"".join(each.to_bytes(size, "little") for each in values)
+        operands: list[object] = [*values]
+        if generator.random() < 0.6:
+            bits = max(16, size * 8, generator.choice(list(LETTERS)))
+            operands = [f"%{LETTERS[bits]}{lane + 1}" for lane in range(lanes)]
+            for register, value in zip(operands, values, strict=True):
+                upper = generator.getrandbits(bits) >> size * 8 << size * 8
+                stores.append(f"mov.b{bits} {register}, {(upper | value) % (1 << bits)};")
+        vector = f".v{lanes}" if lanes > 1 else ""
+        stores.append(f"st.param{vector}.b{size * 8} [a+{offset}], {listed(operands)};")
+    for number in range(24):
+        size, lanes = generator.choice(SHAPES)
+        offset = generator.randrange(64 // (size * lanes)) * size * lanes
+        bits, sign = max(16, size * 8, generator.choice(list(LETTERS))), generator.choice("sub")
+        registers = [f"%{LETTERS[bits]}{lane + 1}" for lane in range(lanes)]
+        vector = f".v{lanes}" if lanes > 1 else ""
+        space, base = generator.choice(bases)
+        loads.append(f"ld{space}{vector}.{sign}{size * 8} {listed(registers)}, [{base}+{offset}];")
+        for lane, register in enumerate(registers):
+            begin, place = offset + lane * size, 8 * (4 * number + lane)
+            value = int.from_bytes(memory[begin : begin + size], "little", signed=sign == "s") % (1 << bits)
+            loads.append(f"st.global.b{bits} [%d8+{place}], {register};")
+            numbers.append(f"mov.b{bits} {register}, {value}; st.global.b{bits} [%d8+{place}], {register};")
+    return "\n".join(stores), "\n".join(loads), "\n".join(numbers)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_parts_of_a_structure_arrive(seed):
+    """What is loaded of a parameter by any width, sign and vector is what was stored of it by any other."""
+    stores, loads, numbers = struct_passed(seed)
+    registers = ".reg .b64 %d<9>; .reg .b32 %r<9>; .reg .b16 %h<9>;"
+    begin = ".visible .entry k(.param .u64 p)\n{\n" + registers + "\nld.param.u64 %d8, [p];\n"
+    passes = (
+        f"{{ .param .align 16 .b8 a[64]; .param .b64 b;\n{stores}\nst.param.b64 [b], %d8; call f, (a, b); }}"
+    )
+    formals = "(.param .align 16 .b8 x[64], .param .b64 y)"
+    result = inlined(
+        f"{TOP}.extern .func f{formals};\n{begin}{passes}\nret;\n}}\n",
+        f"{TOP}.visible .func f{formals}\n{{\n{registers}\nld.param.u64 %d8, [y];\n{loads}\nret;\n}}\n",
+    )
+    assert (1, ()) == (result.count, result.left)
+    assert machine_code(f"{TOP}{begin}{numbers}\nret;\n}}\n") == machine_code(result.text)
