@@ -192,6 +192,15 @@ def test_an_element_of_a_vector_is_no_register():
     pl.assemble(result.text, "sm_90")
 
 
+@pytest.mark.parametrize("sign", "bsu")
+def test_registers_of_eight_bits(sign):
+    """They take part in conversions, loads and stores alone, and in no move."""
+    loads = callee(f".reg .b8 %c; ld.param.{sign}8 %c, [x+1]; st.param.b8 [y], %c; cvt.s32.s8 %r2, %c;")
+    result = inlined(caller(CALL.replace("%r1", str(0x1234C056))), loads)
+    assert (1, ()) == (result.count, result.left)
+    assert machine_code(TOP + kernel("mov.b32 %r2, -64;")) == machine_code(result.text)
+
+
 SHAPES = [(size, lanes) for size in (1, 2, 4, 8) for lanes in (1, 2, 4) if size * lanes <= 16]
 LETTERS = {16: "h", 32: "r", 64: "d"}
 

@@ -105,7 +105,7 @@ class _Moves:
         """Move *size* bytes at *offset* to *target*, which is wider or as wide, extended as `ld` does."""
         source = self._joined(offset, size)
         sign = "s" if kind[0] == "s" else "u"
-        if size == 1 and (sign == "s" or bits > 16):
+        if size == 1 and (sign == "s" or bits != 16):
             self._add(f"cvt.{sign}{bits}.{sign}8 {target}, {source};")
         elif bits > max(16, size * 8):
             self._add(f"cvt.{sign}{bits}.{sign}{size * 8} {target}, {source};")
