@@ -65,3 +65,18 @@ def test_what_is_wrong_is_found():
     )
     assert "variables" in hostile.unlike(one, other)
     assert "" == hostile.unlike(one, one)
+
+
+def test_what_is_executed_is_compared():
+    """Other results than nvJitLink's are wrong, unless its own depend on how it optimises."""
+    words = {
+        hostile.executed(said).word
+        for said in (("a", "a", "a"), ("ended: fault",) * 3, ("b", "a", "c"), ("b", "a", "a"))
+    }
+    assert {
+        "executed, and equal",
+        "executed, and ended as by nvJitLink",
+        "executed, and not defined",
+        "WRONG: executed to something else",
+    } == words
+    assert hostile.executed(("ended: fault", "a", "a")).wrong
