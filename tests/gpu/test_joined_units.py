@@ -129,7 +129,7 @@ def test_numba_calls_every_function(arch, made, kind):
 @pytest.mark.parametrize("dtype", ["int8", "int16", "float32", "float64"])
 @pytest.mark.parametrize("taken", ["record", "array", "unaligned array"])
 def test_a_large_record_comes_back(tmp_path, arch, kind, dtype, taken):
-    """A record that is returned word by word arrives whole, also out of an array that is not aligned."""
+    """A large record that is returned arrives whole, also out of an array that is not aligned."""
     from numba import cuda
 
     # More than a thread has registers for.
