@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 
+
+@functools.cache
 def missing_device() -> str:
     """Return why there is no usable device, "" where there is one."""
     try:
