@@ -36,10 +36,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a Python file and, in `out`, its export for two architectures."""
+    folder = tmp_path_factory.mktemp("made")
+    export(folder / "out", archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
+    return folder
+
+
 @pytest.fixture
-def out(tmp_path):
-    """Return a folder with an export for two architectures."""
-    export(tmp_path / "out", archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
+def out(made, tmp_path):
+    """Return a folder of the test's own with that export, beside the file."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return tmp_path / "out"
 
 
@@ -87,10 +95,9 @@ def test_a_file_that_was_changed_stays_with_a_warning(out, caplog):
         ),
     ],
 )
-def test_a_manifest_that_is_none_deletes_and_refuses_nothing(tmp_path, manifest):
+def test_a_manifest_that_is_none_deletes_and_refuses_nothing(out, tmp_path, manifest):
     """A damaged or foreign `udfs.json` is not believed, by `link` nor by the next export."""
-    out = tmp_path / "out"
-    path = export(out).artifacts["ptx", "sm_75"]
+    path = out / "udfs.sm_75.ptx"
     (tmp_path / "precious").write_bytes(b"")
     (out / "udfs.json").write_text(manifest)
     path.write_text("// changed\n" + path.read_text())

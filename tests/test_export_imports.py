@@ -117,17 +117,19 @@ def test_what_the_file_adds_to_the_path_goes_with_it(tmp_path):
         assert constant(folder / "own" / "udfs.py", tmp_path) == value
 
 
-@pytest.mark.parametrize("name", ["numba", "numpy", "random", "cffi", "llvmlite"])
-def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path, name):
+def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path):
     """`numba.py` beside the file breaks nothing, also where Numba is imported first by the export."""
-    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **{name: "1 / 0\n"})
+    names = ("numba", "numpy", "random", "cffi", "llvmlite")
+    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **dict.fromkeys(names, "1 / 0\n"))
     code = (
         "import sys, numba_ptxlink as pl\n"
         "made = pl.export(sys.argv[1], sys.argv[2], emit=['ptx'])\n"
-        "print(sys.modules[sys.argv[3]].__file__)\n"
+        "for name in sys.argv[3:]:\n"
+        "    print(sys.modules[name].__file__)\n"
     )
-    command = [sys.executable, "-I", "-c", code, str(tmp_path / "udfs.py"), str(tmp_path / "out"), name]
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "udfs.py"), str(tmp_path / "out"), *names]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(names) == len(run.stdout.splitlines())
     assert str(tmp_path) not in run.stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -147,13 +148,15 @@ template __global__ void scale<float>(float*, float);
 extern "C" __device__ float f(float a, int b) { return a * b; }
 int main() { return 0; }
 """
+LIBRARY = ("libfile.so", "-shared", "-Xcompiler=-fPIC")
 HOST_FILES = {
-    "object file": ("file.o", ("-c",)),
-    "relocatable": ("file.o", ("-c", "-rdc=true")),
-    "compressed": ("file.o", ("-c", "-Xfatbin", "-compress-all")),
-    "shared library": ("libfile.so", ("-shared", "-Xcompiler=-fPIC")),
-    "executable": ("file", ()),
+    "object file": ("file.o", "-c"),
+    "relocatable": ("file.o", "-c", "-rdc=true"),
+    "compressed": ("file.o", "-c", "-Xfatbin", "-compress-all"),
+    "shared library": LIBRARY,
+    "executable": ("file",),
 }
+ALIKE = ("relocatable", "executable")
 
 
 def by_nvcc(folder, name, *flags):
@@ -180,11 +183,18 @@ def listed_by_cuobjdump(path):
     return sorted(({"ELF": "cubin", "PTX": "ptx"}[kind], arch) for kind, arch in found)
 
 
-@pytest.mark.parametrize("form", HOST_FILES)
-def test_a_host_file_lists_every_architecture(tmp_path, form):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return what makes a host file by nvcc, once each."""
+    return functools.cache(lambda name, *flags: by_nvcc(tmp_path_factory.mktemp("built"), name, *flags))
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(each, marks=pytest.mark.slow if each in ALIKE else ()) for each in HOST_FILES]
+)
+def test_a_host_file_lists_every_architecture(built, form):
     """All device code in objects, libraries and executables is listed as cuobjdump lists it, and read."""
-    name, flags = HOST_FILES[form]
-    path = by_nvcc(tmp_path, name, *flags)
+    path = built(*HOST_FILES[form])
     report = pl.inspect(path, sass=False)
     assert listed_by_cuobjdump(path) == sorted((entry.kind, entry.arch) for entry in report.entries)
     assert [(entry.kind, entry.arch) for entry in report.entries] == [
@@ -241,10 +251,10 @@ def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
     assert {None} == {symbol.spills for symbol in report.parts[1].symbols}
 
 
-def test_a_truncated_fat_binary_in_a_library_is_damage(tmp_path):
+def test_a_truncated_fat_binary_in_a_library_is_damage(built, tmp_path):
     """A fat binary that ends early is an error that names the file, also inside a host file."""
-    path = by_nvcc(tmp_path, "libfile.so", "-shared", "-Xcompiler=-fPIC")
-    code = path.read_bytes()
+    code = built(*LIBRARY).read_bytes()
+    path = tmp_path / "libfile.so"
     at = code.index(b"\x50\xed\x55\xba")
     # The size of the content is the second quadword of the header.
     path.write_bytes(code[: at + 8] + (1 << 40).to_bytes(8, "little") + code[at + 16 :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -57,13 +58,19 @@ def name_of(path: Path, package: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(text)
+
+
 def imports(package: Path) -> dict[str, set[str]]:
     """Return what each module of *package* imports from it, at any depth of its text."""
     paths = {name_of(path, package): path for path in package.rglob("*.py")}
     found: dict[str, set[str]] = {}
     for module, path in paths.items():
         found[module] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             for name in _named(node, module, path, package.name):
                 # A name that is no module is something inside the module before its last dot.
                 known = name if name in paths else name.rpartition(".")[0]
@@ -152,7 +159,7 @@ def test_front_ends_are_listed_once():
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if not path.relative_to(PACKAGE).parts[0].startswith("_numba_cuda")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }
     assert {"_config.py"} == listing

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import host_jit
@@ -101,27 +102,30 @@ UDFS = [
     ("call", "message"),
     [
         ("corner_c(columns)", "no suitable user-defined conversion"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("corner_f(any)", "no suitable user-defined conversion"),
-                ("corner_f(rows)", "no suitable user-defined conversion"),
-                ("corner_c(any)", "no suitable user-defined conversion"),
-                ("corner_c({p, shape, strides})", "no instance of constructor"),
-                ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
-                ("corner_a({p, {2.0f, 3}, {12, 4}})", "no instance of constructor"),
-                ("corner_a({p, {2, 3}, {12}})", "no instance of constructor"),
-                (
-                    "second_c(numba_ptxlink::array_view<float, 1>({p, 3}))",
-                    "no suitable user-defined conversion",
-                ),
-            )
-        ),
+        ("corner_f(any)", "no suitable user-defined conversion"),
+        ("corner_f(rows)", "no suitable user-defined conversion"),
+        ("corner_c(any)", "no suitable user-defined conversion"),
+        ("corner_c({p, shape, strides})", "no instance of constructor"),
+        ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
+        ("corner_a({p, {2.0f, 3}, {12, 4}})", "no instance of constructor"),
+        ("corner_a({p, {2, 3}, {12}})", "no instance of constructor"),
+        ("second_c(numba_ptxlink::array_view<float, 1>({p, 3}))", "no suitable user-defined conversion"),
     ],
 )
-def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):
+# By default the rules are compiled, which say the same of the types alone.
+@pytest.mark.slow
+def test_a_call_with_another_layout_does_not_compile(calling, call, message):
     """What a function would read at other places than C++ does is refused by the compiler."""
-    pl.export(UDFS, tmp_path, archs=[ARCH], emit=["ptx"], name="lib")
+    source, folder = calling
+    with pytest.raises(pl.LinkError, match=message):
+        nvrtc_compiles(source.format(call), folder)
+
+
+@pytest.fixture(scope="module")
+def calling(tmp_path_factory):
+    """Return CUDA C++ that compiles with a right call in it, and the folder of its header."""
+    folder = tmp_path_factory.mktemp("calling")
+    pl.export(UDFS, folder, archs=[ARCH], emit=["ptx"], name="lib")
     source = """
         #include "lib.h"
         #include <cuda/std/mdspan>
@@ -134,9 +138,8 @@ def test_a_call_with_another_layout_does_not_compile(tmp_path, call, message):
             out[0] = corner_c(rows) + corner_f(columns) + corner_a(any) + corner_a(rows) + {};
         }}
     """
-    nvrtc_compiles(source.format("corner_c({p, 2, 3})"), tmp_path)
-    with pytest.raises(pl.LinkError, match=message):
-        nvrtc_compiles(source.format(call), tmp_path)
+    nvrtc_compiles(source.format("corner_c({p, 2, 3})"), folder)
+    return source, folder
 
 
 @pytest.mark.slow
@@ -207,6 +210,15 @@ EXPECTED = {
 }
 
 
+WRONG = (
+    "to_contiguous<layout_c>(view<layout_any>(p, {3, 4}, {4, 12}))",
+    "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
+    "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
+    "view<layout_any>(p, {3, ~0ull}, {16, 4})",
+    "view<layout_any>(p, {3, 4}, {16, ~0ul})",
+)
+
+
 class View2(ctypes.Structure):
     """A view of two dimensions."""
 
@@ -215,10 +227,14 @@ class View2(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def views(tmp_path_factory):
-    """Return the functions of VIEWS."""
+    """Return the functions of VIEWS, and those that stop the process."""
     folder = tmp_path_factory.mktemp("views")
     source = folder / "views.cpp"
-    source.write_text(VIEWS)
+    stops = "\n".join(
+        f'extern "C" long stops_{number}(float* p) {{ return {wrong}.data - p; }}'
+        for number, wrong in enumerate(WRONG)
+    )
+    source.write_text(VIEWS + stops)
     run("g++", *WARNINGS, "-Werror", "-O1", "-shared", "-fPIC", "-o", folder / "views.so", source)
     return ctypes.CDLL(str(folder / "views.so"))
 
@@ -245,27 +261,22 @@ def test_the_python_function_reads_what_cxx_means(views, name):
     assert EXPECTED[name] == struct.unpack("<ff", result)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "to_contiguous<layout_c>(view<layout_any>(p, {3, 4}, {4, 12}))",
-        *(
-            pytest.param(wrong, marks=pytest.mark.slow)
-            for wrong in (
-                "to_contiguous<layout_f>(view<layout_c>(p, 3, 4))",
-                "view<layout_c>(p, 3, static_cast<unsigned long>(-1))",
-                "view<layout_any>(p, {3, ~0ull}, {16, 4})",
-                "view<layout_any>(p, {3, 4}, {16, ~0ul})",
-            )
-        ),
-    ],
-)
-def test_what_is_not_so_stops_the_program(tmp_path, wrong):
+CALL = """
+import ctypes, sys
+function = ctypes.CDLL(sys.argv[1])[sys.argv[2]]
+function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_long
+print("calls", flush=True)
+print(function(ctypes.addressof((ctypes.c_float * 12)())))
+"""
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=WRONG.__getitem__)
+def test_what_is_not_so_stops_the_program(views, number):
     """A checked conversion of an array that is not contiguous, and an extent that is none, do not return."""
-    source = tmp_path / "wrong.cpp"
-    source.write_text(f"{VIEWS}\nint main() {{ float p[12] = {{}}; return int({wrong}.data - p); }}\n")
-    run("g++", *WARNINGS, "-Werror", "-o", tmp_path / "wrong", source)
-    assert subprocess.run([tmp_path / "wrong"], check=False).returncode < 0
+    command = [sys.executable, "-S", "-c", CALL, views._name, f"stops_{number}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "calls\n" == done.stdout, done.stderr
+    assert done.returncode < 0
 
 
 @pytest.mark.parametrize("ndim", [0, 1])

@@ -294,34 +294,49 @@ def test_structs_of_any_name_compile(tmp_path, toolkit):
     assert "typedef struct Point {" in text
 
 
-def test_a_parameter_does_not_hide_a_type(tmp_path, toolkit):
-    """A parameter may have the name of a type that a later parameter has."""
+def parameter_hides():
+    """Return a function whose parameters have the names of types that later parameters have."""
     float3, wire = vector_types["float32x3"], types.NamedTuple([F32], namedtuple("wire", "x"))  # noqa: PYI024
     function = made("def f(float3, wire, int64_t, vector, sent, number): return number")
-    marked = pl.udf(types.int64(F32, F32, F32, float3, wire, types.int64))(function)
-    text = export_and_compile(tmp_path, toolkit, [marked])
-    assert "float3 vector, wire sent, int64_t number" in text
+    return pl.udf(types.int64(F32, F32, F32, float3, wire, types.int64), name="parameter")(function)
 
 
-def test_a_field_does_not_hide_a_type(tmp_path, toolkit):
-    """A field may have the name of its type, of a type in the struct, or of the struct."""
+def field_hides():
+    """Return a function of a record whose fields have the names of its types."""
     inner = np.dtype([("float", np.float32), ("int64_t", np.int64)], align=True)
     outer = np.dtype(
         [("inner", inner), ("outer", np.int32), ("int32_t", np.int32), ("n", np.int64)], align=True
     )
     function = made("def f(p): return p.n", inner=inner, outer=outer)
-    text = export_and_compile(tmp_path, toolkit, [pl.udf(types.int64(from_dtype(outer)))(function)])
-    assert "inner inner_2;" in text
+    return pl.udf(types.int64(from_dtype(outer)), name="field")(function)
 
 
-def test_flat_parameters_are_distinct(tmp_path, toolkit):
-    """The members of a tuple do not take the name of another parameter."""
-    pair = types.UniTuple(F32, 2)
+def members_meet():
+    """Return a function of a tuple, spread, whose parameters have the names that its members would get."""
     function = made("def f(x, x_0, x_1): return x[0] + x_0 + x_1")
-    text = export_and_compile(
-        tmp_path, toolkit, [pl.udf(F32(pair, F32, F32), aggregates="flat", name="flat")(function)]
-    )
-    assert "float x_0, float x_1" in text
+    return pl.udf(F32(types.UniTuple(F32, 2), F32, F32), aggregates="flat", name="flat")(function)
+
+
+@pytest.fixture(scope="module")
+def colliding(tmp_path_factory, toolkit):
+    """Return the header of functions with names that could hide others, which compiles everywhere."""
+    marked = [parameter_hides(), field_hides(), members_meet()]
+    return export_and_compile(tmp_path_factory.mktemp("colliding"), toolkit, marked)
+
+
+def test_a_parameter_does_not_hide_a_type(colliding):
+    """A parameter may have the name of a type that a later parameter has."""
+    assert "float3 vector, wire sent, int64_t number" in colliding
+
+
+def test_a_field_does_not_hide_a_type(colliding):
+    """A field may have the name of its type, of a type in the struct, or of the struct."""
+    assert "inner inner_2;" in colliding
+
+
+def test_flat_parameters_are_distinct(colliding):
+    """The members of a tuple do not take the name of another parameter."""
+    assert "float x_0, float x_1" in colliding
 
 
 def test_a_function_with_the_name_of_a_struct_is_refused(tmp_path):

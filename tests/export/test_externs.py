@@ -61,17 +61,18 @@ def test_half_arithmetic_is_part_of_the_ptx(tmp_path, ty):
         assert "call" not in exported.artifacts["ptx", arch].read_text()
 
 
-@pytest.mark.parametrize("name", ["p", "NRT_step", "step_nbst", "my_numba_ptxlink"])
-def test_names_that_shims_could_have_are_free(tmp_path, name):
+def test_names_that_shims_could_have_are_free(tmp_path):
     """A function with half arithmetic can have a name like those that come along with it."""
-    exported = export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple))
+    names = ("p", "NRT_step", "step_nbst", "my_numba_ptxlink")
+    udfs = [pl.udf(types.float16(types.float16), name=name)(triple) for name in names]
+    exported = export(tmp_path, *udfs)
     assert [] == undefined(exported)
-    assert f" {name}(" in exported.artifacts["ptx", "sm_90"].read_text()
+    for name in names:
+        assert f" {name}(" in exported.artifacts["ptx", "sm_90"].read_text()
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
-def test_two_exports_with_half_arithmetic_link_together(tmp_path, kind):
-    """Each export has its own copies of the shims, so two of them do not clash."""
+def test_two_exports_with_half_arithmetic_link_together(tmp_path):
+    """Each export has its own copies of the shims, so two of them do not clash, as any kind of artifact."""
     made = [
         export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple), name=name)
         for name in ("first", "second")
@@ -81,9 +82,10 @@ def test_two_exports_with_half_arithmetic_link_together(tmp_path, kind):
         #include "second.h"
         extern "C" __global__ void caller(__half* p) { *p = first(second(*p)); }
     """
-    artifacts = [each.artifacts[kind, "sm_90"] for each in made]
-    linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
-    assert b"caller" in linked.cubin
+    for kind in ("ptx", "ltoir", "cubin"):
+        artifacts = [each.artifacts[kind, "sm_90"] for each in made]
+        linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
+        assert b"caller" in linked.cubin, kind
 
 
 def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
@@ -130,7 +132,7 @@ def test_an_export_warns_of_what_its_header_cannot_declare(tmp_path, caplog, nam
     """A function of types that C++ passes in another way is listed, and one warning tells the cure."""
     callee = DECLARED[name, convention]
     function = pl.udf(OTHERS[name], name="f")(lambda value: callee(value))  # noqa: PLW0108 - not Python's
-    exported = export(tmp_path, function, archs=("sm_80", "sm_90"))
+    exported = pl.export([function], tmp_path, archs=["sm_80", "sm_90"], emit=["ptx"], name="mine")
     (listed,) = json.loads(exported.manifest.read_text())["externs"]
     assert (f"{name}_{convention}", None) == (listed["name"], listed["declaration"])
     assert listed["name"] not in exported.header.read_text()

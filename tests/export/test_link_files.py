@@ -14,6 +14,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import inputs, symbols
 from numba_ptxlink._tools import working_directory
 
@@ -45,7 +46,7 @@ def strong(path):
     return {symbol.name for symbol in table.symbols if symbol.defined and not symbol.weak}
 
 
-@pytest.mark.parametrize("opt", [True, False], ids=["O3", "O0"])
+@pytest.mark.parametrize("opt", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["O3", "O0"])
 @pytest.mark.parametrize("helper", shared_helpers.HELPERS, ids=lambda helper: helper.py_func.__name__)
 def test_two_exports_that_share_a_helper_link_together(tmp_path, helper, opt):
     """Only the exported function may not be defined twice; at two optimisation levels too."""
@@ -62,7 +63,7 @@ def test_two_exports_that_share_a_helper_link_together(tmp_path, helper, opt):
 def test_what_is_strong_in_ltoir_has_the_exports_name_or_tag(tmp_path, helper):
     """LTO-IR keeps the symbols of link files, under names of the export's own."""
     tag = link_files_tag("first")
-    found = strong(artifact(exported(tmp_path, "first", helper), "ltoir"))
+    found = strong(artifact(exported(tmp_path, "first", helper, emit=["ltoir"]), "ltoir"))
     assert "first" in found
     assert [] == [name for name in found - {"first"} if tag not in name]
 
@@ -145,19 +146,18 @@ def test_two_functions_of_compile_link_together(tmp_path):
     assert b"caller" in pl.link(CALLER, *files, arch="sm_90").cubin
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_export_calls_another_exports_function(tmp_path, kind):
-    """A function declared with the C ABI is found in the artifact that exports it."""
-    exported(tmp_path, "first", shared_helpers.reversed_in_block)
+def test_an_export_calls_another_exports_function(tmp_path):
+    """A function declared with the C ABI is found in the artifact that exports it, of each kind."""
+    made = exported(tmp_path, "first", shared_helpers.reversed_in_block)
     first = cuda.declare_device("first", "float32(float32)", abi="c")
 
     def calls(x):
         return first(x) + shared_helpers.reversed_in_block(x)
 
     second = pl.export([pl.udf("float32(float32)", name="second")(calls)], tmp_path, archs=["sm_90"])
-    files = [tmp_path / "first.fatbin" if kind == "fatbin" else tmp_path / f"first.sm_90.{kind}"]
-    linked = pl.link(CALLER, *files, artifact(second, kind), arch="sm_90", lto=kind == "ltoir")
-    assert b"caller" in linked.cubin
+    for kind in KINDS:
+        files = [artifact(export, kind) for export in (made, second)]
+        assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind
 
 
 def test_a_kernel_of_numba_links_both(monkeypatch, tmp_path):
@@ -194,25 +194,43 @@ def test_compiling_a_function_leaves_a_shared_helper_as_it_is():
     assert "= internal addrspace(3)" not in text
 
 
-@pytest.mark.parametrize("name", ["step_nbst", "NRT_step", "NRT_Free", "____nv_step"])
-def test_an_extern_with_a_name_like_a_shims_keeps_it(tmp_path, name):
+def test_an_extern_with_a_name_like_a_shims_keeps_it(tmp_path):
     """Only what a link file defines is renamed: a function that C++ supplies is called by its own name."""
-    supplied = cuda.declare_device(name, "float32(float32)", abi="c")
-    first = exported(tmp_path, "first", lambda_of(supplied))
-    source = f'extern "C" __device__ float {name}(float x) {{ return x; }}\n'
-    source += 'extern "C" __device__ float first(float);\n'
+    names = ("step_nbst", "NRT_step", "____nv_step")
+    helper = None
+    for name in names:
+        helper = lambda_of(cuda.declare_device(name, "float32(float32)", abi="c"), helper)
+    first = exported(tmp_path, "first", helper, emit=["ptx", "ltoir"])
+    functions = parse(artifact(first, "ptx").read_text()).functions
+    assert {*names} == {each.name for each in functions if not each.defined}
+    links_with_supplied(first, names)
+
+
+@pytest.mark.slow
+def test_an_extern_with_a_name_of_the_memory_manager_links(tmp_path):
+    """A function that C++ supplies does not clash with Numba's own of that name."""
+    supplied = cuda.declare_device("NRT_Free", "float32(float32)", abi="c")
+    links_with_supplied(exported(tmp_path, "first", lambda_of(supplied)), ["NRT_Free"])
+
+
+def links_with_supplied(export, names):
+    """Link *export*, in two forms, with C++ that defines the functions *names*."""
+    source = 'extern "C" __device__ float first(float);\n'
     source += 'extern "C" __global__ void caller(float* x) { x[0] = first(x[0]); }\n'
+    for name in names:
+        source += f'extern "C" __device__ float {name}(float x) {{ return x; }}\n'
     for kind in ("ptx", "ltoir"):
-        linked = pl.link(source, artifact(first, kind), arch="sm_90", lto=kind == "ltoir")
+        linked = pl.link(source, artifact(export, kind), arch="sm_90", lto=kind == "ltoir")
         assert b"caller" in linked.cubin
 
 
-def lambda_of(function):
-    """Return a device function that calls *function* and uses half arithmetic."""
+def lambda_of(function, other=None):
+    """Return a device function that calls *function* and *other*, or uses half arithmetic."""
+    other = other or shared_helpers.squared_half
 
     @cuda.jit(device=True)
     def calls(x):
-        return function(x) + shared_helpers.squared_half(x)
+        return function(x) + other(x)
 
     return calls
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
 
 
 def line_of(function, text) -> str:
@@ -32,6 +33,28 @@ def modes(function, folder, front_end) -> list[bool]:
         pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(function)
         for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
     ]
-    exported = pl.export(udfs, folder, archs=["sm_90"], emit=["ptx"], name="modes", front_end=front_end)
-    bodies = exported.artifacts["ptx", "sm_90"].read_text().split(".visible .func")[1:]
-    return ["trap;" in body for body in bodies]
+    return [*traps_of(udfs, folder, "sm_90", front_end=front_end).values()]
+
+
+def trapping(signature, function, folder, arch, **options) -> dict[tuple[str, bool], bool]:
+    """Return whether a function traps, by `on_error` and `checked`, which differ within one export."""
+    modes = {
+        f"{on_error}_{checked}": (on_error, checked)
+        for on_error in ("zero", "trap")
+        for checked in (False, True)
+    }
+    udfs = [
+        pl.udf(signature, name=name, on_error=on_error, checked=checked)(function)
+        for name, (on_error, checked) in modes.items()
+    ]
+    traps = traps_of(udfs, folder, arch, **options)
+    return {mode: traps[name] for name, mode in modes.items()}
+
+
+def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
+    """Return whether each of *udfs* traps in the PTX of their export, by name."""
+    exported = pl.export(udfs, folder, archs=[arch], emit=["ptx"], name="traps", **options)
+    text = exported.artifacts["ptx", arch].read_text()
+    functions = {each.name: each for each in parse(text).functions if each.defined}
+    assert {udf.name for udf in udfs} == functions.keys()
+    return {udf.name: "trap;" in str(functions[udf.name]) for udf in udfs}

@@ -129,7 +129,7 @@ class Worker:
             self.process = None
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def worker():
     """Return a worker, ended afterwards."""
     served = Worker()

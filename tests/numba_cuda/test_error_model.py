@@ -9,7 +9,7 @@ import errors_module as errors
 import host_jit
 import numpy as np
 import pytest
-from error_lines import line_of, modes, sites
+from error_lines import line_of, modes, sites, trapping
 from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
@@ -114,20 +114,22 @@ def test_a_division_of_halves_is_checked(ty, arch, tmp_path):
         assert checked is bool(re.search(r"and\.b\d+\s.*, (?:32767|0x7FFF|0x7fff);", ptx))
 
 
-@pytest.mark.parametrize("fastmath", [False, True])
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize(
+    ("arch", "fastmath"),
+    [
+        ("sm_90", False),
+        pytest.param("sm_90", True, marks=pytest.mark.slow),
+        pytest.param("sm_100", False, marks=pytest.mark.slow),
+        ("sm_100", True),
+    ],
+)
 @pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item])
 def test_an_error_traps_where_it_is_to(function, arch, fastmath, tmp_path):
     """The PTX traps with on_error="trap" and checks, and not without either of them."""
     signature = {errors.quotient: "int32(int32, int32)", errors.ratio: "float32(float32, float32)"}.get(
         function, "int32(int32[::1], int32)"
     )
-    traps = {}
-    for on_error in ("zero", "trap"):
-        for checked in (False, True):
-            udf = pl.udf(signature, on_error=on_error, checked=checked)(function)
-            exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], fastmath=fastmath)
-            traps[on_error, checked] = "trap;" in exported.artifacts["ptx", arch].read_text()
+    traps = trapping(signature, function, tmp_path, arch, fastmath=fastmath)
     assert traps == {
         ("zero", False): False,
         ("zero", True): False,

@@ -87,15 +87,22 @@ def test_a_start_of_python_imports_the_hook_alone():
     assert ["_numba_ptxlink_hook"] == installed
 
 
-def test_importing_numba_cuda_imports_the_wrappers_alone():
+@pytest.fixture(scope="module")
+def imported():
+    """Return what a process has that imported numba.cuda alone."""
+    return run("-c", IMPORT)
+
+
+def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
     """The import brings in what stands in numba-cuda's place, and no parser, tool or cache behind it."""
-    imported = set(run("-c", IMPORT)["modules"])
-    assert imported <= AT_IMPORT | {f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")}
+    assert set(imported["modules"]) <= AT_IMPORT | {
+        f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")
+    }
 
 
-def test_what_an_import_defines_is_cheap_to_define():
+def test_what_an_import_defines_is_cheap_to_define(imported):
     """A dataclass takes several times as long to define as a named tuple, and is not in what it imports."""
-    assert [] == run("-c", IMPORT)["dataclasses"]
+    assert [] == imported["dataclasses"]
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc", "nvvm"])

@@ -8,7 +8,7 @@ import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
-from error_lines import line_of, modes, sites
+from error_lines import line_of, modes, sites, trapping
 from mlir_host import copied, host, lowered
 
 import numba_ptxlink as pl
@@ -167,18 +167,13 @@ def test_none_has_no_value():
     assert bytes(21) == call(value + bytes(4))[:21]
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_90", marks=pytest.mark.slow), "sm_100"])
 @pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item, errors.asserted])
 def test_an_error_traps_where_it_is_to(function, arch, tmp_path):
     """The PTX traps with on_error="trap" where there is an error, and not without either."""
     own = {errors.ratio: FLOATS, errors.item: types.int32(types.int32[::1], types.int32)}
     signature = own.get(function, INTS)
-    traps = {}
-    for on_error in ("zero", "trap"):
-        for checked in (False, True):
-            udf = pl.udf(signature, on_error=on_error, checked=checked)(function)
-            exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx"], front_end="numba-cuda-mlir")
-            traps[on_error, checked] = "trap;" in exported.artifacts["ptx", arch].read_text()
+    traps = trapping(signature, function, tmp_path, arch, front_end="numba-cuda-mlir")
     always = function is errors.asserted
     assert traps == {
         ("zero", False): False,

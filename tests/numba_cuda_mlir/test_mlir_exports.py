@@ -28,23 +28,25 @@ pl.export(sys.argv[1], sys.argv[2], archs=["sm_80", "sm_100"], lineinfo=True)
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Return the export of the module in two processes of other hash seeds, the cache off."""
-    folders = []
-    for seed in ("1", "2"):
-        folders.append(tmp_path_factory.mktemp(f"seed{seed}"))
-        environ = {**os.environ, "PYTHONHASHSEED": seed, "NUMBA_PTXLINK_CACHE": "0"}
-        command = [sys.executable, "-c", WORKER, str(MODULE), str(folders[-1])]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return folders
+    """Return the folder of the module's export by a process of its own."""
+    return export_elsewhere(tmp_path_factory.mktemp("seed1"), "1")
+
+
+def export_elsewhere(folder, seed):
+    """Export the module to *folder* in a process with this hash seed, the cache off."""
+    environ = {**os.environ, "PYTHONHASHSEED": seed, "NUMBA_PTXLINK_CACHE": "0"}
+    command = [sys.executable, "-c", WORKER, str(MODULE), str(folder)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_bytes(exported):
+def test_two_processes_write_the_same_bytes(exported, tmp_path):
     """Every artifact, the header and the manifest depend on the functions and the tools alone."""
     first, second = (
         {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in exported
+        for folder in (exported, export_elsewhere(tmp_path, "2"))
     )
     assert {path.rpartition(".")[2] for path in first} == {"h", "json", "ptx", "ltoir", "cubin", "fatbin"}
     assert [] == [name for name in first if first[name] != second.get(name)]
@@ -53,7 +55,7 @@ def test_two_processes_write_the_same_bytes(exported):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
 def test_the_code_is_what_the_functions_say(exported, arch):
     """Launch bounds, one constant for all functions, both kinds of shared memory, and lines of the source."""
-    ptx = (exported[0] / f"mlir_udfs.{arch}.ptx").read_text()
+    ptx = (exported / f"mlir_udfs.{arch}.ptx").read_text()
     module = parse(ptx)
     assert {".maxntid 128", ".minnctapersm 2"} <= {line.partition(",")[0] for line in ptx.splitlines()}
     assert 1 == sum(each.space == "const" for each in module.variables)
@@ -68,7 +70,7 @@ def test_the_code_is_what_the_functions_say(exported, arch):
 
 def test_the_artifacts_can_be_linked(exported, tmp_path):
     """C++ that supplies what is missing links with PTX, and with LTO-IR into one kernel without a call."""
-    header = (exported[0] / "mlir_udfs.h").read_text()
+    header = (exported / "mlir_udfs.h").read_text()
     assert "cuFloatComplex supplied(__half arg0, cuFloatComplex arg1);" in header
     (tmp_path / "mlir_udfs.h").write_text(header)
     source = """
@@ -80,7 +82,7 @@ def test_the_artifacts_can_be_linked(exported, tmp_path):
     """
     for kind, flags in (("ptx", []), ("ltoir", ["-lto"])):
         caller = rows.nvrtc(source, "sm_80", tmp_path, kind)
-        code = (exported[0] / f"mlir_udfs.sm_80.{kind}").read_bytes()
+        code = (exported / f"mlir_udfs.sm_80.{kind}").read_bytes()
         inputs = [(kind, "caller", caller), (kind, "udfs", code)]
         assert nvjitlink.link(inputs, ["-arch=sm_80", *flags], output="cubin").code
     linked = nvjitlink.link(inputs, ["-arch=sm_80", "-lto", "-ptx"], output="ptx").code.decode()
@@ -88,7 +90,7 @@ def test_the_artifacts_can_be_linked(exported, tmp_path):
     assert ["factorial"] != re.findall(r"call.*?\b(supplied|weighted|called)\b", body, re.DOTALL) == []
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
     """A kernel is in the code that is made of LTO-IR alone, though no code refers to it."""
 
@@ -137,7 +139,7 @@ def test_link_files_are_merged_in(arch, tmp_path):
     assert [] == [each.name for each in module.functions if not each.defined]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_declared_functions_have_the_prototypes_of_nvrtc(arch, tmp_path):
     """`cuda.declare_device(abi="c")` declares what C++ does, for a parameter and a result of each row."""
     udfs, wanted = [], {}

@@ -110,11 +110,16 @@ def test_every_kind_of_input(kind):
     assert ("f" in names) == (kind in ("cubin", "fatbin", "ltoir"))
 
 
+@pytest.fixture(scope="module")
+def host_object(tmp_path_factory):
+    """Return a host object with device code."""
+    return object_of(SOURCE, tmp_path_factory.mktemp("object"), "-arch=sm_90")
+
+
 @pytest.mark.parametrize("kind", ["object", "library"])
-def test_host_code_is_linked(kind, tmp_path):
+def test_host_code_is_linked(kind, host_object):
     """Device code in a host object, and in a library of them, is linked with a kernel."""
-    made = linker()
-    code = object_of(SOURCE, tmp_path, "-arch=sm_90")
+    made, code = linker(), host_object
     if kind == "object":
         made.add_object(code, "f.o")
     else:
