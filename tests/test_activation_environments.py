@@ -89,7 +89,11 @@ def test_the_package_installs_both_hooks_itself(installed):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("1", ["PtxLinker", "True import of numba_ptxlink", "numba-cuda is installed and supported"]),
+        pytest.param(
+            "1",
+            ["PtxLinker", "True import of numba_ptxlink", "numba-cuda is installed and supported"],
+            marks=pytest.mark.slow,
+        ),
         ("Off", ["_Linker", "False import of numba_ptxlink", "NUMBA_PTXLINK=Off"]),
     ],
 )
@@ -117,7 +121,10 @@ def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
 OWN_HOOK = "import _numba_ptxlink_hook\n"
 
 
-@pytest.mark.parametrize("first", ["", "import numba_ptxlink\n", "import numba\n"])
+@pytest.mark.parametrize(
+    "first",
+    ["", *(pytest.param(f"import {name}\n", marks=pytest.mark.slow) for name in ("numba_ptxlink", "numba"))],
+)
 def test_numba_cuda_in_pythonpath_is_redirected(installed, first):
     """With this package alone in a site directory, `numba.cuda` is numba-cuda's, and served."""
     program = OWN_HOOK + first + "import numba.cuda; print(numba.cuda.implementation)\n" + LINKER + STATUS
@@ -152,7 +159,11 @@ def test_a_missing_hook_is_the_reason(installed):
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("NUMBA_PTXLINK", "2"), ("NUMBA_PTXLINK_CACHE_SIZE", "lots"), ("NUMBA_PTXLINK_CACHE", "here")],
+    [
+        ("NUMBA_PTXLINK", "2"),
+        pytest.param("NUMBA_PTXLINK_CACHE_SIZE", "lots", marks=pytest.mark.slow),
+        pytest.param("NUMBA_PTXLINK_CACHE", "here", marks=pytest.mark.slow),
+    ],
 )
 def test_a_wrong_variable_is_a_warning(installed, variable, value):
     """A variable that is wrong leaves numba.cuda as it is: one warning, the reason, and an error by hand."""
@@ -206,7 +217,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("options", [(), ERRORS])
+@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.slow), ERRORS])
 def test_an_absent_dependency_keeps_nobody_from_numba_cuda(installed, options):
     """Without cffi there is one warning that names it, and numba-cuda stays as it is."""
     words = "numba-ptxlink needs cffi, which is not installed; install it: python -m pip install cffi"
@@ -247,10 +258,10 @@ def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged):
 @pytest.mark.parametrize(
     ("damage", "words", "options"),
     [
-        (remove, "numba-ptxlink is damaged", ()),
+        pytest.param(remove, "numba-ptxlink is damaged", (), marks=pytest.mark.slow),
         (remove, "numba-ptxlink is damaged", ERRORS),
-        (lose_a_module, "ptx_linker", ERRORS),
-        (break_a_module, "SyntaxError", ()),
+        pytest.param(lose_a_module, "ptx_linker", ERRORS, marks=pytest.mark.slow),
+        pytest.param(break_a_module, "SyntaxError", (), marks=pytest.mark.slow),
         (lose_the_native_module, "_native._nvptxcompiler is missing", ()),
     ],
 )
@@ -271,6 +282,7 @@ def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, 
         assert words in lines[2]
 
 
+@pytest.mark.slow
 def test_the_simulator_is_the_reason_at_any_time(installed):
     """With NUMBA_ENABLE_CUDASIM the reason is the simulator: before numba.cuda is imported and after."""
     again = STATUS + "import numba.cuda\n" + STATUS

@@ -310,7 +310,9 @@ def run_first(program):
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("switches", ["pl.enable()", "pl.disable(); pl.enable()"])
+@pytest.mark.parametrize(
+    "switches", [pytest.param("pl.enable()", marks=pytest.mark.slow), "pl.disable(); pl.enable()"]
+)
 def test_switching_while_another_thread_imports_numba_cuda(switches):
     """A thread may switch again and again while another imports numba.cuda for the first time."""
     lines = run_first(f"""
@@ -324,6 +326,7 @@ def test_switching_while_another_thread_imports_numba_cuda(switches):
     assert ["[] True True"] == lines
 
 
+@pytest.mark.slow
 def test_a_diagnosis_while_another_thread_imports_numba_cuda():
     """`diagnose()` fails no import of numba.cuda in another thread."""
     lines = run_first("""

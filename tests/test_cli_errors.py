@@ -234,6 +234,7 @@ def test_a_broken_numba_is_said(folder):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_numba_beside_the_file(folder):
     """A `numba.py` beside the file, which is the working directory too, is not in the way."""
     (folder / "numba.py").write_text("1 / 0\n")
@@ -338,16 +339,20 @@ def test_outputs_that_are_no_files_of_their_own(folder, verb):
     assert cubin == (folder / "stdout").read_bytes()
 
 
+@pytest.mark.parametrize(
+    "arguments", [("inspect", "kernel.ptx"), pytest.param((*EXPORT, "out"), marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("folder")
-def test_a_full_disk_behind_stdout_is_said():
+def test_a_full_disk_behind_stdout_is_said(arguments):
     """What cannot be printed is one line of error, with status 1."""
     with Path("/dev/full").open("wb") as full:
-        command = [*COMMAND, *EXPORT, "out"]
+        command = [*COMMAND, *arguments]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_reader_that_stops_early_is_no_error():
     """An export into a closed pipe ends without a traceback, with its files."""

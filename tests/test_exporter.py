@@ -91,7 +91,12 @@ def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
     [
         ("g++", ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".cpp"),
         ("gcc", ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".c"),
-        ("nvcc", ["-std=c++17", "-rdc=true", "-arch=sm_80", "-Werror", "all-warnings"], ".cu"),
+        pytest.param(
+            "nvcc",
+            ["-std=c++17", "-rdc=true", "-arch=sm_80", "-Werror", "all-warnings"],
+            ".cu",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_header_compiles(exported, tmp_path, compiler, options, suffix):

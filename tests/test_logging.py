@@ -53,7 +53,7 @@ def test_the_command_line_logs(show):
     "program",
     [
         f"{USE}; pl.enable(); import numba.cuda; {USE}",
-        f"import numba.cuda; {USE}; {USE}",
+        pytest.param(f"import numba.cuda; {USE}; {USE}", marks=pytest.mark.slow),
         "import logging; logging.basicConfig(level=0, format='app %(message)s'); " + f"{USE}; {USE}",
         f"import logging; {USE}; logging.basicConfig(level=0, format='app %(message)s'); {USE}",
     ],

@@ -96,7 +96,10 @@ def test_the_hook_waits_for_all_that_is_replaced():
 
 @pytest.mark.parametrize(
     "first",
-    ["numba_ptxlink.linker import PtxLinker", "numba_ptxlink._numba_cuda.link_errors import NumbaLinkError"],
+    [
+        "numba_ptxlink.linker import PtxLinker",
+        pytest.param("numba_ptxlink._numba_cuda.link_errors import NumbaLinkError", marks=pytest.mark.slow),
+    ],
 )
 def test_naming_the_linker_first_activates_too(first):
     """Whatever of this package is imported first, the import of numba.cuda activates the plugin."""
@@ -106,7 +109,11 @@ def test_naming_the_linker_first_activates_too(first):
 
 @pytest.mark.parametrize(
     "meanwhile",
-    ["from numba import njit\nprint(njit(lambda x: x + 1)(1))", "pl.enable()\nprint(2)", "print(2)"],
+    [
+        pytest.param("from numba import njit\nprint(njit(lambda x: x + 1)(1))", marks=pytest.mark.slow),
+        "pl.enable()\nprint(2)",
+        pytest.param("print(2)", marks=pytest.mark.slow),
+    ],
 )
 def test_threads_import_and_activate_at_one_time(meanwhile):
     """While one thread imports numba.cuda, another may enable the plugin, or load Numba's extensions."""
@@ -206,6 +213,7 @@ def test_the_variable_turns_the_plugin_off():
     assert lines == [r"_Linker [b'\x7fELF']", "False|NUMBA_PTXLINK=0|import hook|0"]
 
 
+@pytest.mark.slow
 def test_auto_is_off_without_a_driver():
     """NUMBA_PTXLINK=auto stays inactive where there is no driver whose age could matter."""
     lines = run(
@@ -221,7 +229,11 @@ def test_auto_is_off_without_a_driver():
 
 
 @pytest.mark.parametrize(
-    ("driver", "active", "relation"), [((12, 4), True, "older than"), ((99, 0), False, "as new as")]
+    ("driver", "active", "relation"),
+    [
+        pytest.param((12, 4), True, "older than"),
+        pytest.param((99, 0), False, "as new as", marks=pytest.mark.slow),
+    ],
 )
 def test_auto_compares_driver_and_toolkit(driver, active, relation):
     """NUMBA_PTXLINK=auto is active exactly where the driver is older than the toolkit, and says so."""
@@ -437,6 +449,7 @@ def test_the_entry_points_name_init_and_may_run_twice():
     assert lines == ["['numba_cuda_extensions', 'numba_extensions']", "PtxLinker True entry point"]
 
 
+@pytest.mark.slow
 def test_another_finder_in_front_changes_nothing():
     """A finder that asks the whole meta path again, as numba-cuda's does, gets its module and no loop."""
     lines = run("""
@@ -461,6 +474,7 @@ def test_another_finder_in_front_changes_nothing():
     assert lines == ["PtxLinker SourceFileLoader SourceFileLoader"]
 
 
+@pytest.mark.slow
 def test_the_log_variable_shows_the_decision():
     """NUMBA_PTXLINK_LOG=info writes the decision to stderr through logging, and nothing else."""
     done = subprocess.run(
@@ -491,9 +505,10 @@ print([str(f.prototype) for f in parse(ptx).functions], read_header(ptx).target,
     assert lines == ["['.func (.b32) f(.b32)'] ('sm_75',) True"]
 
 
-def test_the_default_cc_is_honoured():
-    """Without a device and cc, NUMBA_CUDA_DEFAULT_PTX_CC chooses the architecture for every output."""
-    lines = run(
+@pytest.fixture(scope="module")
+def compiled_for_the_default():
+    """Return the lines of a program without a driver whose default is sm_86."""
+    return run(
         COMPILE,
         """
 from numba_ptxlink._formats.ptx import parse, read_header
@@ -501,19 +516,7 @@ ptx, _ = compile(lambda x: x, int32(int32))
 many, _ = compile_all(lambda x: x, int32(int32), output="ptx")
 ltoir, _ = compile(lambda x: x, int32(int32), output="ltoir")
 print(read_header(ptx).target, read_header(many[0]).target, len(ltoir) > 0)
-""",
-        NUMBA_CUDA_DEFAULT_PTX_CC="8.6",
-    )
-    assert lines == ["('sm_86',) ('sm_86',) True"]
-
-
-def test_device_functions_call_device_functions_without_a_driver():
-    """A function that calls jitted helpers compiles without a driver, for the cc asked for or the default."""
-    lines = run(
-        COMPILE,
-        """
 from numba import njit
-from numba_ptxlink._formats.ptx import parse, read_header
 @cuda.jit(device=True)
 def helper(x):
     return x + 1
@@ -526,6 +529,15 @@ for cc in ((8, 0), (9, 0), (8, 0), None):
     ptx, _ = compile(f, int32(int32), cc=cc) if cc else compile_ptx(f, int32(int32), device=True, abi="c")
     print(read_header(ptx).target, [g.prototype.name for g in parse(ptx).functions if not g.defined])
 """,
-        NUMBA_CUDA_DEFAULT_PTX_CC="8.9",
+        NUMBA_CUDA_DEFAULT_PTX_CC="8.6",
     )
-    assert lines == [f"('sm_{arch}',) []" for arch in (80, 90, 80, 89)]
+
+
+def test_the_default_cc_is_honoured(compiled_for_the_default):
+    """Without a device and cc, NUMBA_CUDA_DEFAULT_PTX_CC chooses the architecture for every output."""
+    assert compiled_for_the_default[0] == "('sm_86',) ('sm_86',) True"
+
+
+def test_device_functions_call_device_functions_without_a_driver(compiled_for_the_default):
+    """A function that calls jitted helpers compiles without a driver, for the cc asked for or the default."""
+    assert compiled_for_the_default[1:] == [f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)]

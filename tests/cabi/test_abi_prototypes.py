@@ -167,7 +167,12 @@ def include_flags() -> list[str]:
     [
         ("g++", ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"], ".cpp"),
         ("gcc", ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"], ".c"),
-        ("nvcc", ["-std=c++17", "-arch=sm_90", "-rdc=true", "-c", "-o", "/dev/null"], ".cu"),
+        pytest.param(
+            "nvcc",
+            ["-std=c++17", "-arch=sm_90", "-rdc=true", "-c", "-o", "/dev/null"],
+            ".cu",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 @pytest.mark.parametrize(

@@ -120,7 +120,13 @@ OPERATORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+# Exported, linked or explained by the tests below, too, or like another one.
+ALIKE = ("class", "half", "half_and_class", "pair", "shown", "spelled", "vector")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.slow if each in ALIKE else ()) for each in OPERATORS]
+)
 def test_one_name_costs_only_itself(tmp_path, caplog, name):
     """What cannot be renamed is named in one warning; the rest is private, and every artifact links."""
     source, kept = OPERATORS[name]
@@ -134,7 +140,14 @@ def test_one_name_costs_only_itself(tmp_path, caplog, name):
         assert b"caller" in pl.link(caller, files, arch="sm_90", lto=kind == "ltoir").cubin
 
 
-@pytest.mark.parametrize("name", ["half_and_class", "vector", "literal", "member"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "half_and_class",
+        "vector",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("literal", "member")),
+    ],
+)
 def test_two_exports_with_an_operator_link_as_ltoir(tmp_path, name):
     """An operator is private by a class of the file among its operands, or by a namespace around the file."""
     made = [exported(tmp_path, OPERATORS[name][0], symbol) for symbol in ("first", "second")]

@@ -57,7 +57,9 @@ def test_nvrtc(arch, flags):
     assert any(call.prototype for call in calls)
 
 
-@pytest.mark.parametrize("flags", [(), ("-lineinfo",), ("-G",)], ids=["plain", "lineinfo", "debug"])
+@pytest.mark.parametrize(
+    "flags", [slow(()), slow(("-lineinfo",)), ("-G",)], ids=["plain", "lineinfo", "debug"]
+)
 def test_nvcc(tmp_path, flags):
     """So it is with nvcc's."""
     nvcc = find_nvcc()
@@ -68,7 +70,7 @@ def test_nvcc(tmp_path, flags):
 
 
 @pytest.mark.parametrize("cc", [slow((7, 5)), (8, 0), slow((9, 0)), (10, 0), slow((12, 0))])
-@pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True, "opt": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, slow({"lineinfo": True}), {"debug": True, "opt": False}], ids=str)
 def test_numba(cc, options):
     """So it is with that of NVVM, in the dialects that it has for older and for newer architectures."""
     from numba import cuda, types

@@ -538,6 +538,7 @@ def test_widths_of_parameters(spelled, bits):
     assert bits == function.prototype.params[0].bits
 
 
+@pytest.mark.slow
 def test_many_initializers_and_pragmas_are_read():
     """60,000 initialized variables of one declaration, and as many pragmas, take a second and not an hour."""
     names = ", ".join(f"x{number} = {number}" for number in range(60_000))

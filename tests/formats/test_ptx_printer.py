@@ -43,7 +43,7 @@ def described(item: ptx.Item) -> object:
     return item
 
 
-@thorough
+@settings(thorough, max_examples=30)
 @generated
 def test_what_is_read_is_what_was_written(written):
     """A module's values are those it was generated from, whatever is written between them."""
@@ -56,8 +56,10 @@ def test_what_is_read_is_what_was_written(written):
 @generated
 def test_the_text_is_put_together_again(written):
     """A module's text is that of its items, statements and braces, and what is aside between them."""
-    text, _ = written
-    assert text == str(parse(text))
+    text, items = written
+    module = parse(text)
+    assert text == str(module)
+    assert items == [described(item) for item in module.items]
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_nvcc_links_two_exports_for_two_architectures(toolkit, folder):
     """`nvcc -rdc=true` links the functions and kernels of two objects, for both architectures at once."""
     shell(f"nvcc -rdc=true {BOTH} main.cu first.o second.o -o app", folder, toolkit)

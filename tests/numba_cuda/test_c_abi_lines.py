@@ -70,7 +70,11 @@ def stock(arch, **options) -> str:
 @pytest.mark.parametrize("abi_info", [None, {"aggregates": "value"}], ids=["flat", "value"])
 @pytest.mark.parametrize(
     "options",
-    [{"lineinfo": True}, {"debug": True, "opt": False}, {"debug": True, "lineinfo": True, "opt": False}],
+    [
+        {"lineinfo": True},
+        {"debug": True, "opt": False},
+        pytest.param({"debug": True, "lineinfo": True, "opt": False}, marks=pytest.mark.slow),
+    ],
     ids=" ".join,
 )
 def test_compiled_code_has_the_lines_that_stock_has(arch, options, abi_info):
@@ -112,7 +116,7 @@ def test_an_export_has_lines(arch, opt, tmp_path):
         pl.kernel("void(float32[::1], int32)", name="kernel")(store),
     ]
     for udf in udfs:
-        exported = pl.export([udf], tmp_path, archs=[arch], lineinfo=True, opt=opt)
+        exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx", "cubin"], lineinfo=True, opt=opt)
         ptx = exported.artifacts["ptx", arch].read_text()
         code = udf.function.__code__
         body = {line for _, _, line in code.co_lines() if line and line > code.co_firstlineno}

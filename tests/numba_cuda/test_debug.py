@@ -58,7 +58,11 @@ def lines_of(cubin: bytes, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["alone", "linked"])
-@pytest.mark.parametrize("lto", [None, False, True], ids=["default", "no lto", "lto"])
+@pytest.mark.parametrize(
+    "lto",
+    [pytest.param(None, marks=pytest.mark.slow), False, True],
+    ids=["default", "no lto", "lto"],
+)
 @pytest.mark.parametrize("kind", ["plain", "lineinfo", "debug"])
 def test_sections_and_lines(kind, lto, linked, tmp_path):
     """The cubin has the sections asked for, and maps its code to the Python file and the C++ one."""

@@ -82,6 +82,7 @@ MADE = {"hits": 0, "misses": 1, "named": True}
 FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True}
 
 
+@pytest.mark.slow
 def test_a_kernel_with_link_files_is_found(folder):
     """The second process compiles and links nothing, and its kernel's name is in its cubin."""
     first = run(folder)
