@@ -145,6 +145,23 @@ def keys(folder, source=SOURCE, constants=CONSTANTS):
         return {function.udf.name: key for function, key in zip(functions, found, strict=True)}
 
 
+EXTENDED = function_keys._extended
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unextended():
+    """Leave out what other tests of the process have added to the front end, which makes all source count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(function_keys, "_extended", lambda *_: iter(()))
+        yield
+
+
+@pytest.fixture
+def _extended(monkeypatch):
+    """Take in what extends the front end."""
+    monkeypatch.setattr(function_keys, "_extended", EXTENDED)
+
+
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """Return what the functions depend on before any edit."""
@@ -197,6 +214,7 @@ def test_versions_and_settings_count(known, tmp_path, monkeypatch):
     assert keys(tmp_path)["f"].code != known["f"].code
 
 
+@pytest.mark.usefixtures("_extended")
 def test_source_that_extends_the_front_end_counts_whole(tmp_path):
     """Where a module teaches Numba something, an edit anywhere in the program changes all keys."""
     before = keys(tmp_path, EXTENDING)
@@ -238,6 +256,7 @@ def test_a_module_that_computes_attributes_has_no_key(tmp_path):
     assert "computes" in keys(tmp_path, constants=computed)["f"].reason
 
 
+@pytest.mark.usefixtures("_extended")
 def test_a_package_below_cuda_is_not_trusted(monkeypatch, tmp_path):
     """What extends the front end and lies where no version is known of gives no key twice."""
     front_end = choice.default()
