@@ -158,8 +158,10 @@ def _unextended():
 
 @pytest.fixture
 def _extended(monkeypatch):
-    """Take in what extends the front end."""
-    monkeypatch.setattr(function_keys, "_extended", EXTENDED)
+    """Take in what extends the front end, which forgets afterwards what it was taught."""
+    with front_ends.untaught(choice.default().name):
+        monkeypatch.setattr(function_keys, "_extended", EXTENDED)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +229,7 @@ def test_source_that_extends_the_front_end_counts_whole(tmp_path):
     assert one["other"].code != keys(tmp_path, by_value)["other"].code
 
 
+@pytest.mark.usefixtures("_extended")
 def test_what_others_import_does_not_count(tmp_path, monkeypatch):
     """Where a module teaches Numba something, a package that a tool imports later leaves the keys alone."""
     (tmp_path / "lib").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 
 import pytest
@@ -23,3 +24,38 @@ def get(name):
 def cuda(name):
     """Return the module `cuda` of the front end *name*."""
     return importlib.import_module(f"{get(name).package.removesuffix('.cuda')}.cuda")
+
+
+TARGETS = {
+    "numba-cuda": "numba.cuda.descriptor:cuda_target",
+    "numba-cuda-mlir": "numba_cuda_mlir.descriptor:mlir_target",
+}
+
+
+@contextlib.contextmanager
+def untaught(name):
+    """
+    Let the front end *name* forget afterwards what it was taught meanwhile.
+
+    Each later export of the process would read and hash all source for it.
+    """
+    # What is registered is loaded.
+    get(name).extensions()
+    module, _, attribute = TARGETS[name].partition(":")
+    context = getattr(importlib.import_module(module), attribute).typing_context
+    tables = (context._functions, context._attributes, context._globals)
+    before = [
+        {key: list(value) if isinstance(value, list) else value for key, value in table.items()}
+        for table in tables
+    ]
+    try:
+        yield
+    finally:
+        # What is registered by now is loaded first, so that it is not loaded later.
+        get(name).extensions()
+        for table, known in zip(tables, before, strict=True):
+            for key in [key for key in table if key not in known]:
+                del table[key]
+            for key, value in known.items():
+                if isinstance(value, list):
+                    table[key][:] = value
