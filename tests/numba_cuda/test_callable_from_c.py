@@ -90,7 +90,7 @@ def test_a_function_that_c_cannot_call(mark, function, message):
 
 @pytest.mark.parametrize(
     "thing",
-    [Cell, Cell(), Cell().method, functools.partial(added, y=1), math.sqrt, staticmethod(added), None],
+    [Cell, Cell(), Cell().method, functools.partial(added, y=1), math.sqrt, None],
     ids=lambda thing: type(thing).__name__,
 )
 def test_what_is_no_function(thing):
@@ -98,6 +98,12 @@ def test_what_is_no_function(thing):
     kind = re.escape(type(thing).__name__)
     with pytest.raises(pl.ExportError, match=f"decorates Python functions, not {kind}: .*; decorate a func"):
         pl.udf("int32(int32)", name="f")(thing)
+
+
+def test_a_static_method_is_marked_inside():
+    """A mark above `@staticmethod` is refused with the right order."""
+    with pytest.raises(pl.ExportError, match="is a staticmethod already; write @staticmethod above @udf"):
+        pl.udf("int32(int32)", name="f")(staticmethod(added))
 
 
 def test_a_lambda_needs_a_name():
