@@ -54,7 +54,14 @@ def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, ab
     # The count comes first, so that the names of different types differ.
     name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
     layout = struct(name, zip(labels(fields, types, name), types, strict=True), about=about)
-    return dataclasses.replace(layout, in_memory=all(map(_is_plain, types)))
+    members = _called(layout.members, fields)
+    return dataclasses.replace(layout, members=members, in_memory=all(map(_is_plain, types)))
+
+
+def _called(members: Iterable[Member], fields: Iterable[str]) -> tuple[Member, ...]:
+    """Return *members* with their names in Python, *fields*."""
+    pairs = zip(members, fields, strict=True)
+    return tuple(dataclasses.replace(member, python=field) for member, field in pairs)
 
 
 def _is_plain(ctype: CType) -> bool:
@@ -89,9 +96,8 @@ def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct
             )
     types = [field.type for field in fields]
     distinct = labels([field.name for field in fields], types, name)
-    members = tuple(
-        dataclasses.replace(field, name=label) for field, label in zip(fields, distinct, strict=True)
-    )
+    named = [dataclasses.replace(field, name=label) for field, label in zip(fields, distinct, strict=True)]
+    members = _called(named, [field.name for field in fields])
     natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != members or natural.size != size
     align = 1 if packed else natural.align

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from . import alignment
 from . import types as c
 
 if TYPE_CHECKING:
@@ -12,15 +14,37 @@ if TYPE_CHECKING:
 
 _KINDS = """\
 #if defined(__cplusplus) && !defined(NUMBA_PTXLINK_KIND)
-#define NUMBA_PTXLINK_KIND(...) numba_ptxlink::kind<__VA_ARGS__>
+#define NUMBA_PTXLINK_KIND(...) numba_ptxlink::kind<decltype(__VA_ARGS__)>
+#define NUMBA_PTXLINK_TARGET(...) numba_ptxlink::target<numba_ptxlink::bare<decltype(__VA_ARGS__)>::type>
 #define NUMBA_PTXLINK_SHAPE(member, ...) numba_ptxlink::shape<decltype(member), __VA_ARGS__>::is_kept
 namespace numba_ptxlink {
-template <class T> struct kind { enum { is_float = 0, is_class = __is_class(T), size = sizeof(T) }; };
-template <> struct kind<float> { enum { is_float = 1, is_class = 0, size = sizeof(float) }; };
-template <> struct kind<double> { enum { is_float = 1, is_class = 0, size = sizeof(double) }; };
-template <class T> struct kind<const T> : kind<T> {};
-template <class T> struct kind<volatile T> : kind<T> {};
+template <class T> struct bare { typedef T type; };
+template <class T> struct bare<const T> { typedef T type; };
+template <class T> struct bare<volatile T> { typedef T type; };
+template <class T> struct bare<const volatile T> { typedef T type; };
+template <char c, int n> struct digits {
+  enum { is_float = c == 'f', is_signed = c == 'i', is_unsigned = c == 'u', width = n };
+};
+template <class T, bool = __is_enum(T), class = void> struct number : digits<0, 0> {};
+template <class T> struct number<T, true, decltype(void(T{0}))> : number<__underlying_type(T)> {};
+template <> struct number<float> : digits<'f', sizeof(float)> {};
+template <> struct number<double> : digits<'f', sizeof(double)> {};
+template <> struct number<signed char> : digits<'i', sizeof(char)> {};
+template <> struct number<short> : digits<'i', sizeof(short)> {};
+template <> struct number<int> : digits<'i', sizeof(int)> {};
+template <> struct number<long> : digits<'i', sizeof(long)> {};
+template <> struct number<long long> : digits<'i', sizeof(long long)> {};
+template <> struct number<unsigned char> : digits<'u', sizeof(char)> {};
+template <> struct number<unsigned short> : digits<'u', sizeof(short)> {};
+template <> struct number<unsigned int> : digits<'u', sizeof(int)> {};
+template <> struct number<unsigned long> : digits<'u', sizeof(long)> {};
+template <> struct number<unsigned long long> : digits<'u', sizeof(long long)> {};
+template <class T> struct kind : number<typename bare<T>::type> {
+  enum { is_class = __is_class(T), size = sizeof(T) };
+};
 template <class T, decltype(sizeof(0)) n> struct kind<T[n]> : kind<T> {};
+template <class T> struct target : digits<0, 0> {};
+template <class T> struct target<T*> : number<typename bare<T>::type> {};
 template <class T, decltype(sizeof(0))... ns> struct extents { enum : bool { are = sizeof...(ns) == 0 }; };
 template <class T, decltype(sizeof(0)) n, decltype(sizeof(0))... ns>
 struct extents<T[n], n, ns...> : extents<T, ns...> {};
@@ -30,6 +54,8 @@ struct shape<T[n][m], ns...> { enum : bool { is_kept = extents<T[n][m], ns...>::
 }
 #endif
 """
+# Each compiler chooses the sign of char, and the type of an enum that says none: they are no numbers here,
+# and neither are bool, unions and classes.
 INTEGERS = """\
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -53,7 +79,16 @@ SHIMS = {
 }
 """The standard headers that define no more than names of integers, which headers of structs include."""
 
+_SIGNS = {"int": "is_signed", "uint": "is_unsigned", "float": "is_float"}
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
+
+
+class _Check(NamedTuple):
+    """What a header asserts: a condition, what is so where it does not hold, and the cure."""
+
+    condition: str
+    what: str
+    cure: str = ""
 
 
 def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
@@ -75,44 +110,84 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
 
 def assertions(struct: c.Struct) -> str:
     """Return that *struct*, which C++ defines, is laid out as in Python."""
+    layout, kinds = (
+        "".join(f'static_assert({check.condition}, "{check.what}, as in Python");\n' for check in checks)
+        for checks in (_layout_checks(struct), _kind_checks(struct))
+    )
+    return f"{layout}#if defined(__cplusplus)\n{kinds}#endif\n"
+
+
+def _layout_checks(struct: c.Struct) -> Iterator[_Check]:
     name = struct.name
-
-    def line(condition: str, what: str) -> str:
-        return f'static_assert({condition}, "{what}, as in Python");\n'
-
-    layout = [
-        line(f"sizeof({name}) == {struct.size}", f"the size of {name} is not {struct.size}"),
-        line(f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}"),
-    ]
-    kinds = [line(f"__is_trivially_copyable({name})", f"{name} is not copied byte by byte")]
+    like_c = alignment.dtype_like_c(struct)
+    cure = f"if {name} has no other members, replace its dtype d by {like_c}" if like_c else ""
+    said = cure or f'if C++ aligns it to N bytes, write "alignas(N) {name}" in structs'
+    yield _Check(f"sizeof({name}) == {struct.size}", f"the size of {name} is not {struct.size}", cure)
+    yield _Check(f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}", said)
     for path, offset, ctype in _places(struct, "", 0):
+        member, size = f"{name}::{path}", ctype.size
+        place = f"NUMBA_PTXLINK_OFFSETOF({name}, {path}) == {offset}"
+        yield _Check(place, f"the offset of {member} is not {offset}", cure)
+        yield _Check(f"sizeof((({name}*)0)->{path}) == {size}", f"the size of {member} is not {size}")
+
+
+def _kind_checks(struct: c.Struct) -> Iterator[_Check]:
+    name = struct.name
+    yield _Check(f"__is_trivially_copyable({name})", f"{name} is not copied byte by byte")
+    for path, _, ctype in _places(struct, "", 0):
         member, there = f"{name}::{path}", f"(({name}*)0)->{path}"
-        layout += [
-            line(
-                f"NUMBA_PTXLINK_OFFSETOF({name}, {path}) == {offset}",
-                f"the offset of {member} is not {offset}",
-            ),
-            line(f"sizeof({there}) == {ctype.size}", f"the size of {member} is not {ctype.size}"),
-        ]
         element, counts = _element(ctype)
+        kind = f"NUMBA_PTXLINK_KIND({there})"
         if len(counts) > 1:
             shape = ", ".join(map(str, counts))
-            kinds.append(
-                line(f"NUMBA_PTXLINK_SHAPE({there}, {shape})", f"the shape of {member} is not ({shape})")
-            )
-        kind = f"NUMBA_PTXLINK_KIND(decltype({there}))"
+            yield _Check(f"NUMBA_PTXLINK_SHAPE({there}, {shape})", f"the shape of {member} is not ({shape})")
         if isinstance(element, c.Scalar):
-            is_float = element.row.format is not None
-            condition = f"{kind}::is_float"
-            what = "floating point" if is_float else "an integer"
-            kinds.append(line(condition if is_float else f"!{condition}", f"{member} is not {what}"))
-            if counts:
-                # An array of bytes may stand for a class.
-                sized = f"{kind}::is_class || {kind}::size == {element.size}"
-                kinds.append(line(sized, f"the elements of {member} do not have the size {element.size}"))
+            yield from _number_checks(member, kind, element, counts)
         elif isinstance(element, c.Compound) and element.element is None:
-            kinds.append(line(f"{kind}::is_class", f"{member} is not a class such as {element.name}"))
-    return f"{''.join(layout)}#if defined(__cplusplus)\n{''.join(kinds)}#endif\n"
+            yield _Check(f"{kind}::is_class", f"{member} is not a class such as {element.name}")
+        elif isinstance(element, c.Pointer):
+            yield _Check(f"!{kind}::is_float", f"{member} is not an address")
+            if isinstance(element.target, c.Scalar) and element.target.row.kind in _SIGNS:
+                target, sign = f"NUMBA_PTXLINK_TARGET({there})", _SIGNS[element.target.row.kind]
+                same = f"{target}::{sign} && {target}::width == {element.target.size}"
+                what = f"{member} does not point to {_in_python(element.target)}"
+                yield _Check(f"{target}::width == 0 || ({same})", what)
+
+
+def _number_checks(member: str, kind: str, element: c.Scalar, counts: tuple[int, ...]) -> Iterator[_Check]:
+    python = _in_python(element)
+    if element.row.format:
+        shape = counts[0] if len(counts) == 1 else counts
+        given = f"{shape} times {python}" if counts else python
+        cure = f"give {member} a dtype of its members{_like_vector(element, counts)}"
+        yield _Check(f"!{kind}::is_class", f"{member} is a class and not {given}", cure)
+        yield _Check(f"{kind}::is_class || {kind}::is_float", f"{member} is not floating point")
+    else:
+        yield _Check(f"!{kind}::is_float", f"{member} is not an integer")
+    if element.row.kind == "int":
+        what, cure = f"{member} is unsigned and not {python}", f"give {member} the type u{python}"
+        yield _Check(f"!{kind}::is_unsigned", what, cure)
+    if element.row.kind == "uint":
+        what, cure = f"{member} is signed and not {python}", f"give {member} the type {python[1:]}"
+        yield _Check(f"!{kind}::is_signed", what, cure)
+    if counts:
+        # An array of bytes may stand for a class.
+        sized = f"{kind}::is_class || {kind}::size == {element.size}"
+        yield _Check(sized, f"the elements of {member} do not have the size {element.size}")
+
+
+def _in_python(ctype: c.Scalar) -> str:
+    """Return NumPy's name, which is Numba's too, of a number that is an integer or floating point."""
+    return f"{ctype.row.kind}{ctype.size * 8}"
+
+
+def _like_vector(element: c.Scalar, counts: tuple[int, ...]) -> str:
+    """Return the dtype of the vector of CUDA that an array in Python may be meant for."""
+    vector = c.vector(element, math.prod(counts)) if counts else None
+    if vector is None:
+        return ""
+    fields = ", ".join(f'("{name}", "{_in_python(element)}")' for name in "xyzw"[: math.prod(counts)])
+    return f", for {vector.code} [{fields}]"
 
 
 def _element(ctype: c.CType) -> tuple[c.CType, tuple[int, ...]]:
@@ -126,7 +201,9 @@ def _element(ctype: c.CType) -> tuple[c.CType, tuple[int, ...]]:
 
 def _places(struct: c.Struct, path: str, start: int) -> Iterator[tuple[str, int, c.CType]]:
     for member in struct.members:
-        inner = f"{path}.{member.name}" if path else member.name
+        # C++'s names need not keep clear of what a generated header has.
+        name = member.field if member.field.isidentifier() else member.name
+        inner = f"{path}.{name}" if path else name
         yield inner, start + member.offset, member.type
         element, counts = _element(member.type)
         # A struct that C++ has too asserts its own, and the member may be of another type.
@@ -142,6 +219,9 @@ def is_assertion(line: str) -> bool:
     return line.startswith("static_assert(") and line.endswith(', as in Python");')
 
 
-def failures(log: str) -> list[str]:
-    """Return what the assertions in a compiler's *log* say that do not hold."""
-    return list(dict.fromkeys(_FAILED.findall(log)))
+def failures(log: str, structs: Iterable[c.Struct]) -> tuple[list[str], list[str]]:
+    """Return what does not hold of *structs* by a compiler's *log*, and the cures."""
+    failed = list(dict.fromkeys(_FAILED.findall(log)))
+    checks = (check for each in structs for check in (*_layout_checks(each), *_kind_checks(each)))
+    cures = {check.what: check.cure for check in checks}
+    return failed, list(dict.fromkeys(cure for what in failed if (cure := cures.get(what))))

@@ -122,11 +122,13 @@ def _check_structs(
     first = _ERROR.search(error.log)
     line = text.split("\n")[int(first[1]) - 1 :][:1] if first else []
     if first and line and existing.is_assertion(line[0]):
-        failed = existing.failures(error.log) if "assertion failed" in first[2] else [first[2]]
+        failed, cures = existing.failures(error.log, given.values())
+        if "assertion failed" not in first[2]:
+            failed, cures = [first[2]], []
         about = "; ".join(f"{each.name} stands for {each.about}" for each in given.values())
         raise AbiError(
-            f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}. {about}. Make "
-            "them agree.",
+            f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}. {about}. "
+            f"{'; '.join(['Make them agree', *cures])}.",
             flags=error.flags,
             inputs=error.inputs,
             log=error.log,

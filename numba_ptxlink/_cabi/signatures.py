@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats.ptx import Prototype
 from numba_ptxlink.errors import AbiError
 
+from . import alignment
 from . import names as cnames
 from .types import Array, CType, Struct, parts
 
@@ -170,7 +171,7 @@ def check_ptx(signature: Signature) -> None:
         if member is not None:
             raise AbiError(
                 f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
-                "which is not aligned, and nvcc passes such structs by value wrongly in PTX. Create the "
-                "dtype with align=True, pass a pointer to it or an array of it, or export and link LTO-IR "
+                "which is not aligned, and nvcc passes such structs by value wrongly in PTX. "
+                f"{alignment.cure(ctype)}, pass a pointer to it or an array of it, or export and link LTO-IR "
                 "alone (emit=['ltoir'])."
             )

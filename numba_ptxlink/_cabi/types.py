@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.ptx import Param
@@ -219,11 +219,25 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a struct, *offset* bytes from its start."""
+    """
+    One member of a struct.
+
+    Args:
+        name: Its name in the header.
+        type: What it is.
+        offset: In bytes, from the start of the struct.
+        python: Its name in Python, "" for the same.
+    """
 
     name: str
     type: CType
     offset: int
+    python: str = field(default="", compare=False)
+
+    @property
+    def field(self) -> str:
+        """Its name in Python."""
+        return self.python or self.name
 
 
 @dataclass(frozen=True)
@@ -268,7 +282,7 @@ class Struct(CType):
         end = 0
         for member in self.members:
             align = 1 if self.packed else member.type.natural_align
-            if member.offset > _round_up(end, align):
+            if member.offset > round_up(end, align):
                 yield from self._padding(member.offset - end)
             yield member.type, member
             end = member.offset + member.type.size
@@ -371,14 +385,15 @@ def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") 
     placed: list[Member] = []
     offset, align = 0, 1
     for member, ctype in members:
-        offset = _round_up(offset, ctype.align)
+        offset = round_up(offset, ctype.align)
         placed.append(Member(member, ctype, offset))
         offset += ctype.size
         align = max(align, ctype.align)
-    return Struct(name, _round_up(offset, align), align, tuple(placed), about=about)
+    return Struct(name, round_up(offset, align), align, tuple(placed), about=about)
 
 
-def _round_up(number: int, multiple: int) -> int:
+def round_up(number: int, multiple: int) -> int:
+    """Return the least multiple of *multiple* that is not below *number*."""
     return -(-number // multiple) * multiple
 
 

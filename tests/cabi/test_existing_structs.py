@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import shutil
@@ -279,6 +280,147 @@ def test_what_differs_inside_is_refused(expected, name, inside, reason, tmp_path
 def test_what_agrees_inside_is_exported(name, tmp_path):
     """An array of numbers may lie in one dimension in C++."""
     assert export_of(INSIDE.get(name, INSIDE["Matrix"]), name, tmp_path, inside="Inner").signatures
+
+
+NUMBERS = """
+#include <vector_types.h>
+#include <cuComplex.h>
+#include <stdint.h>
+enum Open { x };
+enum Fixed : uint8_t { y };
+enum class Scoped { z };
+union Either { int i; float f; };
+struct Inner { int k; };
+struct Signs { int i; const unsigned u[2]; signed char b; Inner in[2]; Scoped s; Fixed f; long l; };
+struct Signless {
+  char c[2]; bool b; char d; Open o[2]; Either e; void* p; char s[3];
+  const volatile int cv; const float m[2][2];
+};
+struct Vector { float4 v; };
+struct Complex { int n; cuDoubleComplex z; };
+struct Pointers { int* p; const float* q; double r; void* s; };
+struct Word { float Word_; int float_; };
+"""
+
+
+def named(*fields):
+    """Return a dtype of fields with their names and types in turn."""
+    return np.dtype(
+        [tuple(field.split()) if isinstance(field, str) else field for field in fields], align=True
+    )
+
+
+def reasons(dtype, name, folder):
+    """Return what an export says of C++'s struct *name* for *dtype*, "" for nothing."""
+    (folder / "n.h").write_text(NUMBERS)
+    args = (dtype if isinstance(dtype, type) else of_pointer(dtype),)
+    try:
+        pl.export(
+            pl.udf(args, structs={dtype: name}, include="n.h")(nothing), emit=["ptx"], include_dirs=[folder]
+        )
+    except pl.AbiError as error:
+        return str(error)
+    return ""
+
+
+def signs(*types):
+    """Return a dtype for Signs."""
+    fields = list(zip("iubksfl", types, strict=True))
+    fields[1] = (*fields[1], 2)
+    fields[3] = ("in", [fields[3]], 2)
+    return named(*fields)
+
+
+def test_signs_are_compared(tmp_path):
+    """Each integer that C++ has of the other sign is named with the type to give it; the right ones pass."""
+    text = reasons(signs("u4", "i4", "u1", "u4", "u4", "i1", "u8"), "Signs", tmp_path)
+    for member, sign, python, cure in (
+        ("i", "signed", "uint32", "int32"),
+        ("u", "unsigned", "int32", "uint32"),
+        ("b", "signed", "uint8", "int8"),
+        ("in[0].k", "signed", "uint32", "int32"),
+        ("s", "signed", "uint32", "int32"),
+        ("f", "unsigned", "int8", "uint8"),
+        ("l", "signed", "uint64", "int64"),
+    ):
+        assert f"Signs::{member} is {sign} and not {python}" in text
+        assert f"give Signs::{member} the type {cure}" in text
+    assert "" == reasons(signs("i4", "u4", "i1", "i4", "i4", "u1", "i8"), "Signs", tmp_path)
+
+
+@pytest.mark.parametrize("sign", "iu")
+def test_what_has_no_sign_may_be_either(sign, tmp_path):
+    """So are char, bool, an enum without a type, unions, and addresses; const and volatile do not matter."""
+    one, four, eight = (f"{sign}{size}" for size in (1, 4, 8))
+    members = [("c", one, 2), ("b", one), ("d", one), ("o", four, 2), ("e", four), ("p", eight), "s S3"]
+    assert "" == reasons(named(*members, "cv i4", ("m", "f4", (2, 2))), "Signless", tmp_path)
+
+
+def test_a_class_is_not_an_array(tmp_path):
+    """The error proposes the dtype of CUDA's vector, which the export takes."""
+    text = reasons(named(("v", "f4", 4)), "Vector", tmp_path)
+    assert "Vector::v is a class and not 4 times float32" in text
+    assert "is not floating point" not in text
+    assert 'write "alignas(N) Vector" in structs' in text
+    fields = '[("x", "float32"), ("y", "float32"), ("z", "float32"), ("w", "float32")]'
+    assert f"for float4 {fields}" in text
+    (tmp_path / "n.h").write_text(NUMBERS)
+    vector = np.dtype([("v", ast.literal_eval(fields))])
+    function = pl.udf((of_pointer(vector),), structs={vector: "alignas(16) Vector"}, include="n.h")(nothing)
+    assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
+
+
+def test_complex_members_come_with_the_dtype_that_c_has(tmp_path):
+    """NumPy's align=True is none for them; what is proposed is exported."""
+    dtype = named("n i4", "z c16")
+    text = reasons(dtype, "Complex", tmp_path)
+    assert "the offset of Complex::z is not 8" in text
+    code = text.partition("replace its dtype d by ")[2].removesuffix(".")
+    proposed = eval(code, {"np": np, "d": dtype})  # noqa: S307 - the cure
+    assert "" == reasons(proposed, "Complex", tmp_path)
+
+
+class Pointers(NamedTuple):
+    """Addresses."""
+
+    p: CPointer(int32)  # noqa: F821 - a type of the front end that compiles it
+    q: CPointer(float32)  # noqa: F821
+    r: CPointer(float32)  # noqa: F821
+    s: CPointer(uint32)  # noqa: F821
+
+
+class Others(NamedTuple):
+    """Addresses of other types."""
+
+    p: CPointer(uint32)  # noqa: F821
+    q: CPointer(int32)  # noqa: F821
+    r: uint64  # noqa: F821
+    s: CPointer(float64)  # noqa: F821
+
+
+def test_what_pointers_lead_to_is_compared(tmp_path):
+    """Numbers alone are; void may be anything, and floating point is no address."""
+    right = reasons(Pointers, "Pointers", tmp_path)
+    assert "than in Python: Pointers::r is not an address. " in right
+    wrong = reasons(Others, "Pointers", tmp_path)
+    for reason in (
+        "Pointers::p does not point to uint32",
+        "Pointers::q does not point to int32",
+        "r is not an integer",
+    ):
+        assert reason in wrong
+    assert "Pointers::s" not in wrong
+
+
+Word_ = np.dtype([("Word_", "f4"), ("float_", "i4")])
+
+
+def test_members_keep_the_names_that_cxx_has(tmp_path):
+    """A generated header would rename a member that is called like its record."""
+    inner = np.dtype([("in", Word_)])
+    (tmp_path / "n.h").write_text(NUMBERS + "struct Has { Word in; };")
+    function = pl.udf((of_pointer(inner),), structs={inner: "Has"}, include="n.h")(nothing)
+    assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
 
 
 def test_a_header_of_the_working_directory_is_not_meant(tmp_path, monkeypatch):
