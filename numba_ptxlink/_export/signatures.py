@@ -14,7 +14,7 @@ from . import type_names
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numba_ptxlink._cabi.cxx import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
@@ -131,16 +131,21 @@ def _symbol(each: Udf, front_end: FrontEnd) -> str:
     """Return the C name of *each*; one that overloads others in a namespace has its types in it."""
     if not each.overloads:
         return each.name
-    args, _ = arguments(each, front_end)
     names: dict[Any, str | Existing] = {
         **record_names(each.function, front_end),
         **existing_structs(each, front_end),
     }
     parts = [*each.cxx.namespace.split("::"), each.name]
-    try:
-        return cnames.propose("_".join([*parts, *(abi.c_type(ty, names).code for ty in args)]))
-    except AbiError as error:
-        raise AbiError(f"Function {each.name} ({each.source}): {error}") from error
+    return cnames.propose("_".join([*parts, *_codes(each, front_end, names)]))
+
+
+def _codes(each: Udf, front_end: FrontEnd, names: abi.Names | None = None) -> Iterator[str]:
+    """Yield abbreviations of the C types of the parameters, which differ where the types do in C++."""
+    args, _ = arguments(each, front_end)
+    params = zip(parameters(each), args, strict=True)
+    where = f"{each.name} ({each.source})"
+    signature = abi.c_signature(where, front_end.types.void, params, names=names, const=each.cxx.const)
+    yield from (ctype.code for _, ctype in signature.params)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
@@ -167,8 +172,7 @@ def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf], front_end: FrontEn
     module = each.function.__module__.rpartition(".")[2]
     if each.function.__code__ is other.function.__code__:
         try:
-            args, _ = arguments(each, front_end)
-            return cnames.propose("_".join([each.name, *(abi.c_type(ty).code for ty in args)]), taken)
+            return cnames.propose("_".join([each.name, *_codes(each, front_end)]), taken)
         except AbiError:
             return cnames.propose(each.name, taken)
     return cnames.propose(f"{module}_{each.name}", taken)

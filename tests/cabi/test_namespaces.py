@@ -58,6 +58,49 @@ def test_signatures_are_overloads(front_end, tmp_path):
     assert not symbols["use"].calls
 
 
+def first(values):
+    """Return the first one."""
+    return values[0]
+
+
+@pytest.mark.parametrize(
+    ("ty", "cxx"),
+    [("CPointer(float32)", "{}float*"), ("float32[::1]", "array_view<{}float, 1, layout_c>")],
+)
+def test_a_constant_is_another_type(ty, cxx, tmp_path):
+    """C++ takes the overload of the argument's own type, for constants and for others."""
+
+    def start(values):
+        values[0] = 0
+
+    start.__name__ = "first"
+    constant = pl.udf(f"float32({ty})", namespace="app", const="values")(first)
+    variable = pl.udf(f"void({ty})", namespace="app")(start)
+    exported = pl.export([constant, variable], tmp_path, name="udfs", archs=["sm_90"], emit=["ptx"])
+    assert 2 == len({signature.name for signature in exported.signatures})
+    source = f"""
+        #include "numba_ptxlink/array_view.h"
+        #include "udfs.h"
+        template <class T> struct is_float {{ enum {{ value = 0 }}; }};
+        template <> struct is_float<float> {{ enum {{ value = 1 }}; }};
+        using numba_ptxlink::array_view;
+        using numba_ptxlink::layout_c;
+        __device__ void use({cxx.format("")} variable, {cxx.format("const ")} constant) {{
+          static_assert(is_float<decltype(app::first(constant))>::value, "");
+          static_assert(!is_float<decltype(app::first(variable))>::value, "");
+        }}
+    """
+    assert pl.link(source, exported.artifacts["ptx", "sm_90"], arch="sm_90", include_dirs=[tmp_path])
+
+
+def test_a_restricted_pointer_is_no_other_type():
+    """C++ has no overload by it."""
+    both = pl.udf("float32(CPointer(float32))", namespace="app", restrict="values")(first)
+    both = pl.udf("float32(CPointer(float32))", namespace="app")(both)
+    with pytest.raises(pl.AbiError, match=r"with equal parameters; rename one of them"):
+        pl.export(both, emit=["ptx"])
+
+
 def test_a_name_is_kept_for_c():
     """With a name, C calls the symbol by it, and C++ by the Python name."""
     named = pl.udf("float32(float32)", name="app_twice", namespace="app")(twice)
