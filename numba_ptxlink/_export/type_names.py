@@ -6,6 +6,7 @@ import enum
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ForwardRef
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numba_ptxlink._front_end.protocol import FrontEnd
+
+_outer: ContextVar[tuple[type, ...]] = ContextVar("_outer", default=())
+"""The named tuples whose fields are being resolved, each in a field of the one before."""
 
 
 def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -> Any:
@@ -134,6 +138,21 @@ def _of_dtype(dtype: Any, front_end: FrontEnd) -> Any:
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
+    outer = _outer.get()
+    if cls in outer:
+        path = " in ".join(each.__name__ for each in (cls, *outer[: outer.index(cls) : -1], cls))
+        raise AbiError(
+            f"The named tuple {cls.__name__} contains itself ({path}), which no type of Numba can; leave the "
+            "field out, or make an address types.voidptr."
+        )
+    token = _outer.set((*outer, cls))
+    try:
+        return _of_fields(cls, front_end)
+    finally:
+        _outer.reset(token)
+
+
+def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)

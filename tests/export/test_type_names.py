@@ -40,6 +40,19 @@ class Number(NamedTuple):
     value: int
 
 
+class Inner(NamedTuple):
+    """A named tuple in one that is in it."""
+
+    outer: Outer
+
+
+class Outer(NamedTuple):
+    """A named tuple that contains itself."""
+
+    x: types.float32
+    inner: types.CPointer(Inner)
+
+
 class Level(enum.IntEnum):
     """An enum."""
 
@@ -100,6 +113,8 @@ def test_names_of_enclosing_functions_stand_for_types():
         ("float32(Missing)", "name 'Missing' is not defined"),
         ("float32(constant)", "'constant' stands for 7, which is no type"),
         ("float32(untyped)", "field 'x' of the named tuple untyped has no type; annotate it"),
+        ("float32(Outer)", r"named tuple Outer contains itself \(Outer in Inner in Outer\), which no type"),
+        ((Inner,), r"named tuple Inner contains itself \(Inner in Outer in Inner\), which no type"),
         ("float32(cuda.grid)", "'cuda.grid' stands for .*, which is no type"),
         ("float32(cuda.missing)", "has no attribute 'missing'"),
         ((types.float32, 3), "expected a type instance, got 3"),
