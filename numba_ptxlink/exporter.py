@@ -171,8 +171,8 @@ def export(
         stem = files.check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
         # Compilers run in folders of their own.
-        folders = (*(Path(each).absolute() for each in include_dirs), *sources.folders(marked))
-        request = Request(stem, parsed, kinds, options, consumer, folders)
+        searched = (*(Path(each).absolute() for each in include_dirs), *sources.folders(marked))
+        request = Request(stem, parsed, kinds, options, consumer, tuple(dict.fromkeys(searched)))
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
         passed = build.declared(functions)

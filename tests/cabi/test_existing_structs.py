@@ -458,6 +458,19 @@ def test_a_header_that_is_missing_is_named(tmp_path):
         pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
 
 
+def test_a_folder_is_searched_once(tmp_path):
+    """It may be named, and be that of the Python file."""
+    (tmp_path / "udfs.py").write_text(
+        "import numpy as np\nfrom numba_ptxlink import udf\n"
+        'p = np.dtype([("mass", "f4"), ("id", "i8")], align=True)\n'
+        '@udf("float32(p)", structs={p: "P"}, include="p.h")\ndef mass(p):\n    return p.mass\n'
+    )
+    with pytest.raises(pl.AbiError, match="is not found in") as caught:
+        pl.export(tmp_path / "udfs.py", emit=["ptx"], include_dirs=[tmp_path])
+    assert f"is not found in {tmp_path}; " in str(caught.value)
+    assert 1 == caught.value.flags.count(f"--include-path={tmp_path}")
+
+
 def test_a_header_that_nvrtc_cannot_read_is_left_to_cxx(tmp_path, caplog):
     """Where it needs the host's standard library, the log says that the header is not compiled."""
     (tmp_path / "p.h").write_text("#include <vector>\nstruct P { float mass; long long id; };\n")
