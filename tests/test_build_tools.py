@@ -56,6 +56,13 @@ class Build:
         assert self.run() == (True, True)
         assert self.run() == (False, False)
 
+    def check_deleted(self, exported: Path) -> None:
+        """Check that a file of the folder *exported* that was deleted is exported again."""
+        for name in ("udfs.o", "udfs.h"):
+            (exported / name).unlink()
+            assert self.run() == (True, True)
+            assert self.run() == (False, False)
+
 
 def check_program(program: Path, *, inlined: bool = False) -> None:
     """Check that *program* has the kernels for both architectures, and the function if not *inlined*."""
@@ -79,6 +86,7 @@ def test_cmake(folder, toolkit, generator):
     configure(folder, toolkit, f"-G '{generator}'")
     build = Build(folder, toolkit, "cmake --build build --verbose", "build/damping")
     build.check_rebuilds()
+    build.check_deleted(folder / "build" / "udfs")
     check_program(build.program)
     check_program(folder / "build" / "damping_lto", inlined=True)
 
@@ -144,11 +152,8 @@ def test_make(folder, toolkit):
     """The Makefile of the example does the same."""
     build = Build(folder, toolkit, f"make CUDA={toolkit}", "damping")
     build.check_rebuilds()
+    build.check_deleted(folder / "build")
     check_program(build.program)
-    for name in ("udfs.o", "udfs.h"):
-        (folder / "build" / name).unlink()
-        assert build.run() == (True, True)
-        assert build.run() == (False, False)
 
 
 @pytest.mark.slow
@@ -157,6 +162,7 @@ def test_meson(folder, toolkit):
     shell("meson setup build", folder, toolkit)
     build = Build(folder, toolkit, "ninja -v -C build", "build/damping")
     build.check_rebuilds()
+    build.check_deleted(folder / "build")
     check_program(build.program)
 
 

@@ -95,6 +95,13 @@ function(numba_ptxlink_add_library name)
     VERBATIM)
 
   add_library(${name} STATIC "${directory}/${name}.json" "${directory}/${name}.o")
+  if(CMAKE_GENERATOR MATCHES "Makefiles")
+    # They miss no BYPRODUCTS that were deleted: without the manifest, all are exported again.
+    add_custom_target(${name}_exported
+      COMMAND sh -c "test -e \"$1.h\" && test -e \"$1.o\" || rm -f \"$1.json\"" sh "${directory}/${name}"
+      VERBATIM)
+    add_dependencies(${name} ${name}_exported)
+  endif()
   set_source_files_properties("${directory}/${name}.o" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   set(language CXX)
