@@ -16,6 +16,7 @@ _KINDS = """\
 #if defined(__cplusplus) && !defined(NUMBA_PTXLINK_KIND)
 #define NUMBA_PTXLINK_KIND(...) numba_ptxlink::kind<decltype(__VA_ARGS__)>
 #define NUMBA_PTXLINK_TARGET(...) numba_ptxlink::target<numba_ptxlink::bare<decltype(__VA_ARGS__)>::type>
+#define NUMBA_PTXLINK_PART(...) numba_ptxlink::part<numba_ptxlink::kind<decltype(__VA_ARGS__)>::type>
 #define NUMBA_PTXLINK_SHAPE(member, ...) numba_ptxlink::shape<decltype(member), __VA_ARGS__>::is_kept
 namespace numba_ptxlink {
 template <class T> struct bare { typedef T type; };
@@ -40,11 +41,15 @@ template <> struct number<unsigned int> : digits<'u', sizeof(int)> {};
 template <> struct number<unsigned long> : digits<'u', sizeof(long)> {};
 template <> struct number<unsigned long long> : digits<'u', sizeof(long long)> {};
 template <class T> struct kind : number<typename bare<T>::type> {
+  typedef typename bare<T>::type type;
   enum { is_class = __is_class(T), size = sizeof(T) };
 };
 template <class T, decltype(sizeof(0)) n> struct kind<T[n]> : kind<T> {};
 template <class T> struct target : digits<0, 0> {};
 template <class T> struct target<T*> : number<typename bare<T>::type> {};
+template <class T, bool = __is_class(T), class = void> struct part : number<T> {};
+template <class T>
+struct part<T, true, decltype(void(((T*)0)->x))> : number<typename bare<decltype(T::x)>::type> {};
 template <class T, decltype(sizeof(0))... ns> struct extents { enum : bool { are = sizeof...(ns) == 0 }; };
 template <class T, decltype(sizeof(0)) n, decltype(sizeof(0))... ns>
 struct extents<T[n], n, ns...> : extents<T, ns...> {};
@@ -142,20 +147,27 @@ def _kind_checks(struct: c.Struct) -> Iterator[_Check]:
             shape = ", ".join(map(str, counts))
             yield _Check(f"NUMBA_PTXLINK_SHAPE({there}, {shape})", f"the shape of {member} is not ({shape})")
         if isinstance(element, c.Scalar):
-            yield from _number_checks(member, kind, element, counts)
+            yield from _number_checks(member, there, element, counts)
         elif isinstance(element, c.Compound) and element.element is None:
             yield _Check(f"{kind}::is_class", f"{member} is not a class such as {element.name}")
         elif isinstance(element, c.Pointer):
             yield _Check(f"!{kind}::is_float", f"{member} is not an address")
             if isinstance(element.target, c.Scalar) and element.target.row.kind in _SIGNS:
-                target, sign = f"NUMBA_PTXLINK_TARGET({there})", _SIGNS[element.target.row.kind]
-                same = f"{target}::{sign} && {target}::width == {element.target.size}"
                 what = f"{member} does not point to {_in_python(element.target)}"
-                yield _Check(f"{target}::width == 0 || ({same})", what)
+                yield _Check(_is_known(f"NUMBA_PTXLINK_TARGET({there})", element.target), what)
+        elif isinstance(element, c.Compound) and isinstance(element.element, c.Scalar):
+            what = f"{member} is not made of {_in_python(element.element)}"
+            yield _Check(_is_known(f"NUMBA_PTXLINK_PART({there})", element.element), what)
 
 
-def _number_checks(member: str, kind: str, element: c.Scalar, counts: tuple[int, ...]) -> Iterator[_Check]:
-    python = _in_python(element)
+def _is_known(number: str, expected: c.Scalar) -> str:
+    """Return the condition that *number* is as *expected*, if it is known."""
+    same = f"{number}::{_SIGNS[expected.row.kind]} && {number}::width == {expected.size}"
+    return f"{number}::width == 0 || ({same})"
+
+
+def _number_checks(member: str, there: str, element: c.Scalar, counts: tuple[int, ...]) -> Iterator[_Check]:
+    python, kind = _in_python(element), f"NUMBA_PTXLINK_KIND({there})"
     if element.row.format:
         shape = counts[0] if len(counts) == 1 else counts
         given = f"{shape} times {python}" if counts else python
@@ -163,7 +175,9 @@ def _number_checks(member: str, kind: str, element: c.Scalar, counts: tuple[int,
         yield _Check(f"!{kind}::is_class", f"{member} is a class and not {given}", cure)
         yield _Check(f"{kind}::is_class || {kind}::is_float", f"{member} is not floating point")
     else:
-        yield _Check(f"!{kind}::is_float", f"{member} is not an integer")
+        # One number, or an array of bytes, may stand for a class.
+        part = f"NUMBA_PTXLINK_PART({there})" if counts and element.size > 1 else kind
+        yield _Check(f"!{part}::is_float", f"{member} is not an integer")
     if element.row.kind == "int":
         what, cure = f"{member} is unsigned and not {python}", f"give {member} the type u{python}"
         yield _Check(f"!{kind}::is_unsigned", what, cure)
@@ -171,7 +185,6 @@ def _number_checks(member: str, kind: str, element: c.Scalar, counts: tuple[int,
         what, cure = f"{member} is signed and not {python}", f"give {member} the type {python[1:]}"
         yield _Check(f"!{kind}::is_signed", what, cure)
     if counts:
-        # An array of bytes may stand for a class.
         sized = f"{kind}::is_class || {kind}::size == {element.size}"
         yield _Check(sized, f"the elements of {member} do not have the size {element.size}")
 

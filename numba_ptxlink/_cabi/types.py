@@ -219,15 +219,7 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class Member:
-    """
-    One member of a struct.
-
-    Args:
-        name: Its name in the header.
-        type: What it is.
-        offset: In bytes, from the start of the struct.
-        python: Its name in Python, "" for the same.
-    """
+    """One member of a struct, *offset* bytes from its start; *python* is its name there, "" for *name*."""
 
     name: str
     type: CType

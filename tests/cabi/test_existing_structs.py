@@ -412,6 +412,49 @@ def test_what_pointers_lead_to_is_compared(tmp_path):
     assert "Pointers::s" not in wrong
 
 
+class Parts(NamedTuple):
+    """Vectors and complex numbers."""
+
+    v: float32x4  # noqa: F821 - a type of the front end that compiles it
+    z: complex64  # noqa: F821
+    w: complex64  # noqa: F821
+    a: complex64  # noqa: F821
+    u: complex64  # noqa: F821
+
+
+def test_what_vectors_and_complex_numbers_are_made_of_is_compared(tmp_path):
+    """Another vector and one number are refused; two floats, and a class without a member x, are complex."""
+    (tmp_path / "v.h").write_text(
+        "#include <vector_types.h>\nstruct Own { float re, im; };\n"
+        "struct Right { float4 v; float2 z; float w[2]; Own a; Own u; };\n"
+        "struct Wrong { int4 v; uint2 z; double w; long long a; Own u; };\n"
+    )
+    for name in ("Right", "Wrong"):
+        function = pl.udf((Parts,), structs={Parts: f"alignas(16) {name}"}, include="v.h")(nothing)
+        try:
+            pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+            text = ""
+        except pl.AbiError as error:
+            text = str(error)
+        wrong = {"v": "float32", "z": "float32", "w": "float32", "a": "float32"} if name == "Wrong" else {}
+        for member, number in wrong.items():
+            assert f"Wrong::{member} is not made of {number}" in text
+        assert len(wrong) == text.count("is not made of")
+
+
+@pytest.mark.parametrize(("part", "reason"), [("i4", "Vector::v is not an integer"), ("u1", "")])
+def test_integers_are_no_vector_of_floats(part, reason, tmp_path):
+    """Bytes may stand for any class."""
+    (tmp_path / "n.h").write_text(NUMBERS)
+    dtype = np.dtype([("v", part, 16 // np.dtype(part).itemsize)])
+    function = pl.udf((of_pointer(dtype),), structs={dtype: "alignas(16) Vector"}, include="n.h")(nothing)
+    if reason:
+        with pytest.raises(pl.AbiError, match=reason):
+            pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+    else:
+        assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
+
+
 Word_ = np.dtype([("Word_", "f4"), ("float_", "i4")])
 
 
