@@ -8,8 +8,8 @@ growth: 1 to 1,000 functions, one architecture: PTX, LTO-IR, machine code and a 
 exponent is that of the growth from each number to ten times as many, without what one function takes, and
 the ratio that of the time for each function.
 archs: the same functions for four architectures.
-jobs: the same export by two processes. With as many cores, it takes as long as the busiest of them, and what
-the process that exports does: that is the CPU path, whose ratio to one process tells the gain.
+jobs: the same export by two processes, which begin together. With as many cores, it takes as long as the
+busier of them: that is the CPU path, whose ratio to one process tells the gain.
 edits: one function of a hundred was edited, the cache has the others.
 structs: one function that takes and returns a struct of 4 to 64 kB.
 """
@@ -85,6 +85,7 @@ def child(path: str, how: str, archs: list[str], jobs: int = 1, edited: str = ""
     if how == "stock":
         return stock(path, archs)
     import numba_ptxlink as pl
+    from numba_ptxlink._export import units
     from numba_ptxlink._tools import workers
 
     if edited:
@@ -93,7 +94,7 @@ def child(path: str, how: str, archs: list[str], jobs: int = 1, edited: str = ""
         first.write_text(source(1))
         pl.export(first, None, archs=archs)
     started, before = time.perf_counter(), time.process_time()
-    with workers.chosen(jobs) as executor:
+    with workers.chosen(jobs, prepare=units.prepare) as executor:
         pl.export(path, None, archs=archs, executor=executor)
         own, waited = time.process_time() - before, time.perf_counter() - started
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -236,10 +237,9 @@ def jobs(bench: _harness.Bench) -> None:
             for number in (1, 2)
         }
         samples = _in_turns(bench, ways)
-        # With a core for each, it takes as long as the busiest of them, and what the exporting process does.
         path = {
             way: [
-                own + workers / 2
+                max(own, workers)
                 for own, workers in zip(samples["cpu"][way], samples["workers"][way], strict=True)
             ]
             for way in ways

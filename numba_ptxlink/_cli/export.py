@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import arguments as args
@@ -75,7 +76,12 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
 def _add_workers(export: argparse.ArgumentParser) -> None:
     where = export.add_mutually_exclusive_group()
     where.add_argument(
-        "-j", "--jobs", type=int, default=1, metavar="N", help="processes that compile (default: 1)"
+        "-j",
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that compile, this one included (default: 1)",
     )
     where.add_argument(
         "--scheduler",
@@ -86,6 +92,7 @@ def _add_workers(export: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> Said:
+    from numba_ptxlink._export import units
     from numba_ptxlink._tools import progress, workers
     from numba_ptxlink.exporter import export, imported_module
 
@@ -93,7 +100,7 @@ def _export(arguments: argparse.Namespace) -> Said:
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
         redirect_stdout(sys.stderr),
-        workers.chosen(arguments.jobs, arguments.scheduler) as executor,
+        workers.chosen(arguments.jobs, arguments.scheduler, partial(units.prepare, front_end)) as executor,
         progress.shown(quiet=arguments.quiet) as show,
         nullcontext(file) if module is None else imported_module(module, front_end) as source,
     ):

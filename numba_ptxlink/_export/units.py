@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from concurrent.futures import BrokenExecutor, CancelledError, as_completed
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._tools import python_imports
+from numba_ptxlink._tools.processes import Processes
 from numba_ptxlink.errors import ExportError
 
-from . import build, definitions, function_keys, groups, lowering
+from . import build, choice, definitions, function_keys, groups, lowering
 from .signatures import resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor, Future
     from types import ModuleType
 
@@ -167,20 +169,30 @@ def _run_all(
         done[unit] = result
         progress(len(done), len(units), unit.title)
 
-    futures = {} if executor is None else _sent(units, executor)
+    # What is in the cache is read sooner than sent.
+    sent = {unit for unit in units if executor and _can_be_sent(unit)}
+    waiting = deque(unit for unit in units if unit in sent)
+    own = deque(unit for unit in units if unit not in sent)
+    futures: dict[Future[Done], Unit] = {}
     try:
-        sent = set(futures.values())
-        for unit, functions in units.items():
-            if unit not in sent:
-                finish(unit, _compile(unit, functions))
-        for future in as_completed(futures):
-            unit = futures[future]
-            result = _result(future, unit)
-            if result is not None:
-                finish(unit, result)
-        for unit, functions in units.items():
-            if unit not in done:
-                finish(unit, _compile(unit, functions))
+        while own or waiting or futures:
+            try:
+                _send(waiting, executor, futures)
+            except BrokenExecutor as error:
+                log.warning("no more work is given to the workers: %s", error)
+                own.extend(waiting)
+                waiting.clear()
+            for unit, result in _arrived(futures):
+                if result is None:
+                    own.append(unit)
+                else:
+                    finish(unit, result)
+            if own or waiting:
+                # What the workers would begin last.
+                unit = own.popleft() if own else waiting.pop()
+                finish(unit, _compile(unit, units[unit]))
+            elif futures:
+                wait(futures, return_when=FIRST_COMPLETED)
     except BaseException:
         for future in futures:
             future.cancel()
@@ -188,17 +200,19 @@ def _run_all(
     return done
 
 
-def _sent(units: Iterable[Unit], executor: Executor) -> dict[Future[Done], Unit]:
-    """Send to *executor* what is not in the cache, which is read sooner than sent."""
-    futures: dict[Future[Done], Unit] = {}
-    for unit in units:
-        if all(key.code for key in unit.keys) and not _is_cached(unit):
-            try:
-                futures[executor.submit(run, unit)] = unit
-            except BrokenExecutor as error:
-                log.warning("no more work is given to the workers: %s", error)
-                break
-    return futures
+def _send(waiting: deque[Unit], executor: Executor | None, futures: dict[Future[Done], Unit]) -> None:
+    """Give *executor* what is *waiting*; on this machine no more than keeps its processes busy."""
+    most = 2 * executor.count if isinstance(executor, Processes) else len(waiting)
+    while executor and waiting and len(futures) < most:
+        future = executor.submit(run, waiting[0])
+        futures[future] = waiting.popleft()
+
+
+def _arrived(futures: dict[Future[Done], Unit]) -> Iterator[tuple[Unit, Done | None]]:
+    """Take what is done out of *futures*; yield what each unit became, None where it has to be done here."""
+    for future in [future for future in futures if future.done()]:
+        unit = futures.pop(future)
+        yield unit, _result(future, unit)
 
 
 def _result(future: Future[Done], unit: Unit) -> Done | None:
@@ -215,8 +229,10 @@ def _result(future: Future[Done], unit: Unit) -> Done | None:
     return result
 
 
-def _is_cached(unit: Unit) -> bool:
-    return all(lowering.is_known(unit.arch, unit.options, key) for key in unit.keys)
+def _can_be_sent(unit: Unit) -> bool:
+    return all(key.code for key in unit.keys) and not all(
+        lowering.is_known(unit.arch, unit.options, key) for key in unit.keys
+    )
 
 
 def _compile(unit: Unit, functions: Sequence[Typed]) -> Done:
@@ -227,6 +243,16 @@ def _compile(unit: Unit, functions: Sequence[Typed]) -> Done:
     front_end = functions[0].front_end
     code = groups.compile_group(front_end, lowered, unit.arch, unit.options, cubin=unit.cubin)
     return Done(lowered, code)
+
+
+def prepare(front_end: str | None = None) -> None:
+    """
+    Import, in a worker, what its first unit is likely to want.
+
+    Args:
+        front_end: The name of what compiles, None for the one that is installed.
+    """
+    registry.require(registry.get(front_end) if front_end else choice.default())
 
 
 def run(unit: Unit) -> Done:

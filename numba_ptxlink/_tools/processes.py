@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink._locks import Lock
 
@@ -22,15 +22,20 @@ class Processes(Executor):
 
     Args:
         count: How many there are at most.
+        prepare: What each does at once, before there is work; None to start them with the first call.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, count: int, prepare: Callable[[], object] | None = None) -> None:
+        self.count = count
         self._lock = Lock()
         self._pool: ProcessPoolExecutor | None = None
+        self._used = False
+        for _ in range(count if prepare else 0):
+            self._current().submit(cast("Callable[[], object]", prepare))
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Return the future of *call*, which is made again if its process is lost."""
+        self._used = True
         outer: Future[Any] = Future()
         self._submit(outer, call, args, kwargs, 1)
         return outer
@@ -65,7 +70,7 @@ class Processes(Executor):
             if self._pool is None:
                 # Not forked: the process may have threads, and locks that they hold.
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._count, context, initializer=_ignore_interrupts)
+                self._pool = ProcessPoolExecutor(self.count, context, initializer=_ignore_interrupts)
             return self._pool
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
@@ -74,7 +79,10 @@ class Processes(Executor):
                 self._pool = None
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as its base
-        """End the processes."""
+        """End the processes, at once if they were never asked for anything."""
+        if not self._used:
+            self.terminate()
+            return
         pool = self._taken()
         if pool is not None:
             pool.shutdown(wait, cancel_futures=cancel_futures)

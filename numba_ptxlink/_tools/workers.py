@@ -10,18 +10,21 @@ from numba_ptxlink.errors import ExportError
 from .processes import Processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
 
 @contextmanager
-def chosen(jobs: int = 1, scheduler: str | None = None) -> Iterator[Executor | None]:
+def chosen(
+    jobs: int = 1, scheduler: str | None = None, prepare: Callable[[], object] | None = None
+) -> Iterator[Executor | None]:
     """
     Yield where an export is compiled, for a `with` block; None for this process.
 
     Args:
-        jobs: How many processes on this machine compile.
+        jobs: How many processes on this machine compile, this one included.
         scheduler: The address of a Dask scheduler, such as "tcp://host:8786", in place of them.
+        prepare: What those that are started do while this one gets ready.
 
     Raises:
         ExportError: *jobs* is less than one, or Dask is not installed, or its scheduler cannot be reached.
@@ -35,7 +38,7 @@ def chosen(jobs: int = 1, scheduler: str | None = None) -> Iterator[Executor | N
     if jobs == 1:
         yield None
         return
-    processes = Processes(jobs)
+    processes = Processes(jobs - 1, prepare)
     try:
         yield processes
     except BaseException:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._export import function_keys, groups, lowering, units
 from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._tools import workers
 from numba_ptxlink._tools.processes import Processes
 from numba_ptxlink.cache import tiered
 
@@ -232,6 +234,37 @@ def test_processes_leave_the_same_bytes(program):
     """An export by two processes is that of this one."""
     with Processes(2) as pool:
         assert export(program) == export(program, executor=pool)
+
+
+@pytest.mark.slow
+def test_the_exporting_process_takes_its_share(program, monkeypatch):
+    """Beside processes of this machine the exporting one compiles, too, and each group is compiled once."""
+    here = []
+    compiled = units._compile
+    monkeypatch.setattr(units, "_compile", lambda unit, *rest: here.append(unit) or compiled(unit, *rest))
+    titles = []
+    with workers.chosen(2, prepare=units.prepare) as pool:
+        export(program, executor=pool, progress=lambda done, of, title: titles.append((done, of, title)))
+    assert 0 < len(here) < len(titles)
+    assert len({title for *_, title in titles}) == len(titles) == titles[-1][0] == titles[-1][1]
+
+
+@pytest.mark.slow
+def test_processes_without_work_end_at_once(tmp_path):
+    """Started and prepared processes that nobody asks for anything are not waited for."""
+    started = tmp_path / "started"
+    with workers.chosen(2, prepare=partial(_start_and_sleep, str(started))) as pool:
+        processes = list(pool._pool._processes.values())
+        assert len(processes) == 1
+        while not started.exists():
+            processes[0].join(0.01)
+    processes[0].join()
+    assert processes[0].exitcode == -signal.SIGTERM
+
+
+def _start_and_sleep(path: str) -> None:
+    open(path, "w").close()  # noqa: PTH123
+    signal.pause()
 
 
 @pytest.mark.slow
