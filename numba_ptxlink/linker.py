@@ -39,9 +39,6 @@ __all__ = ["INCLUDE_DIR", "Linked", "link"]
 
 log = logging.getLogger(__name__)
 
-# One of these is before whatever other PTX can reach.
-_REACHED = (b".visible", b".weak", b".common")
-
 
 def __getattr__(name: str) -> Any:
     # A part of one front end, which links need not; it is imported when it is asked for.
@@ -252,8 +249,10 @@ def _linked(
         elif isinstance(source, Input):
             ready.append(source)
     ready += from_python
-    if ready and all(isinstance(source, Input) and source.kind == CU for source in sources):
-        _check_code(ready, target, lto=lto)
+    if compares and any(source.kind not in (PTX, LTOIR) for source in ready):
+        from ._link import left_out
+
+        left_out.refuse_left_out(ready, target, lto=lto, checks=options.comparison)
     try:
         linked = link_inputs(ready, target, options, lto=lto)
     except (LinkError, AssembleError) as error:
@@ -263,24 +262,6 @@ def _linked(
         linked = link_inputs([*ready, runtime], target, options, lto=lto)
     remarks.append(linked.log)
     return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
-
-
-def _check_code(compiled: Sequence[Input], arch: Arch, *, lto: bool) -> None:
-    """Refuse CUDA C++ that became no code at all, as headers do: its cubin would be an empty one."""
-    if any(word in source.code for source in compiled for word in _REACHED if not lto):
-        return
-    from ._link import symbols
-
-    tables = [symbols.table(source, arch, lto=lto).symbols for source in compiled]
-    if all(table is not None and not any(symbol.defined for symbol in table) for table in tables):
-        names = tuple(source.name for source in compiled)
-        raise LinkError(
-            f"{', '.join(names)} {'define' if names[1:] else 'defines'} no kernel, function or variable that "
-            "other code can reach, so that the cubin would be empty. Give the code too: what the header of "
-            "an export declares is in the artifacts beside it, and templates are compiled where "
-            "name_expressions names them.",
-            inputs=names,
-        )
 
 
 def _is_python(source: Any) -> bool:

@@ -218,6 +218,17 @@ def _of_object(
     return [fatbin_entries(fatbin, name) for content in contents for fatbin in _split(content)]
 
 
+def finished_fatbins(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
+    """
+    Return the entries of each fat binary in a host file that is for drivers, and that nvJitLink skips.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: Its form is unknown.
+    """
+    return _of_object(code, name, (_LINKED_SECTION,))
+
+
 def _of_archive(code: bytes, name: str) -> list[tuple[FatbinEntry, ...]]:
     lists = []
     for member, content in members(code, name):

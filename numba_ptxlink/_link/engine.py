@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DEFAULT_LEVEL = 3
+# One of these is before whatever other PTX, or a driver, can reach.
+_REACHED = (b".visible", b".weak", b".common")
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,23 @@ def link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lt
     Link *inputs*, none of which is CUDA C++.
 
     Raises:
-        LinkError: nvJitLink refused the link.
+        LinkError: nvJitLink refused the link, or *inputs* define nothing.
         AssembleError: A single PTX could not be assembled.
     """
+    linked = _link_inputs(inputs, arch, options, lto=lto)
+    if not any(map(_defines, inputs)):
+        from . import left_out
+
+        left_out.refuse_empty(linked.cubin, inputs, arch, lto=lto)
+    return linked
+
+
+def _defines(source: Input) -> bool:
+    """Return whether *source* is seen at a glance to define something."""
+    return bool(source.witness) or (source.kind == PTX and any(word in source.code for word in _REACHED))
+
+
+def _link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
     fused = _as_one(inputs, arch, options, lto=lto)
     if not isinstance(fused, str):
         others = [source for source in inputs if source.kind != PTX]

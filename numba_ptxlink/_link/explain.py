@@ -15,7 +15,7 @@ from numba_ptxlink._formats import containers, ltoir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink.errors import ConfigError, LinkError
 
-from . import symbols
+from . import left_out, symbols
 from .checks import check, unread, upgrade
 from .definitions import several_definitions
 
@@ -82,6 +82,8 @@ def cure(
     tables: list[Table] = []
     if _UNDEFINED.search(failure):
         tables = [symbols.table(source, arch, lto=lto, deep=checks != "none") for source in inputs]
+        skipped = left_out.left_out(inputs, arch, lto=lto, checks="none" if checks == "none" else "all")
+        return "\n".join(filter(None, (explain(failure, tables, package), *map(str, skipped))))
     return explain(failure, tables, package)
 
 

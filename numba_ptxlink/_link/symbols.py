@@ -69,7 +69,7 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
         deep: Whether to compile LTO-IR with nvJitLink where its symbols cannot be read otherwise.
     """
     if source.kind == PTX:
-        found = _of_ptx(source.module)
+        found = of_ptx(source.module)
         # The lines are those of the PTX, which nobody has who gave its source.
         shown = tuple(replace(symbol, line=0) for symbol in found) if source.compiled else found
         return Table(source.name, source.kind, shown)
@@ -78,7 +78,8 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
     return Table(source.name, source.kind, _of_binary(source, arch, lto=lto, deep=deep))
 
 
-def _of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
+def of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
+    """Return the symbols of PTX that other code can see."""
     index: dict[str, Symbol] = {}
     for function in module.functions:
         prototype = function.prototype
@@ -253,7 +254,7 @@ def _of_entry(
     if entry is None or content is None:
         return None
     if entry.kind == PTX:
-        return _of_ptx(ptx.parse(content.rstrip(b"\0").decode(errors="replace")))
+        return of_ptx(ptx.parse(content.rstrip(b"\0").decode(errors="replace")))
     return of_image(elf.read(content, name))
 
 

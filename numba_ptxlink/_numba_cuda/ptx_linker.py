@@ -263,6 +263,12 @@ class PtxLinker:
 
             reason = reason_for_lto(self._inputs, self._arch).text
         lto = self._has_ltoir or bool(reason)
+        if any(source.kind not in (PTX, LTOIR) for source in self._inputs):
+            from numba_ptxlink._link import left_out
+
+            # A kernel that needs nothing of such a file is linked beside it, as by numba-cuda.
+            judge = left_out.warn_of_left_out if self._origin else left_out.refuse_left_out
+            judge(self._inputs, self._arch, lto=lto, checks=config().checks)
         linked = engine.link_inputs(self._inputs, self._arch, self._options(), lto=lto)
         return replace(linked, reason=f"{linked.reason}, for the {reason}") if reason else linked
 

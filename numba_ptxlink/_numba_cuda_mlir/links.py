@@ -118,6 +118,12 @@ class CoreLinker:
 
         inputs, arch, options, lto = self._prepared()
         try:
+            if any(source.kind not in (PTX, LTOIR) for source in inputs):
+                from numba_ptxlink._link import left_out
+
+                # A kernel that needs nothing of such a file is linked beside it, as by numba-cuda-mlir.
+                judge = left_out.warn_of_left_out if current().origin else left_out.refuse_left_out
+                judge(inputs, arch, lto=lto, checks=config().checks)
             linked = engine.link_inputs(inputs, arch, options, lto=lto)
         except (LinkError, AssembleError) as error:
             raise _of_mlir(error) from error

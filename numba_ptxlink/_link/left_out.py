@@ -1,0 +1,230 @@
+"""
+Find code that linkers leave out without a word, and links that nothing comes of.
+
+nvJitLink and nvlink take PTX, LTO-IR and relocatable code. Machine code that is finished for a driver they
+skip: a cubin, or the one of a fat binary that fits; of host files the section that nvcc writes without
+-rdc=true; of libraries what is no object. Observed with nvJitLink 12.9 and 13.5.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import containers, elf, ptx
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
+from numba_ptxlink.errors import LinkError
+
+from . import symbols
+from .checks import READABLE
+from .device_runtime import is_runtime
+from .inputs import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.containers import FatbinEntry
+    from numba_ptxlink._formats.symbol import Symbol
+
+log = logging.getLogger(__name__)
+
+_MOST = 5
+_RELOCATABLE = (
+    "Make it relocatable (`nvcc -rdc=true`, `assemble(relocatable=True)`, `assemble --relocatable`), or give "
+    "the PTX or CUDA C++ that it was made of."
+)
+_BY_ITSELF = "Give such a file by itself."
+
+
+class LeftOut(NamedTuple):
+    """
+    An input of which a linker takes nothing.
+
+    Args:
+        name: Its name.
+        symbols: What it defines that no other input does.
+        cause: Why a linker takes nothing of it.
+        cure: What to give in its place.
+    """
+
+    name: str
+    symbols: tuple[str, ...]
+    cause: str
+    cure: str
+
+    def __str__(self) -> str:
+        named = ", ".join(self.symbols[:_MOST])
+        more = f" and {len(self.symbols) - _MOST} more" if len(self.symbols) > _MOST else ""
+        return f"{self.name} {self.cause}: the link leaves out {named}{more}. {self.cure}"
+
+
+def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "cheap") -> list[LeftOut]:
+    """
+    Return the *inputs* of which a linker takes nothing, though they define what no other input does.
+
+    A library counts if that is so of all of its members: nobody may need the others.
+
+    Args:
+        inputs: The inputs of the link.
+        arch: The architecture of the link.
+        lto: Whether the link optimises.
+        checks: "none" for nothing; "cheap", which reads no large container; or "all".
+    """
+    if checks == "none":
+        return []
+    found = []
+    for source in inputs:
+        if source.kind in (PTX, LTOIR) or is_runtime(source):
+            continue
+        if checks != "all" and source.kind != CUBIN and len(source.code) > READABLE:
+            continue
+        try:
+            skipped, cause, cure = _READERS[source.kind](source, arch, lto=lto)
+        except (elf.UnfamiliarError, LinkError) as error:
+            log.debug("it is not told what a link takes of %s: %s", source.name, error)
+            continue
+        names = {symbol.name for symbol in skipped if symbol.defined}
+        if names:
+            found.append((source, names, cause, cure))
+    skipped_inputs = [source for source, *_ in found]
+    others = [source for source in inputs if source not in skipped_inputs] if found else []
+    elsewhere = {
+        symbol.name
+        for other in others
+        for symbol in symbols.table(other, arch, lto=lto).symbols or ()
+        if symbol.defined
+    }
+    return [
+        LeftOut(source.name, tuple(sorted(names - elsewhere)), cause, cure)
+        for source, names, cause, cure in found
+        if names - elsewhere
+    ]
+
+
+def refuse_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
+    """
+    Refuse *inputs* of which a linker takes nothing.
+
+    Raises:
+        LinkError: There is such an input. Names what it defines, and the cure.
+    """
+    found = left_out(inputs, arch, lto=lto, checks=checks)
+    if found:
+        raise LinkError("\n".join(map(str, found)), inputs=tuple(skipped.name for skipped in found))
+
+
+def warn_of_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
+    """Warn of *inputs* of which a linker takes nothing; a kernel beside them may need nothing of them."""
+    for skipped in left_out(inputs, arch, lto=lto, checks=checks):
+        log.warning("%s", skipped)
+
+
+def refuse_empty(cubin: bytes, inputs: Sequence[Input], arch: Arch, *, lto: bool) -> None:
+    """
+    Refuse *inputs* that define nothing, of which the empty *cubin* was linked.
+
+    Raises:
+        LinkError: They define nothing.
+    """
+    try:
+        if any(symbol.defined for symbol in symbols.of_image(elf.read(cubin))):
+            return
+    except elf.UnfamiliarError:
+        return
+    if not all(_is_empty(source, arch, lto=lto) for source in inputs):
+        return  # What the inputs define is used by nobody.
+    names = tuple(source.name for source in inputs)
+    raise LinkError(
+        f"{', '.join(names)} {'define' if names[1:] else 'defines'} no kernel, function or variable that "
+        "other code can reach, so that the cubin would be empty. Give the code too"
+        + (
+            ": what the header of an export declares is in the artifacts beside it, and templates are "
+            "compiled where name_expressions names them."
+            if any(source.compiled for source in inputs)
+            else ": PTX, LTO-IR, CUDA C++, or a file with device code, which `numba-ptxlink inspect` lists."
+        ),
+        inputs=names,
+    )
+
+
+def _is_empty(source: Input, arch: Arch, *, lto: bool) -> bool:
+    """Return whether *source* is known to define nothing."""
+    try:
+        if source.kind in containers.CONTAINERS and not containers.device_code(
+            source.code, source.kind, source.name
+        ):
+            return True
+        table = symbols.table(source, arch, lto=lto).symbols
+    except LinkError:
+        return False
+    return table is not None and not any(symbol.defined for symbol in table)
+
+
+_Skipped = tuple[tuple["Symbol", ...], str, str]
+_FINISHED = "is finished code, which no linker takes"
+_HOLDS_FINISHED = "holds finished code alone, which no linker takes"
+_NO_OBJECT = "holds no object that has device code, and linkers read nothing else in a library"
+
+
+def _of_cubin(source: Input, _arch: Arch, *, lto: bool) -> _Skipped:  # noqa: ARG001 - as its siblings
+    return _finished(source.code, source.name), _FINISHED, _RELOCATABLE
+
+
+def _of_fatbin(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
+    entry = containers.chosen(containers.fatbin_entries(source.code, source.name), arch, lto=lto)
+    content = entry.content() if entry is not None and entry.kind == CUBIN else None
+    found = () if content is None else _finished(content, source.name)
+    return found, f"has finished code for {arch.sm}, which no linker takes", _RELOCATABLE
+
+
+def _of_object(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
+    found = _of_host_file(source, arch)
+    if found and containers.fatbins(source.code, OBJECT, source.name):
+        table = symbols.table(source, arch, lto=lto, deep=False).symbols
+        linked = {symbol.name for symbol in table or () if symbol.defined}
+        found = () if table is None else tuple(symbol for symbol in found if symbol.name not in linked)
+    return found, _HOLDS_FINISHED, _RELOCATABLE
+
+
+def _of_archive(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
+    found: list[Symbol] = []
+    other: list[Symbol] = []
+    for title, content in containers.members(source.code, source.name):
+        kind = recognise(content)
+        member = Input(kind or "", f"{source.name}({title})", content)
+        if kind == OBJECT:
+            if containers.fatbins(content, OBJECT, member.name):
+                return (), "", ""
+            found += _of_host_file(member, arch)
+        elif kind in (CUBIN, FATBIN, PTX):
+            other += symbols.table(member, arch, lto=lto, deep=False).symbols or ()
+    cause, cure = (_NO_OBJECT, _BY_ITSELF) if other else (_HOLDS_FINISHED, _RELOCATABLE)
+    return (*found, *other), cause, cure
+
+
+_READERS = {CUBIN: _of_cubin, FATBIN: _of_fatbin, OBJECT: _of_object, ARCHIVE: _of_archive}
+
+
+def _of_host_file(source: Input, arch: Arch) -> tuple[Symbol, ...]:
+    """Return the symbols of the finished code in a host file."""
+    found: list[Symbol] = []
+    for entries in containers.finished_fatbins(source.code, source.name):
+        entry = containers.chosen(entries, arch, lto=False) or (entries[0] if entries else None)
+        content = entry.content() if entry is not None else None
+        if entry is not None and content is not None:
+            found += _of_entry(entry, content, source.name)
+    return tuple(found)
+
+
+def _of_entry(entry: FatbinEntry, content: bytes, name: str) -> tuple[Symbol, ...]:
+    if entry.kind == CUBIN:
+        return symbols.of_image(elf.read(content, name))
+    if entry.kind == PTX:
+        return symbols.of_ptx(ptx.parse(content.rstrip(b"\0").decode(errors="replace")))
+    return ()
+
+
+def _finished(code: bytes, name: str) -> tuple[Symbol, ...]:
+    image = elf.read(code, name)
+    return () if image.relocatable else symbols.of_image(image)
