@@ -73,3 +73,16 @@ def test_inlined_functions_are_the_same_whatever_was_compiled_before(monkeypatch
         meanings.append([stable_names.Module(text).meaning({}) for text in library.llvm_strs])
         fakedevice.compile_kernel(other, (cuda.float32[::1],), **options)
     assert meanings[0] == meanings[1]
+
+
+def test_modules_whose_names_are_not_decoded():
+    """A function of a module whose name is not in the locale's encoding compiles as by numba-cuda."""
+
+    def same(x):
+        return x
+
+    text = {}
+    for module in ("plain", "\udcc3\udcbc"):
+        same.__module__ = module
+        text[module], _ = cuda.compile(same, cuda.float32(cuda.float32), device=True, cc=(9, 0))
+    assert text["plain"] == text["\udcc3\udcbc"]

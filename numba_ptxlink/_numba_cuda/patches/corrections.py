@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
+
+_UNDECODED = re.compile("[\ud800-\udfff]")
 
 
 def _wrap_create_library(original: Any) -> Any:
@@ -164,6 +167,15 @@ def _wrap_get_function(original: Any) -> Any:
     return get_function
 
 
+def _wrap_mangle_identifier(original: Any) -> Any:
+    @functools.wraps(original)
+    def mangle_identifier(ident: str, *args: Any, **kwargs: Any) -> Any:
+        # Names of files that the locale does not decode; numba-cuda mangles none with the C ABI.
+        return original(_UNDECODED.sub(lambda char: f"_{ord(char[0]):04x}", ident), *args, **kwargs)
+
+    return mangle_identifier
+
+
 def _load_from_pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     pointer, index = args
     return context.unpack_value(builder, sig.args[0].dtype, builder.gep(pointer, [index]))
@@ -218,6 +230,12 @@ CODE = (
         "CUDACABICallConv.return_value",
         _wrap_c_return_value,
         "It returns as such.",
+    ),
+    Substitution(
+        "numba.cuda.itanium_mangler",
+        "mangle_identifier",
+        _wrap_mangle_identifier,
+        "Names of modules that the locale does not decode are mangled, where numba-cuda fails.",
     ),
     Substitution(
         "numba.cuda.debuginfo",
