@@ -303,8 +303,8 @@ def _declare(each: Typed, signature: abi.Signature, raises: tuple[str, ...]) -> 
         signature=signature,
         python=describe(each),
         doc=inspect.getdoc(each.udf.function) or "",
-        source=each.udf.source,
-        errors=_errors(each.udf, raises),
+        source=_decoded(each.udf.source),
+        errors=_errors(each.udf, tuple(map(_decoded, raises))),
         namespace=each.udf.cxx.namespace,
         name=each.udf.function.__name__,
     )
@@ -333,3 +333,8 @@ def _check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) ->
     if any(kind != LTOIR for kind in kinds):
         for signature in signatures:
             abi.check_ptx(signature)
+
+
+def _decoded(place: str) -> str:
+    """Return *place*, a file and a line, without bytes that the locale does not decode: headers are UTF-8."""
+    return place.encode(errors="surrogateescape").decode(errors="replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +99,11 @@ def check_stem(stem: str) -> str:
     """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
     if not isinstance(stem, str):
         raise ExportError(f"The name is {stem!r}; pass text that begins file names.")
+    if any("\ud800" <= char <= "\udfff" for char in stem):
+        raise ExportError(
+            f"{stem!a} is not in the encoding of this locale, {sys.getfilesystemencoding()}, and cannot "
+            "begin file names; choose another name."
+        )
     bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
     reason = ""
     if not stem.strip(". "):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BETWEEN = "\0"
+_NANOBIND = "incompatible function arguments"
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,29 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
             recursive.entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
         )
     except Exception as error:
-        reason = packages.explained(error) or error
+        reason = _undecoded(udf, error) or packages.explained(error) or error
         raise ExportError(
             f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
         ) from error
-    return portable(front_end, lowered, _wrap(lowered, function, inline=options.opt), arch)
+    signature = _wrap(lowered, function, inline=options.opt)
+    try:
+        return portable(front_end, lowered, signature, arch)
+    except UnicodeEncodeError as error:
+        reason = _undecoded(udf, error) or error
+        raise ExportError(f"{udf.name} ({udf.source}) has no LLVM IR: {reason}") from error
+
+
+def _undecoded(udf: Any, error: BaseException) -> str:
+    """Return that *error* is for the path of *udf*, which LLVM IR cannot name, "" if it is not."""
+    path = udf.function.__code__.co_filename
+    # nanobind refuses text that is not UTF-8 as an argument of a wrong type.
+    refused = isinstance(error, UnicodeEncodeError) or _NANOBIND in str(error)
+    if not refused or path.encode(errors="ignore") == path.encode(errors="surrogatepass"):
+        return ""
+    return (
+        f"its path {path!a} is not in the encoding of this locale, {sys.getfilesystemencoding()}, and code "
+        "that names it, as line numbers do, is UTF-8; set PYTHONUTF8=1, or rename it in ASCII."
+    )
 
 
 def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: Arch) -> Lowering:

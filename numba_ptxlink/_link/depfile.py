@@ -30,7 +30,9 @@ def render(target: Path, sources: Iterable[Path]) -> bytes:
     names = [_escaped(str(source)) for source in sources]
     rule = " \\\n  ".join([f"{_escaped(str(target))}:", *names])
     # With a percent sign it would be a pattern of targets.
-    return "\n".join([rule, *(f"\n{name}:" for name in names if _PATTERN not in name), ""]).encode()
+    lines = [rule, *(f"\n{name}:" for name in names if _PATTERN not in name), ""]
+    # Paths that the locale does not decode have the bytes that they have on disk.
+    return "\n".join(lines).encode(errors="surrogateescape")
 
 
 def misread(target: Path, sources: Iterable[Path]) -> Iterator[str]:

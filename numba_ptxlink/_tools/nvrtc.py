@@ -245,17 +245,15 @@ def _compile(
         return text
 
     flags = tuple(readable(f"{option}/").removesuffix("/") for option in options)
-    texts = [text.encode() for text in headers.values()]
-    names = [header.encode() for header in headers]
-    status, program = binding.nvrtcCreateProgram(source, os.fsencode(program_name), len(texts), texts, names)
+    texts = list(map(_encoded, headers.values()))
+    names = list(map(_encoded, headers))
+    status, program = binding.nvrtcCreateProgram(source, _encoded(program_name), len(texts), texts, names)
     if int(status):
         raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
     try:
         for expression in name_expressions:
             binding.nvrtcAddNameExpression(program, expression.encode())
-        (status,) = binding.nvrtcCompileProgram(
-            program, len(options), [option.encode() for option in options]
-        )
+        (status,) = binding.nvrtcCompileProgram(program, len(options), list(map(_encoded, options)))
         log = readable(_fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0"))
         if int(status):
             raise LinkError(
@@ -271,6 +269,14 @@ def _compile(
         return cache.Entry(meta, code.rstrip(b"\0") if output == PTX else code)
     finally:
         binding.nvrtcDestroyProgram(program)
+
+
+def _encoded(text: str) -> bytes:
+    """Return *text*, in which paths may be, as the bytes that the system has for them."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:  # not a path of this system: its encoding has no such characters
+        return text.encode("utf-8", "surrogateescape")
 
 
 def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:
