@@ -15,6 +15,7 @@ from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa
 from ._front_end import registry
+from ._link import single_ptx
 from ._link.checks import LOSES_STRUCTS
 from ._tools import driver, host_compiler, machine, nvjitlink, nvrtc, packages
 from ._tools.compilers import Compiler, compilers
@@ -184,6 +185,9 @@ def _import_front_ends() -> dict[str, Problem]:
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
             if packages.explained(error) is not None:
                 cure = packages.install()
+            unsupported = (front_end.unsupported_reason() or "").partition("; ")
+            if unsupported[2]:
+                what, cure = f"{unsupported[0]}: {what}", unsupported[2]
             broken[front_end.name] = Problem(what, cure)
     return broken
 
@@ -303,13 +307,18 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
-    release, compiler = host_compiler.nvcc_release(), tools.nvptxcompiler
-    if release is not None and release < compiler:
-        old = nvvm is None or nvvm <= release
-        unread = "does not read" if old else f"reads neither the PTX of {dotted(nvvm)} nor"
+    release = host_compiler.nvcc_release()
+    held = {"PTX": nvvm, "machine code": single_ptx.usual_release()}
+    newer = [
+        f"the {kind} of {dotted(maker)}"
+        for kind, maker in held.items()
+        if release is not None and maker is not None and maker > release
+    ]
+    if release is not None and newer:
+        unread = "does not read" if len(newer) == 1 else "reads neither"
         yield Problem(
-            f"the nvcc that is found is of CUDA {dotted(release)}: it {unread} the machine code of "
-            f"{dotted(compiler)}, which exports hold",
+            f"the nvcc that is found is of CUDA {dotted(release)}: it {unread} {' nor '.join(newer)}, which "
+            "exports hold",
             f"export for it, by cuda={dotted(release)!r} or --cuda {dotted(release)}",
         )
     if tools.driver is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import pytest
@@ -9,7 +10,9 @@ from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import doctor
-from numba_ptxlink._tools import host_compiler, nvjitlink
+from numba_ptxlink._link import backends
+from numba_ptxlink._numba_cuda import release
+from numba_ptxlink._tools import host_compiler, nvjitlink, ptxas
 from numba_ptxlink.cli import main
 
 
@@ -184,6 +187,33 @@ def test_an_older_nvcc_is_a_problem(monkeypatch):
     assert "it does not read the machine code of 1" in problem.what
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
     assert not [each for each in pl.diagnose().problems if "nvcc" in each.what]
+
+
+def test_an_nvcc_that_reads_what_exports_hold_is_none(monkeypatch):
+    """Exports for an older toolkit hold the code of its own compiler, which a newer nvcc reads."""
+    monkeypatch.setattr(host_compiler, "nvcc_release", lambda: (13, 0))
+    monkeypatch.setattr(doctor, "nvvm_version", lambda _: (12, 9))
+    monkeypatch.setattr(backends, "installed", lambda: ("nvjitlink", (12, 9)))
+    monkeypatch.setattr(ptxas, "find", lambda release: ("ptxas", release))
+    assert not [each for each in pl.diagnose().problems if "nvcc" in each.what]
+
+
+def test_an_unsupported_release_that_cannot_be_imported(monkeypatch):
+    """A front end of another release that fails to be imported is told to be unsupported, as by an export."""
+    importing = importlib.import_module
+
+    def failing(name, *package):
+        if name == "numba.cuda":
+            raise AttributeError(name)
+        return importing(name, *package)
+
+    monkeypatch.setattr("numba_cuda.__version__", "0.28.0")
+    monkeypatch.setattr(doctor.importlib, "import_module", failing)
+    found = doctor._import_front_ends()["numba-cuda"]
+    assert found.what.startswith("numba-cuda 0.28.0 is not supported: numba.cuda cannot be imported")
+    assert found.cure.startswith("install numba-cuda>=")
+    with pytest.raises(pl.ExportError, match=r"^numba-cuda 0\.28\.0 is not supported; install numba-cuda>="):
+        release.require_compiler()
 
 
 def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):

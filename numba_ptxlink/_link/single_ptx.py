@@ -51,10 +51,10 @@ def compile_ptx(
         return _for_release(source, arch, options, release)
     if not options.relocatable:
         return _loadable(source, arch, options)
-    found = backends.installed()
-    if found is None or found[1] >= assembler.compiler_version():
+    older = _older_linker()
+    if older is None:
         return _by_nvptxcompiler(ptx, arch, options)
-    backend, linker = found
+    backend, linker = older
     if _reads(linker, source):
         own = ptxas.find(linker)
         if own is not None and _reads(own[1], source):
@@ -71,6 +71,25 @@ def compile_ptx(
         dotted(linker),
     )
     return _by_nvptxcompiler(ptx, arch, options)
+
+
+def usual_release() -> tuple[int, int]:
+    """Return the release of the tool whose relocatable cubins exports for this environment hold."""
+    older = _older_linker()
+    if older is None:
+        return assembler.compiler_version()
+    backend, linker = older
+    own = ptxas.find(linker)
+    if own is not None:
+        return own[1]
+    joins = backend == "nvjitlink" and linker >= _COMPILES_ONLY
+    return linker if joins else assembler.compiler_version()
+
+
+def _older_linker() -> tuple[str, tuple[int, int]] | None:
+    """Return name and release of the linker where it reads no relocatable code of nvPTXCompiler."""
+    found = backends.installed()
+    return None if found is None or found[1] >= assembler.compiler_version() else found
 
 
 def _loadable(source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:

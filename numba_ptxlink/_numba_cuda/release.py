@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import metadata
@@ -37,7 +38,7 @@ def unsupported_reason() -> str | None:
     except (ImportError, OSError):
         return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{extra()}]'`"
     if version not in SUPPORTED:
-        return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
+        return _unsupported(version)
     driver = getattr(sys.modules.get(DRIVER), "__file__", None)
     if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
         return (
@@ -45,6 +46,10 @@ def unsupported_reason() -> str | None:
             "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
         )
     return None
+
+
+def _unsupported(version: str) -> str:
+    return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
 
 
 def extra() -> str:
@@ -72,10 +77,16 @@ def require_compiler() -> None:
     Import numba.cuda, so that Python functions can be compiled.
 
     Raises:
-        ExportError: It cannot be imported, is the simulator, or does not run with the installed NumPy.
+        ExportError: It cannot be imported, is the simulator or of a release that is not supported, or does
+            not run with the installed NumPy.
     """
     from numba_ptxlink._tools import packages
 
+    with contextlib.suppress(ImportError, OSError):  # The import below tells.
+        from numba_cuda import __version__ as version
+
+        if version not in SUPPORTED:
+            raise ExportError(f"{_unsupported(version)}, as `pip install 'numba-ptxlink[{extra()}]'` does.")
     try:
         numpy = metadata.version("numpy")
         if tuple(int(part) for part in numpy.split(".")[:2]) >= NUMPY_BELOW:

@@ -9,6 +9,7 @@ from linkcases import KERNEL, function
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink, ptxas
 from numba_ptxlink._tools.nvdisasm import find_tool
@@ -73,7 +74,7 @@ def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
     in_a_toolkit(monkeypatch, (13, 1))
     no_ptxas(monkeypatch)
     code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
-    assert "nvJitLink 13.1" == tool
+    assert f"nvJitLink {dotted(single_ptx.usual_release())}" == tool == "nvJitLink 13.1"
     assert pl.link(KERNEL, code, arch="sm_80").cubin
 
 
@@ -96,7 +97,7 @@ def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
     in_a_toolkit(monkeypatch, (12, 9))
     own_ptxas(monkeypatch, tmp_path, "12.9")
     code, tool = compile_relocatable(PTX)
-    assert "ptxas 12.9" == tool
+    assert f"ptxas {dotted(single_ptx.usual_release())}" == tool == "ptxas 12.9"
     assert code.startswith(b"\x7fELF")
 
 
@@ -107,6 +108,7 @@ def test_a_ptxas_that_is_no_better_is_left_alone(monkeypatch, tmp_path, caplog, 
     own_ptxas(monkeypatch, tmp_path, release)
     with caplog.at_level("WARNING", logger="numba_ptxlink"):
         code, tool = compile_relocatable(PTX)
+    assert f"nvPTXCompiler {dotted(single_ptx.usual_release())}" == tool
     assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
     assert "nvJitLink 12.4 may refuse" in caplog.text
     assert "`pip install 'nvidia-cuda-nvcc-cu12==12.4.*'` installs its ptxas" in caplog.text
