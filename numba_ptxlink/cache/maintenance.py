@@ -221,7 +221,10 @@ def import_(cache: Cache, archive: Path) -> Imported:
                         f"or give a smaller file. What was taken so far stays."
                     )
     except (OSError, tarfile.TarError) as error:
-        raise CacheError(f"{archive} could not be read: {error}; give a file of `cache export`.") from error
+        taken = f" Entries taken before that, which stay: {count['taken']}." if count["taken"] else ""
+        raise CacheError(
+            f"{archive} could not be read: {error}; give a file of `cache export` that is whole.{taken}"
+        ) from error
     return Imported(**count)
 
 
@@ -246,7 +249,7 @@ def _members(file: IO[bytes]) -> Iterator[bytes]:
     Here each header is parsed alone, and members that are not regular files are skipped.
 
     Raises:
-        tarfile.TarError: It is not a tar file, or truncated.
+        tarfile.TarError: It is not a tar file, or lacks the two blocks of zeros at the end of one.
     """
     end = file.seek(0, io.SEEK_END)
     if not end:
@@ -256,7 +259,9 @@ def _members(file: IO[bytes]) -> Iterator[bytes]:
         file.seek(offset)
         header = file.read(tarfile.BLOCKSIZE)
         if not any(header):
-            return
+            if header + file.read(tarfile.BLOCKSIZE) == bytes(2 * tarfile.BLOCKSIZE):
+                return
+            break
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         offset += tarfile.BLOCKSIZE
         if not 0 <= member.size <= end - offset:
@@ -264,6 +269,7 @@ def _members(file: IO[bytes]) -> Iterator[bytes]:
         regular = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.size <= LARGEST
         yield file.read(member.size) if regular else b""
         offset += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    raise tarfile.ReadError("it is cut short")
 
 
 def _check_on(cache: Cache) -> None:

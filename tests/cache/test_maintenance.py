@@ -188,6 +188,26 @@ def test_what_an_archive_announces_is_not_believed(filled, tmp_path, bomb):
         tracemalloc.stop()
 
 
+def test_an_archive_that_is_cut_is_an_error(filled, tmp_path):
+    """Wherever an archive is cut, the import is an error, and the entries before the cut are whole."""
+    archive = tmp_path / "x.tar"
+    maintenance.export(filled, archive)
+    content = archive.read_bytes()
+    with tarfile.open(archive) as tar:
+        ends = [member.offset_data + member.size for member in tar]
+    blocks = [-(-end // 512) * 512 for end in ends]
+    for number, size in enumerate((*ends, *blocks, blocks[-1] + 512, blocks[-1] + 1023, 3000, 600)):
+        archive.write_bytes(content[:size])
+        other = open_cache(tmp_path / f"other {number}")
+        with pytest.raises(CacheError, match="cut short|truncated") as caught:
+            maintenance.import_(other, archive)
+        whole = sum(end <= size for end in ends)
+        assert (f"which stay: {whole}." in str(caught.value)) == (whole > 0)
+        assert whole == maintenance.verify(other).sound
+    archive.write_bytes(content[: blocks[-1] + 1024])
+    assert 2 == maintenance.import_(open_cache(tmp_path / "whole"), archive).taken
+
+
 def test_members_that_are_no_plain_files_are_refused(filled, tmp_path):
     """Sparse files, links, folders and headers of pax are passed over, and what follows is taken."""
     kinds = (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE)
