@@ -199,7 +199,7 @@ def test_an_archive_that_is_cut_is_an_error(filled, tmp_path):
     for number, size in enumerate((*ends, *blocks, blocks[-1] + 512, blocks[-1] + 1023, 3000, 600)):
         archive.write_bytes(content[:size])
         other = open_cache(tmp_path / f"other {number}")
-        with pytest.raises(CacheError, match="cut short|truncated") as caught:
+        with pytest.raises(CacheError, match=r"cut short|truncated") as caught:
             maintenance.import_(other, archive)
         whole = sum(end <= size for end in ends)
         assert (f"which stay: {whole}." in str(caught.value)) == (whole > 0)
