@@ -54,7 +54,12 @@ def default_directory() -> Path:
         home = Path.home()
     except RuntimeError:
         home = Path()
-    if not home.is_absolute() or not home.is_dir():
+    if home.parts and not home.is_absolute():
+        raise CacheError(
+            f"the home directory is {str(home)!r}, which is not absolute; set HOME or XDG_CACHE_HOME to an "
+            "absolute path, or NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
+        )
+    if not home.is_dir() or not home.parts:
         raise CacheError(
             "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
         )

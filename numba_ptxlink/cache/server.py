@@ -116,7 +116,9 @@ class Server:
         try:
             import redis
         except ImportError as error:
-            raise _UnusableError("install it with `pip install 'numba-ptxlink[redis]'`") from error
+            raise _UnusableError(
+                "the package redis is not installed; install it with `pip install 'numba-ptxlink[redis]'`"
+            ) from error
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 

@@ -277,6 +277,16 @@ def test_no_home_costs_a_warning():
     assert 1 == done.stderr.count("there is no home directory")
 
 
+def test_a_relative_home_is_told(monkeypatch):
+    """A home directory that is not absolute is told with the variables that set it."""
+    monkeypatch.setenv("HOME", "somewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere/else")
+    with pytest.raises(
+        CacheError, match=r"is 'somewhere', which is not absolute; set HOME or XDG_CACHE_HOME"
+    ):
+        cache_directory.default_directory()
+
+
 def test_the_default_directory_follows_the_platform(monkeypatch, tmp_path):
     """The directory is in $XDG_CACHE_HOME, or in ~/.cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
