@@ -104,6 +104,18 @@ def test_binaries_can_be_asked_for(device):
     assert ({"ptx", "cubin", "ltoir"} if device else {"ptx", "cubin"}) == kinds
 
 
+@pytest.mark.parametrize("given", [types.none, types.unicode_type])
+def test_binaries_of_types_without_c_types(given):
+    """What is passed as numba-cuda-mlir passes it can be had as a cubin and a fat binary too."""
+
+    def one(_):
+        return 1
+
+    made = {output: cuda.compile(one, (given,), cc=CC, output=output)[0] for output in ("cubin", "fatbin")}
+    assert b"\x7fELF" == made["cubin"][:4]
+    assert {"ptx", "cubin"} == {entry.kind for entry in fatbin_entries(made["fatbin"])}
+
+
 def test_errors_and_checks_can_be_asked_for():
     """`abi_info` takes what an error does, and whether divisions and indices are checked."""
     signature = types.int32(types.int32[::1], types.int32)

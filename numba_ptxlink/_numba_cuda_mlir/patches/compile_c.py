@@ -40,6 +40,8 @@ def _wrap_compile(original: Any) -> Any:
                     return _compile_c(given)
                 except _NoCTypeError as error:
                     log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
+                    if given["output"] in (CUBIN, FATBIN):
+                        return _assembled(original, given)
             return original(*args, **kwargs)
 
     return compile
@@ -78,20 +80,16 @@ def _check_alien(abi_info: Any, why: str) -> None:
 
 
 def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
-    from numba_cuda_mlir.numba_cuda.core import config
-
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._export import build
     from numba_ptxlink._export.signatures import record_names
     from numba_ptxlink._front_end import registry
-    from numba_ptxlink._front_end.protocol import CompileOptions
 
     front_end = registry.get("numba-cuda-mlir")
     info, output = abi.AbiOptions.of_compile(given["abi_info"]), given["output"]
     function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
-    opt = config.OPT != 0 if given["opt"] is None else bool(given["opt"])
-    options = CompileOptions(opt, bool(given["fastmath"]), bool(given["lineinfo"]))
+    options = _options(given)
     arch = Arch.of(given["cc"] or _device_cc())
     args, result = front_end.normalize(given["sig"])
     kernel = not given["device"]
@@ -108,7 +106,7 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     if output != LTOIR:
         abi.check_ptx(signature)
     bounds = given["launch_bounds"]
-    front_end.wrap(lowered, signature, info, inline=opt or given["forceinline"], launch_bounds=bounds)
+    front_end.wrap(lowered, signature, info, inline=options.opt or given["forceinline"], launch_bounds=bounds)
     portable = build.portable(front_end, lowered, signature, arch)
     compiled = build.Compiled(front_end, arch, (function,), (portable,))
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
@@ -117,6 +115,25 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
         return _binary(artifacts, arch, options, output, relocatable=not kernel), lowered.result
     code: bytes = artifacts[output]
     return (code.decode() if output == PTX else code), lowered.result
+
+
+def _assembled(original: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the PTX of numba-cuda-mlir, which makes no other code for drivers, as what is asked for."""
+    from numba_ptxlink._arch import Arch
+
+    cc = given["cc"] or _device_cc()
+    ptx, result = original(**{**given, "cc": cc, "output": PTX})
+    artifacts = {PTX: ptx.encode()}
+    return _binary(artifacts, Arch.of(cc), _options(given), given["output"], relocatable=True), result
+
+
+def _options(given: dict[str, Any]) -> Any:
+    from numba_cuda_mlir.numba_cuda.core import config
+
+    from numba_ptxlink._front_end.protocol import CompileOptions
+
+    opt = config.OPT != 0 if given["opt"] is None else bool(given["opt"])
+    return CompileOptions(opt, bool(given["fastmath"]), bool(given["lineinfo"]))
 
 
 def _device_cc() -> tuple[int, int]:
