@@ -12,7 +12,10 @@ from pathlib import Path
 import cffi
 import pytest
 
+import numba_ptxlink as pl
+from numba_ptxlink import _native
 from numba_ptxlink._native import _nvptxcompiler
+from numba_ptxlink._tools import nvptxcompiler
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "numba_ptxlink" / "_native"
@@ -77,3 +80,15 @@ def test_needs_no_symbol_from_elsewhere() -> None:
     lines = [line.split() for line in run("nm", "-D", "--undefined-only", EXTENSION).splitlines()]
     strong = [name for kind, name in lines if kind == "U"]
     assert [] == [name for name in strong if "@GLIBC" not in name and not re.match(r"_?Py", name)]
+
+
+def test_an_archive_is_no_place_for_it(tmp_path, monkeypatch) -> None:
+    """A package in a ZIP archive says that Python loads no compiled modules out of one."""
+    assert _native.hindrance() is None
+    archive = tmp_path / "app.pyz"
+    archive.write_bytes(b"PK")
+    monkeypatch.setattr(_native, "__file__", str(archive / "numba_ptxlink" / "_native" / "__init__.py"))
+    monkeypatch.setattr(_native, "location", lambda: None)
+    with pytest.raises(pl.AssembleError, match="loads no compiled modules out of an archive") as caught:
+        nvptxcompiler.identity()
+    assert f"numba-ptxlink is in {archive}, " in str(caught.value)

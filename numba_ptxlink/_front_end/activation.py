@@ -201,11 +201,11 @@ class Activation:
         from . import imports
 
         # Loading it would take time that a cached kernel does not need.
-        if _native.location() is None:
-            raise ImportError(f"{_native.EXTENSION} is missing")
-        cause = _native.lacks_cffi()
+        cause = _native.hindrance()
         if cause is not None:
             raise ActivationError(f"{cause}.")
+        if _native.location() is None:
+            raise ImportError(f"{_native.EXTENSION} is missing")
         driver = self.front_end.driver
         with self._all_or_nothing():
             self.active = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 EXTENSION = f"{__name__}._nvptxcompiler"
 """The extension module."""
@@ -16,8 +17,15 @@ def location() -> str | None:
     return None if spec is None else spec.origin
 
 
-def lacks_cffi() -> str | None:
-    """Return what is wrong, with the cure, where the extension module cannot be loaded for want of cffi."""
+def hindrance() -> str | None:
+    """Return why the extension module cannot be loaded though it is whole, with the cure; None if it can."""
+    folder = Path(__file__).parent
+    archive = next((path for path in folder.parents if path.is_file()), None)
+    if archive is not None:
+        return (
+            f"numba-ptxlink is in {archive}, and Python loads no compiled modules out of an archive; install "
+            "it with pip beside that, or unpack the archive"
+        )
     try:
         if importlib.util.find_spec(_CFFI) is not None:
             return None

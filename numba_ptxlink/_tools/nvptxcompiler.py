@@ -71,7 +71,8 @@ def identity() -> tuple[str, ...]:
     """
     path = _native.location()
     if path is None:
-        raise AssembleError(_NOT_BUILT.format(reason="it is missing"))
+        cause = _native.hindrance()
+        raise AssembleError(f"{cause}." if cause else _NOT_BUILT.format(reason="it is missing"))
     return ("nvPTXCompiler", build_id.build_id(path))
 
 
@@ -158,7 +159,7 @@ def load() -> tuple[_Ffi, _Lib]:
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        cause = _native.lacks_cffi()
+        cause = _native.hindrance()
         if cause is not None:
             raise AssembleError(f"{cause}.") from error
         message = _NOT_BUILT if _native.location() is None else _DAMAGED
