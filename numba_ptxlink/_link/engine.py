@@ -256,9 +256,10 @@ def _of_parts(linked: Linked, fused: Fused, inputs: Sequence[Input]) -> Linked:
         log.info("%s", fused.log)
     count = sum(source.kind == PTX for source in inputs)
     calls = f"{fused.inlined} call{'' if fused.inlined == 1 else 's'}"
+    joined = f"{count} PTX as one, {calls} inlined"
     return replace(
         linked,
-        reason=f"{count} PTX as one, {calls} inlined; {linked.reason}",
+        reason="; ".join((joined, *([linked.reason] if linked.reason != backends.USUAL else []))),
         inputs=tuple(source.name for source in inputs),
         log="\n".join(filter(None, (linked.log, fused.log))),
         inlined=fused.inlined,
