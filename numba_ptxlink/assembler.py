@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -197,10 +198,17 @@ def _encode(ptx: object) -> bytes:
             "for a file path.read_bytes()."
         )
     # NVRTC and the driver's tools include the final NUL in the size of the text.
-    text = text.rstrip(b"\0")
+    size, text = len(text), text.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
+    if not text and size > 1:
+        raise AssembleError("The PTX is NUL characters alone; generate or copy it again.")
     if not text.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
     if (position := text.find(0)) >= 0:
+        # Deferred: it is for the message.
+        from ._formats import texts
+
+        if texts.is_utf_16(text):
+            raise AssembleError("The PTX is text in UTF-16; save it as UTF-8.")
         # The compiler would stop reading there, and succeed.
         line = text.count(b"\n", 0, position) + 1
         raise AssembleError(

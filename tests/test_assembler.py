@@ -179,6 +179,8 @@ def test_long_refusals_are_shortened() -> None:
         (None, "PTX is a str or bytes, and this is a NoneType; pass its text, for a file path.read_bytes()."),
         ("", "The PTX is empty; pass a module that begins with a .version directive."),
         (b" \n\0", "The PTX is empty; pass a module that begins with a .version directive."),
+        (b"\0" * 4096, "The PTX is NUL characters alone; generate or copy it again."),
+        (".version 8.0".encode("utf-16"), "The PTX is text in UTF-16; save it as UTF-8."),
         (
             b".version 8.0\n.tar\0get sm_90",
             "The PTX has a NUL character in line 2; remove it, or pass text, not a binary.",

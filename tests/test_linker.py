@@ -121,6 +121,8 @@ def test_the_register_cap_and_line_numbers_reach_the_tool():
     ("source", "message"),
     [
         ("missing.ptx", "missing.ptx not found; check the path."),
+        ("", "Input 1 is empty text; give a path, PTX or CUDA C++."),
+        (make_kernel().encode("utf-16"), "Input 1 is text in UTF-16, not UTF-8; give PTX"),
         (b"", "Input 1 is empty; give PTX, LTO-IR, a cubin"),
         (b"\x00\x01\x02\xff", "Input 1 is of no known kind; give PTX"),
         (7, "Input 1 is a int; give a path, PTX or CUDA C++ text, bytes"),
@@ -138,6 +140,26 @@ def test_a_file_whose_content_is_not_what_its_name_says(tmp_path):
     path = tmp_path / "kernel.cubin"
     path.write_text(make_kernel())
     with pytest.raises(pl.LinkError, match="its extension says cubin and its content is ptx"):
+        pl.link(path, arch="sm_90")
+
+
+def test_text_with_a_byte_order_mark(tmp_path):
+    """PTX and CUDA C++ may begin with a BOM, as text, bytes and files."""
+    ptx = "\ufeff" + make_kernel()
+    (tmp_path / "k.ptx").write_text(ptx, encoding="utf-8")
+    cubin = pl.link(make_kernel(), arch="sm_90").cubin
+    for source in (ptx, ptx.encode(), tmp_path / "k.ptx"):
+        assert cubin == pl.link(source, arch="sm_90").cubin
+    assert cubin == pl.assemble(ptx, "sm_90").code
+    assert pl.link("\ufeff" + 'extern "C" __global__ void k() {}\n', arch="sm_90").cubin
+
+
+def test_a_file_of_zeros_is_told_from_its_beginning(tmp_path):
+    """A file that begins with a NUL is of no kind, and is read no further."""
+    path = tmp_path / "zeros"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(pl.LinkError, match="its content is of no known kind"):
         pl.link(path, arch="sm_90")
 
 

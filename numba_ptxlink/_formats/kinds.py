@@ -62,9 +62,10 @@ def recognise(code: bytes) -> str | None:
     from .ptx.header import begins_module
 
     # Compilers of PTX take any bytes in comments and strings.
-    text = code.rstrip(b"\0").decode(errors="surrogateescape")
-    if not text.strip() or "\0" in text:
+    stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")
+    if not stripped.strip() or b"\0" in stripped:
         return None
+    text = stripped.decode(errors="surrogateescape")
     if begins_module(text):
         return PTX
     return CU if is_text(code) and texts.is_cxx(text) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import re
 
@@ -45,19 +46,33 @@ def is_cxx(text: str) -> bool:
     return bool(ends or signed) and not _is_python(text)
 
 
+def is_utf_16(code: bytes) -> bool:
+    """Return whether *code* begins as text in UTF-16 with a byte order mark does."""
+    if not code.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return False
+    try:
+        text = codecs.getincrementaldecoder("utf-16")().decode(code[:4096])
+    except UnicodeDecodeError:
+        return False
+    return bool(text) and "\0" not in text
+
+
 def describe(code: bytes) -> str:
     """Return in words what *code* is, which is of none of the kinds that can be linked."""
     for magic, name in _BINARIES.items():
         if code.startswith(magic):
             return name
+    if is_utf_16(code):
+        return "text in UTF-16, not UTF-8"
+    if b"\0" in code:
+        return "of no known kind"
     try:
         text = code.decode()
     except UnicodeDecodeError:
-        text = "\0"
+        return "of no known kind"
     names = {
         "empty": not text,
         "blank": not text.strip(),
-        "of no known kind": "\0" in text,
         "LLVM IR as text": _LLVM_IR.search(text),
         "JSON": _is_json(text),
         "Python": _is_python(text),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats import ptx
 
 T = TypeVar("T")
+_BLOCK = 4096
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
 _CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
@@ -90,6 +92,8 @@ def read(source: Any, number: int = 1) -> Input:
     """
     if isinstance(source, Input):
         return source
+    if source == "":
+        raise LinkError(f"Input {number} is empty text; give a path, PTX or CUDA C++.")
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
         return _read_file(source)
     name = ""
@@ -118,10 +122,11 @@ def read(source: Any, number: int = 1) -> Input:
 
 
 def as_bytes(content: Any) -> bytes:
-    """Return *content*, which is text, anything that `bytes` takes, or a file object."""
+    """Return *content*, which is text, anything that `bytes` takes, or a file object, without a BOM."""
     if hasattr(content, "read"):
         content = _content_of(content)
-    return content.encode() if isinstance(content, str) else bytes(content)
+    code = content.encode() if isinstance(content, str) else bytes(content)
+    return code.removeprefix(codecs.BOM_UTF8)
 
 
 def _content_of(file: Any) -> Any:
@@ -147,7 +152,9 @@ def _is_text(source: str) -> bool:
 def _read_file(source: str | os.PathLike[str]) -> Input:
     path = Path(source)
     try:
-        code = path.read_bytes()
+        with path.open("rb") as file:
+            # No kind begins with a NUL, which the first block tells of files of any size.
+            code = file.read(_BLOCK) if file.peek(1).startswith(b"\0") else file.read()
     except FileNotFoundError as error:
         # A path may be a mistyped text only where it was given as one.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
@@ -159,6 +166,7 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
         raise LinkError(
             f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
         ) from error
+    code = code.removeprefix(codecs.BOM_UTF8)
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
     if kind is None and declared == CU and code.strip() and is_text(code):
