@@ -65,15 +65,15 @@ def components(tools: Toolchain, nvvm_release: tuple[int, int] | None) -> Iterat
 
 
 def nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
-    """Return the CUDA release of libNVVM, which does not report it; None without libNVVM."""
-    folder, library = packages.location("nvidia-nvvm"), _library("nvvm")
-    if folder is not None and library and Path(library).resolve().is_relative_to(folder):
-        return _package_version(tools, packages.package("nvidia-nvvm"))
-    # Another one is loaded than the package's; its PTX tells.
+    """Return the CUDA release of libNVVM, which does not report it; None if libNVVM cannot be loaded."""
     try:
         emitted = nvvm.emitted_isa(Arch(9, 0))
     except PtxlinkError:
         return None
+    folder, library = packages.location("nvidia-nvvm"), _library("nvvm")
+    if folder is not None and library and Path(library).resolve().is_relative_to(folder):
+        return _package_version(tools, packages.package("nvidia-nvvm"))
+    # Another one is loaded than the package's; its PTX tells.
     return None if emitted is None else release_of(emitted)
 
 
