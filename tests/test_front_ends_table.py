@@ -146,7 +146,7 @@ def outcome(folder, udfs, name):
     except pl.PtxlinkError as error:
         reason = re.sub(r"^Numba could not compile .*? for sm_\d+: ", "", str(error)).strip()
         line = re.sub(r"\s*\(?<.*", "", reason.splitlines()[0]).rstrip(" :.(")
-        return line.replace("|", "/")[:_LONGEST]
+        return line.replace("|", "/")[:_LONGEST].strip()
     called = set(re.findall(r'"name": "(of_\w+)"', made.manifest.read_text()))
     declared = set(re.findall(r"\b(of_\w+)\(", made.header.read_text()))
     return "works" if called <= declared else "compiles, and C++ has no such prototype"
