@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,7 +72,7 @@ class Processes(Executor):
             if self._pool is None:
                 # Not forked: the process may have threads, and locks that they hold.
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self.count, context, initializer=_ignore_interrupts)
+                self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
             return self._pool
 
     def _drop(self, pool: ProcessPoolExecutor) -> None:
@@ -103,5 +105,14 @@ class Processes(Executor):
             return pool
 
 
-def _ignore_interrupts() -> None:
+def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A process that is killed cannot end the pool, whose processes would wait for work for ever.
+    threading.Thread(target=_end_with_owner, daemon=True).start()
+
+
+def _end_with_owner() -> None:
+    owner = multiprocessing.parent_process()
+    if owner is not None:
+        owner.join()
+        os._exit(1)

@@ -268,6 +268,22 @@ def _start_and_sleep(path: str) -> None:
 
 
 @pytest.mark.slow
+def test_processes_end_with_their_owner():
+    """The processes of a pool whose owner is killed end, too, and close what they have open."""
+    program = (
+        "import os, signal, sys, time\n"
+        "from numba_ptxlink._tools.processes import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    pool = Processes(2)\n"
+        "    assert pool.submit(os.getpid).result() != os.getpid()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    # It returns when nobody has the pipe open any more.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
 def test_a_dask_cluster_leaves_the_same_bytes(tmp_path):
     """A cluster that loses a worker in the middle exports what this process does."""
     pytest.importorskip("distributed", reason="Dask is not installed")
