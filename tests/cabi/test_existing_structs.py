@@ -570,3 +570,29 @@ def test_c_has_a_struct_by_its_tag(tmp_path):
 def first(p):
     """Return a member."""
     return p.a
+
+
+integers = np.dtype(
+    [
+        *[("uintptr", "u8"), ("intptr", "i8"), ("uintmax", "u8"), ("intmax", "i8")],
+        *[("uint_least32", "u4"), ("int_least8", "i1"), ("ptrdiff", "i8"), ("size", "u8")],
+    ],
+    align=True,
+)
+
+
+def second(pointer):
+    """Read what a pointer points to."""
+    return pointer[0].intptr
+
+
+@pytest.mark.parametrize("prefix", ["", "std::"])
+def test_integers_of_the_standard_headers(prefix, tmp_path):
+    """NVRTC, which has no standard headers, knows the integers that <cstdint> and <cstddef> name."""
+    members = "".join(f"{prefix}{name}_t {name};" for name in integers.names)
+    headers = ("<cstdint>", "<cstddef>") if prefix else ("<stdint.h>", "<stddef.h>")
+    text = "".join(f"#include {header}\n" for header in headers)
+    (tmp_path / "s.h").write_text(f"{text}struct S {{ {members} }};\n")
+    function = pl.udf("float64(CPointer(integers))", structs={integers: "S"}, include="s.h")(second)
+    exported = pl.export([function], None, emit=["ptx"], include_dirs=[tmp_path], name="u")
+    assert ["double second(S* pointer)"] == [str(signature) for signature in exported.signatures]
