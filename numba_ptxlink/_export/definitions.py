@@ -67,7 +67,7 @@ def check(module: ModuleType) -> None:
             raise ExportError(
                 f"{name} ({source}) is marked for export, and {has_it} has its name in {module.__name__} in "
                 "the end, so that it would be left out. Rename one of the two, or mark both; where it is a "
-                f"decorator's, put the mark on top; where the first is not wanted, write `del {name}`."
+                f"decorator's, put the mark on top; where the first is not wanted, remove its mark."
             )
 
 
