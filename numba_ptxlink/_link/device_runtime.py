@@ -37,6 +37,11 @@ def is_runtime(source: Input) -> bool:
     return _NAME in source.name
 
 
+def is_runtime_call(name: str) -> bool:
+    """Return whether the function *name* is one of the device runtime that code calls."""
+    return _CALL.fullmatch(f"'{name}'") is not None
+
+
 def is_grid_call(name: str) -> bool:
     """Return whether the function *name* of the device runtime synchronises a grid."""
     return name.startswith(_GRID)

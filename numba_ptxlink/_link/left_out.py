@@ -17,7 +17,8 @@ from numba_ptxlink.errors import LinkError
 
 from . import symbols
 from .checks import READABLE
-from .device_runtime import is_runtime
+from .device_runtime import find as find_runtime
+from .device_runtime import is_runtime, is_runtime_call
 from .inputs import Input
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST = 5
+_CONTENTS = (".text.", ".nv.global", ".nv.constant3")
 _RELOCATABLE = (
     "Make it relocatable (`nvcc -rdc=true`, `assemble(relocatable=True)`, `assemble --relocatable`), or give "
     "the PTX or CUDA C++ that it was made of."
@@ -46,12 +48,14 @@ class LeftOut(NamedTuple):
         symbols: What it defines that no other input does.
         cause: Why a linker takes nothing of it.
         cure: What to give in its place.
+        library: Whether it is a library, of which a linker only takes what others need.
     """
 
     name: str
     symbols: tuple[str, ...]
     cause: str
     cure: str
+    library: bool
 
     def __str__(self) -> str:
         named = ", ".join(self.symbols[:_MOST])
@@ -95,8 +99,13 @@ def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "c
         for symbol in symbols.table(other, arch, lto=lto).symbols or ()
         if symbol.defined
     }
+    # nvcc -dlink leaves the device runtime in what it writes, which is not an input until a link wants it.
+    if any(is_runtime_call(name) for _, names, *_ in found for name in names - elsewhere):
+        runtime = find_runtime()
+        table = symbols.table(runtime, arch, lto=lto).symbols if runtime else None
+        elsewhere |= {symbol.name for symbol in table or () if symbol.defined}
     return [
-        LeftOut(source.name, tuple(sorted(names - elsewhere)), cause, cure)
+        LeftOut(source.name, tuple(sorted(names - elsewhere)), cause, cure, source.kind == ARCHIVE)
         for source, names, cause, cure in found
         if names - elsewhere
     ]
@@ -104,14 +113,19 @@ def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "c
 
 def refuse_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
     """
-    Refuse *inputs* of which a linker takes nothing.
+    Refuse *inputs* of which a linker takes nothing; warn of libraries beside what it takes.
 
     Raises:
         LinkError: There is such an input. Names what it defines, and the cure.
     """
     found = left_out(inputs, arch, lto=lto, checks=checks)
-    if found:
-        raise LinkError("\n".join(map(str, found)), inputs=tuple(skipped.name for skipped in found))
+    beside = len(found) < len(inputs)
+    for skipped in found:
+        if beside and skipped.library:
+            log.warning("%s", skipped)
+    refused = [skipped for skipped in found if not (beside and skipped.library)]
+    if refused:
+        raise LinkError("\n".join(map(str, refused)), inputs=tuple(skipped.name for skipped in refused))
 
 
 def warn_of_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
@@ -128,7 +142,8 @@ def refuse_empty(cubin: bytes, inputs: Sequence[Input], arch: Arch, *, lto: bool
         LinkError: They define nothing.
     """
     try:
-        if any(symbol.defined for symbol in symbols.of_image(elf.read(cubin))):
+        # Not the symbols, which leave out static kernels.
+        if any(section.name.startswith(_CONTENTS) for section in elf.read(cubin).sections):
             return
     except elf.UnfamiliarError:
         return
@@ -155,7 +170,8 @@ def _is_empty(source: Input, arch: Arch, *, lto: bool) -> bool:
             source.code, source.kind, source.name
         ):
             return True
-        table = symbols.table(source, arch, lto=lto).symbols
+        # LTO-IR of others is compiled only to be read where it cannot be otherwise, which may take seconds.
+        table = symbols.table(source, arch, lto=lto, deep=source.compiled).symbols
     except LinkError:
         return False
     return table is not None and not any(symbol.defined for symbol in table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -12,6 +13,7 @@ from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink import inspection
+from numba_ptxlink._cli.link import _has_kernel
 from numba_ptxlink._formats import elf
 from numba_ptxlink._link.inputs import read
 from numba_ptxlink._tools import nvfatbin, nvjitlink
@@ -85,15 +87,22 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_linkers_leave_out_is_refused(form, tmp_path):
-    """Code that nvJitLink leaves out of a link without a word is refused, with its symbols and the cure."""
+def test_what_linkers_leave_out_is_refused(form, tmp_path, caplog):
+    """Code that nvJitLink leaves out without a word is refused or, of a library, told; with the cure."""
     code = FORMS[form](tmp_path)
     kind = read(code).kind
     plain = nvjitlink.link([(kind, "x", code), ("ptx", "b", B)], ("-arch=sm_80",))
     assert ["b"] == kernels(plain.code)
-    for others in ((), (B,)):
-        with pytest.raises(pl.LinkError, match=r"the link leaves out a\. (Make it reloc|Give such a)"):
-            pl.link(code, *others, arch=ARCH)
+    says = r"the link leaves out a\. (Make it reloc|Give such a)"
+    with pytest.raises(pl.LinkError, match=says):
+        pl.link(code, arch=ARCH)
+    if kind == "archive":
+        # Of a library nobody may need anything.
+        assert ["b"] == kernels(pl.link(code, B, arch=ARCH).cubin)
+        assert re.search(says, caplog.text)
+    else:
+        with pytest.raises(pl.LinkError, match=says):
+            pl.link(code, B, arch=ARCH)
 
 
 USED = {
@@ -146,6 +155,31 @@ def test_an_empty_cubin_is_refused(form, checks, tmp_path):
     with pytest.raises(pl.LinkError, match=r"no kernel, function or variable .* cubin would be empty"):
         pl.link(code, arch=ARCH, checks=checks)
     assert ["b"] == kernels(pl.link(code, B, arch=ARCH, checks=checks).cubin)
+
+
+def test_static_kernels_are_no_empty_cubin():
+    """A kernel that no other code can name is linked, and counts as one for the command."""
+    static = pl.assemble(KERNEL.format(name="a").replace(".visible ", ""), ARCH, relocatable=True).code
+    linked = pl.link(static, arch=ARCH).cubin
+    assert [] == kernels(linked)
+    assert _has_kernel(linked)
+
+
+@pytest.mark.slow
+def test_the_device_runtime_in_a_linked_object(tmp_path):
+    """What nvcc -dlink takes of the device runtime is no code that a link leaves out."""
+    nvcc = inspection.find_tool("nvcc")
+    if nvcc is None or shutil.which("g++") is None:
+        pytest.skip("there is no nvcc, or no g++ for it")
+    (tmp_path / "a.cu").write_text(
+        '__global__ void child() {}\nextern "C" __global__ void a() { child<<<1, 1>>>(); }\n'
+    )
+    first, second = tmp_path / "a.o", tmp_path / "linked.o"
+    subprocess.run([nvcc, "-dc", "-arch=sm_80", tmp_path / "a.cu", "-o", first], check=True)
+    done = subprocess.run([nvcc, "-dlink", "-arch=sm_80", first, "-lcudadevrt", "-o", second], check=False)
+    if done.returncode:
+        pytest.skip("this nvcc has no device runtime")
+    assert "a" in kernels(pl.link(first, second, arch=ARCH).cubin)
 
 
 def test_functions_that_nobody_calls_are_no_error():
