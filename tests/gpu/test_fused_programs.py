@@ -18,4 +18,5 @@ def test_programs_of_two_units_compute_the_same(first):
     command = [sys.executable, PROGRAM, "--first", str(first), "--programs", str(COUNT), "--workers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert f"{COUNT} programs, 0 differences" in done.stdout
+    assert f"{COUNT} of {COUNT} programs" in done.stdout
+    assert f": {COUNT} equal\n0 differences\n" in done.stdout

@@ -7,6 +7,8 @@ import pytest
 
 import numba_ptxlink as pl
 
+pytestmark = pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning")
+
 COUNT = 40
 SOURCE = """\
 from numba import cuda
