@@ -3,8 +3,8 @@ Run the benchmarks that this machine can run, side by side with the peers: `pyth
 
 Each part is a process of its own and has its share of the time; what the time does not suffice for is left
 out with the reason. The results go to benchmarks/results as JSON, Markdown, SVG and PNG, the JSON whenever a
-row is measured. A run of other parts with the same versions adds to the file. SIGINT and SIGTERM end a run
-early, and what it has measured is kept.
+row is measured. A run of other parts with the same versions adds to the file, and a part that measures
+nothing leaves what is there. SIGINT and SIGTERM end a run early, and what it has measured is kept.
 
 parts:
 """
@@ -35,6 +35,7 @@ RESERVE = 15
 BEGIN = 0.85
 # How much longer than its share a part may take before it is ended.
 GRACE = 1.5
+NAMED = "; by --only alone"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=(__doc__ or "")
-        + "\n".join(f"  {each.name:12} {each.title}" for each in _parts.present()),
+        + "\n".join(f"  {part.name:12} {part.title}{NAMED * part.alone}" for part in _parts.present()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [part.name for part in _parts.present()]
@@ -70,13 +71,14 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, _stop)
     described = _results.describe()
     for title, cells in described.items():
-        print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in cells.items()))
+        text = cells if isinstance(cells, str) else ", ".join(f"{key} {cell}" for key, cell in cells.items())
+        print(f"{title}: {text}")
     file = options.out / f"{_results.name(described['machine'], quick=options.quick)}.json"
     results = _results.Results(file, described, quick=options.quick)
     end = begun + 60 * (options.minutes or MINUTES[options.quick]) - RESERVE
     status = 0
     try:
-        parts = [part for part in _parts.present() if part.name in (options.only or [part.name])]
+        parts = _parts.chosen(options.only or ())
         for index, part in enumerate(parts):
             shares = [each.weight(quick=options.quick) for each in parts[index:]]
             left = end - time.monotonic()
@@ -99,7 +101,7 @@ def measure(part: _parts.Part, results: _results.Results, seconds: float, most: 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "rows.json")
         command = [str(_parts.HERE / f"{part.script}.py"), *part.arguments, "--json", str(file)]
-        command += ["--seconds", f"{BEGIN * seconds:.0f}", *["--quick"] * quick]
+        command += ["--seconds", f"{BEGIN * seconds:.0f}", *(["--quick"] if quick else part.full)]
         # Elsewhere, lest a checkout be imported in place of what is installed.
         process = subprocess.Popen([sys.executable, *command], cwd=scratch, start_new_session=True)
         reason = "it was stopped"
@@ -120,7 +122,8 @@ def measure(part: _parts.Part, results: _results.Results, seconds: float, most: 
             if not complete:
                 entry["left out"].append({"section": "", "subject": "what follows", "reason": reason})
                 print(f"  left out: what follows: {reason}", flush=True)
-            results.put(part.name, **entry, seconds=round(time.monotonic() - begun, 1))
+            if not results.put(part.name, **entry, seconds=round(time.monotonic() - begun, 1)):
+                print("  what an earlier run has measured is kept", flush=True)
     return int(failed)
 
 

@@ -21,20 +21,25 @@ class Goal:
 
     Args:
         text: What is promised.
-        part: The part that measures it.
-        pattern: Which of its figures do, by their labels.
+        parts: The parts that measure it.
+        pattern: Which of their figures do, by their labels.
         most: What no median may exceed.
     """
 
     text: str
-    part: str
+    parts: tuple[str, ...]
     pattern: str
     most: float
 
     def figures(self, content: Mapping[str, Any]) -> list[Figure]:
         """Return the figures of *content* that the goal is about, the largest ratio first."""
-        rows = content["parts"].get(self.part, {}).get("rows", ())
-        found = [each for each in _figures.figures(rows) if re.search(self.pattern, each.label)]
+        measured = [content["parts"][part]["rows"] for part in self.parts if part in content["parts"]]
+        found = [
+            each
+            for rows in measured
+            for each in _figures.figures(rows)
+            if re.search(self.pattern, each.label)
+        ]
         return sorted(found, key=lambda figure: -figure.ratio)
 
     def answer(self, content: Mapping[str, Any]) -> str:
@@ -67,62 +72,76 @@ def show_ratio(figure: Figure) -> str:
 ALL = (
     Goal(
         "The first kernel of a process, when it is in the caches, comes no later than with numba-cuda alone",
-        "start",
+        ("start",),
         r"cache=True, caches warm, all: plugin/stock",
         1.0,
     ),
     Goal(
+        "The kernels after the first one take no more time to compile and link than with numba-cuda alone",
+        ("link",),
+        r"caches (off|empty), later kernels: plugin/stock",
+        1.0,
+    ),
+    Goal(
         "A kernel that `load()` takes from an export is done in a fraction of the time of `cache=True`",
-        "load",
+        ("load",),
         "load/numba cached",
         0.4,
     ),
-    Goal("`link()` links two PTX in no more time than nvJitLink", "link", r"link\(\)/nvJitLink", 1.0),
+    Goal("`link()` links two PTX in no more time than nvJitLink", ("link",), r"link\(\)/nvJitLink", 1.0),
     Goal(
         "Making one PTX of two, with the calls inlined, is a fraction of assembling it",
-        "link",
+        ("link",),
         "inlining/assembling",
         0.1,
     ),
     Goal(
         "A call that is inlined as PTX takes the time of one linked as LTO-IR",
-        "call",
+        ("call",),
         "PTX inlined/LTO",
         1.03,
     ),
     Goal(
-        "A call that is linked as LTO-IR takes the time of one C++ source", "call", ": LTO/one source", 1.02
+        "A call that is linked as LTO-IR takes the time of one C++ source",
+        ("call",),
+        ": LTO/one source",
+        1.02,
     ),
-    Goal("Reading a PTX module is a fraction of assembling it", "read", "module/assemble", 0.05),
+    Goal("Reading a PTX module is a fraction of assembling it", ("read",), "module/assemble", 0.05),
     Goal(
         "numba-cuda-mlir compiles to PTX in a fraction of its own time",
-        "compile",
+        ("compile",),
         r"caches off, later kernels: mlir plugin/mlir",
         0.7,
     ),
     Goal(
         "A second process needs a fraction of the time of numba-cuda-mlir's back end",
-        "mlir",
+        ("mlir",),
         r"caches warm, wall: mlir plugin/mlir",
         0.3,
     ),
     Goal(
         "A function of a thousand takes hardly more time than one of a hundred",
-        "export",
+        ("export", "exports"),
         "1000 functions/100",
         1.12,
     ),
     Goal(
         "Two jobs export in a fraction of the time of one",
-        "export",
-        r"\b1000? functions.*: 2 jobs/1 job",
+        ("export", "exports"),
+        r"\b1000? functions.*: 2 jobs.*/1 job",
         0.59,
     ),
     Goal(
         "An export after an edit of one function in a hundred takes a fraction of the first one",
-        "export",
+        ("export", "exports"),
         r"\b100 functions.*: edited/all",
         0.1,
     ),
-    Goal("A struct of 64 kB takes no more time for a byte than one of 4 kB", "export", "64 kB/4 kB", 1.0),
+    Goal(
+        "A struct of 64 kB takes no more time for a byte than one of 4 kB",
+        ("export", "exports"),
+        "64 kB/4 kB",
+        1.0,
+    ),
 )

@@ -56,6 +56,15 @@ def find_cpu() -> str:
     return platform.processor() or platform.machine()
 
 
+def find_build() -> str:
+    """Return what tells builds of one version of this package apart, "" where it is not installed."""
+    try:
+        from numba_ptxlink.cache.key import package_version
+    except ImportError:
+        return ""
+    return package_version().partition(" ")[2][:12]
+
+
 def find_versions() -> dict[str, str]:
     """Return the versions of packages and tools."""
     versions = {"Python": platform.python_version()}
@@ -83,4 +92,4 @@ if __name__ == "__main__":
         "cores": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
-    print(json.dumps({"machine": machine, "versions": find_versions()}))
+    print(json.dumps({"machine": machine, "versions": find_versions(), "build": find_build()}))

@@ -32,12 +32,14 @@ REPEAT = """\
 $ pip install "numba-ptxlink[bench,mlir]"
 $ python -m benchmarks                     # in a checkout; nine minutes
 $ python -m benchmarks --only start link   # some parts; they are added to the same file
+$ python -m benchmarks --only exports      # a thousand functions, for which those minutes do not suffice
 $ python -m benchmarks --quick             # two minutes, also without a GPU
 $ python -m benchmarks plot FILE.json      # Markdown, SVG and PNG out of the results
 ```
 
 Each part has its share of the time and ends its turns when that is over: a run of fewer parts, or with more
-`--minutes`, has more samples. A run that is interrupted keeps what it has measured.
+`--minutes`, has more samples. A run that is interrupted keeps what it has measured, and a part that measures
+nothing leaves what an earlier run has. The first parts are those with the figures that are promised.
 
 | part | measures |
 | --- | --- |
@@ -62,5 +64,7 @@ def page() -> str:
         parts += [f"## {_report.machine(content)}", *_report.about(content)]
         parts += _report.plots(f"{folder}/{stem}", content)
         parts += _report.tables(content, "###")
-    listed = "\n".join(f"| `{part.name}` | {part.title} |" for part in _parts.ALL)
+    listed = "\n".join(
+        f"| `{part.name}` | {part.title}{'; where it is named' * part.alone} |" for part in _parts.ALL
+    )
     return "\n\n".join([*parts, REPEAT + listed]) + "\n"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
 
@@ -21,6 +25,8 @@ class Part:
         weights: Its share of the time: of a full run, and with --quick.
         arguments: What its process gets; the sections, the short ones first, since they share the time.
         headlines: Patterns of the figures that the plot shows, as `Figure.label` spells them.
+        full: What it gets besides without --quick.
+        alone: It takes as long as all the others, and runs where it is named.
     """
 
     name: str
@@ -29,6 +35,8 @@ class Part:
     weights: tuple[int, int]
     arguments: tuple[str, ...] = ()
     headlines: tuple[str, ...] = ("",)
+    full: tuple[str, ...] = ()
+    alone: bool = False
 
     def weight(self, *, quick: bool) -> int:
         """Return the share of the time."""
@@ -39,77 +47,95 @@ class Part:
         return any(re.search(pattern, label) for pattern in self.headlines)
 
 
+EXPORTED = ("edited/all", "64 kB/4 kB", "2 jobs.*/1 job", r"functions: numba_ptxlink/stock")
+# The figures that are promised come first: the last parts are the ones that a run may not reach.
 ALL = (
-    Part("noise", "How far equal contenders are apart", "noise", (10, 3), headlines=()),
-    Part("activation", "What the import hook costs a start of Python", "activation", (30, 8)),
+    Part("noise", "How far equal contenders are apart", "noise", (6, 3), headlines=()),
+    Part(
+        "call",
+        "A Python function called from C++",
+        "udf_call",
+        (30, 12),
+        ("size", "time"),
+        ("inlined/one",),
+    ),
+    Part("load", "A kernel without Numba", "load", (45, 6), ("kernel", "python"), (r"load.*/",)),
+    Part("mlir", "The back end of numba-cuda-mlir", "cache", (40, 10), ("mlir",), ("wall",)),
+    Part("compile", "Python to PTX", "link", (45, 10), ("text",), (r"caches off, later kernels: ",)),
     Part(
         "read",
         "Reading PTX, beside assembling it",
         "ptx",
-        (15, 5),
+        (8, 5),
         headlines=(r"(kernel of 50 kB|NVRTC, debug): module/",),
-    ),
-    Part(
-        "assemble",
-        "PTX to a cubin",
-        "assemble",
-        (50, 12),
-        headlines=(r"(8\d{3}|5\d{5}) bytes, 1 thread: ", r"8\d{3} bytes, 16 threads: "),
-    ),
-    Part(
-        "jit",
-        "PTX to a module on the device",
-        "jit",
-        (50, 6),
-        headlines=(r"5\d{4} bytes,.*assemble/driver",),
     ),
     Part(
         "link",
         "Python to code that is ready to launch, with something to link",
         "link",
-        (200, 20),
+        (90, 20),
         ("pairs", "kernels"),
         (r"(one \.cu|no link files), caches (empty|full), later", r"link\(\)/"),
     ),
-    Part("compile", "Python to PTX", "link", (30, 10), ("text",), (r"caches off, later kernels: ",)),
-    Part(
-        "cache",
-        "What the cache costs and saves",
-        "cache",
-        (40, 6),
-        ("hits", "growth", "herd", "--entries", "1000"),
-        (r"growth, hit, grown to 1000: ", "all of them, .* processes"),
-    ),
-    Part("mlir", "The back end of numba-cuda-mlir", "cache", (20, 10), ("mlir",), ("wall",)),
     Part(
         "start",
         "Python's start to the end of the first kernel",
         "cache",
-        (130, 16),
+        (120, 16),
         ("start", "--rows", "kept,linked"),
         (r"caches \w+, all: ",),
     ),
-    Part("load", "A kernel without Numba", "load", (30, 6), ("python", "kernel"), (r"load.*/",)),
     Part(
         "export",
+        "Functions to artifacts",
+        "export",
+        (55, 12),
+        ("edits", "jobs", "growth"),
+        EXPORTED,
+        full=("--most", "100", "--archs", "1"),
+    ),
+    Part(
+        "exports",
         "Many functions to artifacts",
         "export",
-        (150, 12),
-        ("edits", "structs", "jobs", "growth"),
-        ("edited/all", "64 kB/4 kB", "CPU path.*2 jobs/1 job", r"functions: numba_ptxlink/stock"),
+        (500, 12),
+        ("growth", "jobs", "edits", "structs"),
+        EXPORTED,
+        alone=True,
     ),
     Part(
-        "call",
-        "A Python function called from C++",
-        "udf_call",
-        (70, 12),
-        ("size", "time"),
-        ("inlined/one",),
+        "jit",
+        "PTX to a module on the device",
+        "jit",
+        (20, 6),
+        ("8000", "50000"),
+        (r"5\d{4} bytes,.*assemble/driver",),
     ),
-    Part("memory", "Main memory", "memory", (30, 12)),
+    Part(
+        "assemble",
+        "PTX to a cubin",
+        "assemble",
+        (18, 12),
+        headlines=(r"(8\d{3}|5\d{5}) bytes, 1 thread: ", r"8\d{3} bytes, 16 threads: "),
+    ),
+    Part(
+        "cache",
+        "What the cache costs and saves",
+        "cache",
+        (18, 6),
+        ("hits", "growth", "herd", "--entries", "1000"),
+        (r"growth, hit, grown to 1000: ", "all of them, .* processes"),
+    ),
+    Part("activation", "What the import hook costs a start of Python", "activation", (10, 8)),
+    Part("memory", "Main memory", "memory", (14, 12)),
 )
 
 
 def present() -> tuple[Part, ...]:
     """Return the parts whose benchmark is there."""
     return tuple(part for part in ALL if (HERE / f"{part.script}.py").is_file())
+
+
+def chosen(names: Sequence[str]) -> list[Part]:
+    """Return the parts with *names*, in the order of their worth; without any those that run by default."""
+    return [part for part in present() if (part.name in names if names else not part.alone)]

@@ -46,12 +46,23 @@ def about(content: Mapping[str, Any]) -> Iterator[str]:
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in content["versions"].items()) + "."
     if content["quick"]:
         yield "A quick run: few samples, which show that the benchmarks work, and orders of magnitude."
+    yield from builds(content)
     loads = [part["load"] for part in content["parts"].values()]
     dates = sorted(part["date"] for part in content["parts"].values())
     yield (
         f"Measured {dates[0]} to {dates[-1]} UTC. Before the parts began, {min(loads):.1f} to "
         f"{max(loads):.1f} programs were running besides. {noise(content)}".rstrip()
     )
+
+
+def builds(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence where the parts are of several builds of this package."""
+    parts: dict[str, list[str]] = {}
+    for name, part in content["parts"].items():
+        parts.setdefault(part.get("build") or "unknown", []).append(name)
+    if parts.keys() - {"unknown"} and len(parts) > 1:
+        listed = "; ".join(f"{build}: {', '.join(names)}" for build, names in parts.items())
+        yield f"The parts are of several builds of numba-ptxlink: {listed}."
 
 
 def noise(content: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ herd: processes that start at one time and want one kernel, with and without a c
 them took, and how often the kernel was compiled. On a device also beside numba-cuda's own linker.
 start: a fresh process up to the end of its first launch on cold caches, and the one after it on warm ones,
 with and without a link file, with and without `cache=True`, beside numba-cuda without this package's hook and
-with the driver's cache; on a device numba-cuda-mlir takes turns, without the plugin and with it. "all" is the
+with the driver's cache; on a device then numba-cuda-mlir, without the plugin and with it. "all" is the
 import and the first launch, "cpu" the processor time up to there, which other programs disturb less; what the
 first launch consists of follows it. A table of both ends the section.
 mlir: what numba-cuda-mlir does after its front end for distinct kernels, in a fresh process on a cold cache
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -198,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--kernels", type=int, default=(10, 4), help="kernels of mlir, %(default)s")
     parser.add_argument("--alternations", type=int, default=(10, 1), help="turns of start, %(default)s")
+    parser.add_argument("--without-mlir", action="store_true", help="start numba-cuda alone")
     parser.add_argument(
         "--rows",
         type=_row_names,
@@ -365,21 +367,21 @@ def start(bench: _harness.Bench) -> None:
         for linker in LINKERS:
             launch_twice("link file", linker, jit_cache=False)
     table = []
-    with_mlir = can_launch_mlir(bench)
-    for name in bench.each(bench.options.rows):
+    # numba-cuda-mlir comes after all of numba-cuda: each of its starts takes three times as long.
+    front_ends = [LINKERS, MLIR_LINKERS] if can_launch_mlir(bench) else [LINKERS]
+    for linkers, name in bench.each(itertools.product(front_ends, bench.options.rows)):
         link, jit_cache = ROWS[name]
-        linkers = [*LINKERS, *(MLIR_LINKERS if with_mlir else ())]
-        if name == "linked-kept":
-            # The front ends keep no such kernel.
-            linkers = [linker for linker in linkers if linker.endswith("plugin")]
         contenders = {
-            linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache) for linker in linkers
+            linker: functools.partial(launch_twice, link, linker, jit_cache=jit_cache)
+            for linker in linkers
+            # The front ends keep no such kernel.
+            if name != "linked-kept" or linker.endswith("plugin")
         }
         kernel = f"{link}{', cache=True' * jit_cache}"
         samples = bench.in_turns(contenders, bench.options.alternations)
         for figure, times in samples.items():
             caches, _, part = figure.partition(" ")
-            bench.row({"kernel": kernel, "caches": caches, "part": part, **compare(times)})
+            bench.row({"kernel": kernel, "caches": caches, "part": part, **_harness.compare(times)})
         table += [summary(kernel, caches, samples) for caches in ("cold", "warm")]
     print("\n  medians in ms, and plugin/stock turn by turn")
     print(*table, sep="\n", flush=True)
@@ -387,7 +389,7 @@ def start(bench: _harness.Bench) -> None:
 
 def can_launch_mlir(bench: _harness.Bench) -> bool:
     """Return whether numba-cuda-mlir launches a kernel here; tell why not."""
-    reason = _harness.missing_device()
+    reason = "--without-mlir" if bench.options.without_mlir else _harness.missing_device()
     if importlib.util.find_spec("numba_cuda_mlir") is None:
         reason = "it is not installed"
     if not reason:
@@ -406,17 +408,11 @@ def summary(kernel: str, caches: str, samples: dict[str, dict[str, list[float]]]
     cells = [f"  {kernel:26} {caches}"]
     for part in ("all", "cpu"):
         times = samples[f"{caches} {part}"]
-        compared = compare(times)
+        compared = _harness.compare(times)
         medians = ", ".join(f"{linker} {compared[f'{linker} ms']:6.0f}" for linker in times)
         ratios = [f", {cell['median']:.3f}" for cell in compared.values() if isinstance(cell, dict)]
         cells.append(f"{part}: {medians}{''.join(ratios)}")
     return "   ".join(cells)
-
-
-def compare(times: dict[str, list[float]]) -> dict[str, object]:
-    """Return how the linkers of each front end compare."""
-    pairs = [{name: times[name] for name in pair if name in times} for pair in (LINKERS, MLIR_LINKERS)]
-    return {name: cell for pair in pairs if pair for name, cell in _harness.compare(pair).items()}
 
 
 def _row_names(text: str) -> list[str]:

@@ -19,6 +19,7 @@ ROOT = BENCHMARKS.parent
 HEAD = {
     "machine": {"CPU": "Processor(R) 9 @ 3.0GHz", "cores": 2, "system": "Linux"},
     "versions": {"numba": "1"},
+    "build": "first",
 }
 
 
@@ -137,8 +138,8 @@ def test_a_goal_is_held_against_the_largest_ratio(modules, ratios, answer):
 def test_each_pattern_is_of_a_part(modules):
     """Each goal names a part, and each part a benchmark that there is, but for one that may be missing."""
     parts = {part.name: part for part in modules("_parts").ALL}
-    assert {goal.part for goal in modules("_goals").ALL} <= parts.keys()
-    assert {part.name for part in modules("_parts").present()} >= parts.keys() - {"export"}
+    assert {name for goal in modules("_goals").ALL for name in goal.parts} <= parts.keys()
+    assert {part.name for part in modules("_parts").present()} >= parts.keys() - {"export", "exports"}
 
 
 def test_the_report_tells_what_was_measured_and_what_was_not(modules):
@@ -160,12 +161,44 @@ def test_results_of_one_machine_and_the_same_versions_come_together(modules, tmp
     file = tmp_path / f"{results.name(HEAD['machine'], quick=True)}.json"
     assert "no-gpu-processor-9-2-cores-quick.json" == file.name
     results.Results(file, HEAD, quick=True).put("a", rows=[1])
-    results.Results(file, HEAD, quick=True).put("b", rows=[2])
-    assert {"a": {"rows": [1]}, "b": {"rows": [2]}} == json.loads(file.read_text())["parts"]
+    results.Results(file, {**HEAD, "build": "second"}, quick=True).put("b", rows=[2])
+    first, second = {"build": "first", "rows": [1]}, {"build": "second", "rows": [2]}
+    assert {"a": first, "b": second} == json.loads(file.read_text())["parts"]
     results.Results(file, {**HEAD, "versions": {"numba": "2"}}, quick=True).put("c", rows=[3])
-    assert {"c": {"rows": [3]}} == json.loads(file.read_text())["parts"]
+    assert {"c": {"build": "first", "rows": [3]}} == json.loads(file.read_text())["parts"]
     assert "is of another machine or of other versions" in capsys.readouterr().out
     assert [file] == list(tmp_path.iterdir())
+
+
+def test_a_part_that_measured_nothing_leaves_what_is_there(modules, tmp_path):
+    """A run whose time is over before a part has a row keeps the rows of an earlier run."""
+    results = modules("_results").Results(tmp_path / "machine.json", HEAD, quick=False)
+    assert results.put("a", rows=[])
+    assert results.put("a", rows=[1])
+    assert not results.put("a", rows=[])
+    assert [1] == json.loads(results.file.read_text())["parts"]["a"]["rows"]
+
+
+def test_a_long_part_runs_where_it_is_named(modules):
+    """A run of all parts leaves out those that take as long as all the others; --only has them, too."""
+    parts = modules("_parts")
+    every = [part.name for part in parts.chosen([])]
+    assert {part.name for part in parts.ALL if part.alone} == {part.name for part in parts.ALL} - {*every}
+    assert ["call", "exports"] == [part.name for part in parts.chosen(["exports", "call"])]
+    # What a run does not reach should not be what is promised.
+    promised = {name for goal in modules("_goals").ALL for name in goal.parts}
+    last = max(every.index(name) for name in promised if name in every)
+    assert {*every[: last + 1]} <= promised | {"noise"}
+
+
+def test_parts_of_several_builds_are_told(modules):
+    """The report says which parts another build of the package was measured in."""
+    content = content_of(link=[pair_row(0.5)], noise=[])
+    content["parts"]["link"]["build"] = content["parts"]["noise"]["build"] = "first"
+    assert "several builds" not in modules("_report").report("stem", content)
+    content["parts"]["noise"]["build"] = "second"
+    text = modules("_report").report("stem", content)
+    assert "several builds of numba-ptxlink: first: link; second: noise." in text
 
 
 @pytest.mark.parametrize(
