@@ -79,15 +79,27 @@ def environment(front_end: FrontEnd, modules: Iterable[str]) -> tuple[str, ...]:
         for name, value in sorted(os.environ.items())
         if name.startswith("NUMBA_") and not name.startswith(_UNRELATED) and not _is_of_machine(name)
     ]
-    installed = [name for name in _DISTRIBUTIONS if importlib.util.find_spec(name.replace("-", "_"))]
     return (
         f"Python {platform.python_implementation()} {platform.python_version()}",
         f"numba-ptxlink {cache.package_version()}",
-        *(f"{name} {metadata.version(name)}" for name in installed),
+        *_installed(),
         *settings,
         *_configured(front_end),
         *_extended(front_end, modules),
     )
+
+
+def _installed() -> Iterator[str]:
+    """Yield the releases that the code can be of."""
+    for name in _DISTRIBUTIONS:
+        try:
+            yield f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            spec = importlib.util.find_spec(name.replace("-", "_"))
+            # Any folder of that name has a spec, but no file of its own.
+            if spec is not None and spec.origin is not None:
+                # Whatever its release is, it is not what another process has.
+                yield f"{name} {os.urandom(16).hex()}"
 
 
 def _configured(front_end: FrontEnd) -> Iterator[str]:

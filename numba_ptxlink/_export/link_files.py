@@ -131,7 +131,8 @@ def compile_files(
     if not missing:
         return LinkFiles()
     compiled: dict[tuple[str, bytes], None] = {}
-    shims: list[_Source] = []
+    # What each function links holds the shims of all functions that the process had compiled before it.
+    pieces: dict[tuple[str, str, tuple[Path, ...]], set[tuple[str, str]]] = {}
     sources: list[_Source] = []
     for file in files:
         if file.kind == LTOIR:
@@ -140,14 +141,16 @@ def compile_files(
             folders = (file.path.parent,) if file.path else ()
             text, name = file.content.decode(), PurePath(file.name).name
             head, functions = _split(text)
-            wanted = frozenset(functions) & missing
-            if functions and not wanted:
-                continue
             if functions:
-                text = head + "".join(functions[function] for function in sorted(wanted))
-                shims.append(_Source(text, name, folders, wanted))
+                wanted = {(symbol, functions[symbol].strip()) for symbol in missing & functions.keys()}
+                pieces.setdefault((head.strip(), name, folders), set()).update(wanted)
             else:
                 sources.append(_read(text, name, arch, folders))
+    shims = [
+        _Source("\n".join((head, *(text for _, text in sorted(of)), "")), name, folders, frozenset(dict(of)))
+        for (head, name, folders), of in pieces.items()
+        if of
+    ]
     foreign = frozenset(
         symbol.name
         for name, content in compiled

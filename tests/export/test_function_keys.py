@@ -216,6 +216,17 @@ def test_versions_and_settings_count(known, tmp_path, monkeypatch):
     assert keys(tmp_path)["f"].code != known["f"].code
 
 
+def test_a_package_without_a_release_counts_as_another_each_time(tmp_path, monkeypatch):
+    """A folder of that name is no package; one without metadata, such as a checkout, is of any release."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(function_keys, "_DISTRIBUTIONS", ("not-installed",))
+    (tmp_path / "not_installed").mkdir()
+    assert list(function_keys._installed()) == []
+    (tmp_path / "not_installed" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    assert list(function_keys._installed()) != list(function_keys._installed())
+
+
 @pytest.mark.usefixtures("_extended")
 def test_source_that_extends_the_front_end_counts_whole(tmp_path):
     """Where a module teaches Numba something, an edit anywhere in the program changes all keys."""

@@ -248,6 +248,28 @@ def test_a_link_file_with_functions_named_like_shims_is_whole(tmp_path):
     assert {"first"} == strong(artifact(first, "ptx"))
 
 
+def test_functions_that_bring_more_and_more_shims(tmp_path):
+    """A shim that several functions bring, each beside others, as those of half arithmetic, is there once."""
+    shim = 'extern "C" __device__ int {}_nbst(float* r, float x) {{ *r = x + {}; return 0; }}\n'
+    texts = [shim.format("a", 1), shim.format("b", 2), shim.format("c", 3)]
+    one, more, other = (
+        cuda.declare_device(f"{name}_nbst", "float32(float32)", link=[cuda.CUSource("".join(brought))])
+        for name, brought in (("a", texts[:1]), ("b", texts[:2]), ("a", texts[::2]))
+    )
+
+    @pl.udf("float32(float32)")
+    def first(x):
+        return one(x)
+
+    @pl.udf("float32(float32)")
+    def second(x):
+        return more(x) * other(x)
+
+    made = pl.export([first, second], tmp_path, archs=["sm_90"], name="made", emit=["ptx", "ltoir"])
+    assert {"first", "second"} == strong(artifact(made, "ptx"))
+    assert b"caller" in pl.link(CALLER, artifact(made, "ltoir"), arch="sm_90", lto=True).cubin
+
+
 def test_files_that_call_each_other(tmp_path):
     """Functions of one link file keep finding those of another."""
     one = cuda.CUSource(
