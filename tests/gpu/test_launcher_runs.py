@@ -9,10 +9,77 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuda_toolkit import lay_out, shell
 
 import numba_ptxlink as pl
+from numba_ptxlink.linker import INCLUDE_DIR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
+KERNELS = """
+import numpy as np
+from numba import cuda, float32
+from numba_ptxlink import kernel
+
+Body = np.dtype([("id", "i8"), ("place", "f4", 3)], align=True)
+
+@kernel("void(int32[::1], int32[::1])")
+def exchange(source, target):
+    block = cuda.blockIdx.x
+    source[block] = block
+    cuda.cg.this_grid().sync()
+    target[block] = source[cuda.gridDim.x - 1 - block]
+
+@kernel("void(float32[::1])")
+def through_shared(out):
+    held = cuda.shared.array(0, float32)
+    i = cuda.threadIdx.x
+    held[14999 - i] = i
+    cuda.syncthreads()
+    out[i] = held[14999 - i]
+
+@kernel("void(float64[:, ::1], Body, Tuple((int8, float64)), boolean)")
+def members(out, body, pair, flag):
+    i, j = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = body.id + body.place[2] + pair[0] * pair[1] + (100 if flag else 0) + 10 * i + j
+"""
+LAUNCHES = """
+#include <cuda_runtime.h>
+#include <cstdio>
+#include "kernels.launch.h"
+using namespace kernels_kernels;
+void check(const char* what, int error, bool right) {
+  std::printf("%s: %d%s\\n", what, error, right ? "" : ", wrong");
+}
+int main() {
+  int* numbers; float* floats; double* doubles;
+  cudaMalloc(&numbers, 128 * sizeof(int));
+  cudaMalloc(&floats, 64 * sizeof(float));
+  cudaMalloc(&doubles, 12 * sizeof(double));
+  int host[64]; float values[64]; double plane[12];
+
+  int error = exchange(nullptr, 64, 1, 0, {numbers, 64}, {numbers + 64, 64});
+  cudaMemcpy(host, numbers + 64, sizeof host, cudaMemcpyDeviceToHost);
+  bool right = true;
+  for (int i = 0; i < 64; ++i) right = right && host[i] == 63 - i;
+  check("grid", error, right);
+  check("too many", exchange(nullptr, 1 << 20, 1, 0, {numbers, 64}, {numbers, 64}), true);
+
+  error = through_shared(nullptr, 1, 64, 60000, {floats, 64});
+  cudaMemcpy(values, floats, sizeof values, cudaMemcpyDeviceToHost);
+  right = true;
+  for (int i = 0; i < 64; ++i) right = right && values[i] == i;
+  check("shared", error, right);
+
+  error = members(nullptr, {1, 1}, dim3(8, 8), 0, {doubles, 3, 4}, {-7, {1, 2, 0.5f}}, {-4, 0.25}, true);
+  cudaMemcpy(plane, doubles, sizeof plane, cudaMemcpyDeviceToHost);
+  right = true;
+  for (int i = 0; i < 12; ++i) right = right && plane[i] == -7 + 0.5 - 1 + 100 + 10 * (i / 4) + i % 4;
+  check("members", error, right);
+  check("block", members(nullptr, 1, 2048, 0, {doubles, 3, 4}, {}, {}, false), true);
+  std::printf("%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
+}
+"""
 
 
 @pytest.mark.parametrize("arch", ["device", "sm_75"])
@@ -41,3 +108,21 @@ def test_the_example_launches_without_python(tmp_path, arch):
         check=False,
     )
     assert (0, "4 threads, 100001 elements each: right\n") == (done.returncode, done.stdout), done.stderr
+
+
+def test_grids_shared_memory_and_structs(tmp_path):
+    """Launchers launch a grid cooperatively, ask for shared memory, pass structs, and return errors."""
+    from cuda.core import Device
+
+    toolkit = lay_out(tmp_path, installed=True)
+    arch = pl.Arch.of(tuple(Device(0).compute_capability))
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "main.cpp").write_text(LAUNCHES)
+    pl.export(tmp_path / "kernels.py", tmp_path, archs=[arch], emit=["launcher"])
+    includes = f"-I. -I{INCLUDE_DIR} -isystem {toolkit}/include"
+    libraries = f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
+    shell(f"g++ -std=c++17 -Wall -Werror {includes} main.cpp {libraries} -o main", tmp_path, toolkit)
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    said = subprocess.check_output([tmp_path / "main"], text=True, env={**kept, "PATH": ""})
+    # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CUDA_ERROR_INVALID_VALUE.
+    assert said == "grid: 0\ntoo many: 720\nshared: 0\nmembers: 0\nblock: 1\ncudaSuccess\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from artifact_page import CALLS, command_of, possible, write_sources
-from cuda_toolkit import lay_out, shell
+from cuda_toolkit import environment, lay_out, linked_functions, release, shell
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, nvrtc
@@ -62,6 +62,32 @@ int main() {
   return 0;
 }
 """
+MEETING = """
+from numba import cuda
+from numba_ptxlink import kernel
+
+@kernel("void(int32[::1], int32[::1])")
+def exchange(source, target):
+    block = cuda.blockIdx.x
+    source[block] = block
+    cuda.cg.this_grid().sync()
+    target[block] = source[cuda.gridDim.x - 1 - block]
+"""
+MEETS = """
+#include <cstdio>
+#include <cuda_runtime.h>
+#include "meeting.h"
+int main() {
+  int host[64], *p;
+  cudaMalloc(&p, 2 * sizeof host);
+  numba_ptxlink::array_view<int, 1, numba_ptxlink::layout_c> source(p, 64), target(p + 64, 64);
+  void* arguments[] = {&source, &target};
+  cudaError_t error = cudaLaunchCooperativeKernel((void*)exchange, dim3(64), dim3(1), arguments, 0, 0);
+  if (!error) error = cudaMemcpy(host, p + 64, sizeof host, cudaMemcpyDeviceToHost);
+  std::printf("%s", cudaGetErrorName(error));
+  for (int i = 0; i < 64; ++i) std::printf(" %d", host[i]);
+}
+"""
 LAUNCHED = [value + 33 for value in (1, 2, 3, 4)]
 CALLED = [(i + 1) / (i + 1) + (i + 1) / (i + 2) + 33 for i in range(4)]
 
@@ -78,20 +104,20 @@ def arch():
 
 @pytest.fixture(scope="module")
 def toolkit(tmp_path_factory):
-    """Return the toolkit of the wheels."""
-    return lay_out(tmp_path_factory.mktemp("toolkit"))
+    """Return the toolkit of the wheels or of the machine."""
+    return lay_out(tmp_path_factory.mktemp("toolkit"), installed=True)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, arch):
+def folder(tmp_path_factory, arch, toolkit):
     """Return a folder with two exports, for the device and an older architecture, and a program."""
     folder = tmp_path_factory.mktemp("objects")
     (folder / "main.cu").write_text(MAIN)
     (folder / "main.cpp").write_text(f"#include <cuda_runtime.h>\n{MAIN}")
     for number, name in enumerate(("first", "second"), start=1):
         (folder / f"{name}.py").write_text(UDFS.format(name=name, number=number))
-        kinds = ["object", "library"]
-        pl.export(folder / f"{name}.py", folder, archs=["sm_80", arch], emit=kinds)
+        options = {"emit": ["object", "library"], "cuda": release(toolkit)}
+        pl.export(folder / f"{name}.py", folder, archs=["sm_80", arch], **options)
     return folder
 
 
@@ -127,10 +153,20 @@ def test_kernels_by_plain_nvcc(toolkit, folder, arch, extension):
 
 def test_kernels_by_a_host_compiler(toolkit, folder):
     """Kernels are launched from C++ that no nvcc has seen."""
-    libraries = f"-L{toolkit}/lib -lcudart_static -ldl -lrt -lpthread"
+    libraries = f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
     command = f"g++ -std=c++17 -I{toolkit}/include main.cpp first.o second.o {libraries} -o host"
     shell(command, folder, toolkit)
     assert run(folder / "host") == ("cudaSuccess", LAUNCHED)
+
+
+@pytest.mark.parametrize("options", ["", "-rdc=true", "-rdc=true -dlto"])
+def test_a_grid_meets(toolkit, tmp_path, arch, options):
+    """The runtime launches a kernel that synchronises its grid cooperatively, however nvcc linked it."""
+    (tmp_path / "meeting.py").write_text(MEETING)
+    (tmp_path / "meets.cpp").write_text(MEETS)
+    pl.export(tmp_path / "meeting.py", tmp_path, archs=[arch], emit=["object"], cuda=release(toolkit))
+    shell(f"nvcc {options} -arch={arch.sm} meets.cpp meeting.o -o meets", tmp_path, toolkit)
+    assert run(tmp_path / "meets") == ("cudaSuccess", list(range(63, -1, -1)))
 
 
 def test_a_shared_library(toolkit, folder, arch):
@@ -148,14 +184,30 @@ def test_a_shared_library(toolkit, folder, arch):
     assert CALLED == pytest.approx(elements, rel=1e-5)
 
 
-def test_the_example_of_build_systems(toolkit, tmp_path, arch):
-    """Both programs of examples/cmake find what C++ computes."""
+BUILDS = {
+    "CMake": (
+        "cmake -G Ninja -S . -B build -DCMAKE_CUDA_ARCHITECTURES={number} && cmake --build build",
+        ("build/damping", "build/damping_lto"),
+    ),
+    "make": ("make CUDA={toolkit} ARCHS={number}", ("damping",)),
+    "meson": ("meson setup build -Darchs={number} && meson compile -C build", ("build/damping",)),
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_the_example_of_build_systems(toolkit, tmp_path, arch, name, monkeypatch):
+    """The programs of examples/cmake, without and with link-time optimisation, find what C++ computes."""
+    if not shutil.which(name.lower(), path=environment(toolkit)["PATH"]):
+        pytest.skip(f"there is no {name}")
     shutil.copytree(EXAMPLE, tmp_path / "example")
-    options = f"-DCMAKE_PREFIX_PATH={INCLUDE_DIR / 'cmake'} -DCMAKE_CUDA_ARCHITECTURES={arch.number}"
-    shell(f"cmake -G Ninja -S . -B build {options} && cmake --build build", tmp_path / "example", toolkit)
-    for name in ("damping", "damping_lto"):
-        program = tmp_path / "example" / "build" / name
-        done = subprocess.run([program], capture_output=True, text=True, check=False)
+    command, programs = BUILDS[name]
+    monkeypatch.setenv("CMAKE_PREFIX_PATH", str(INCLUDE_DIR / "cmake"))
+    shell(command.format(number=arch.number, toolkit=toolkit), tmp_path / "example", toolkit)
+    for program in programs:
+        path = tmp_path / "example" / program
+        assert linked_functions(path)[arch.sm] >= {"_Z5applyPfi", "scale"}
+        assert ("damp" in linked_functions(path)[arch.sm]) is not program.endswith("lto")
+        done = subprocess.run([path], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
         assert done.stdout.startswith("1000 elements, greatest error ")
 

@@ -1,4 +1,4 @@
-"""Kernels that were exported for the driver's release are loaded and right, compiled by the driver too."""
+"""Kernels that were exported for the driver's release, or an older one, are loaded and right."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, ptxas
 
 SIZE = 64
+HALVES = types.Array(types.float16, 1, "C")
 
 
-@pl.kernel(types.void(types.Array(types.float16, 1, "C"), types.float32))
+@pl.kernel(types.void(HALVES, types.float32))
 def scale(out, factor):
     """Multiply each element."""
     i = cuda.grid(1)
@@ -21,13 +22,60 @@ def scale(out, factor):
         out[i] = types.float16(factor) * out[i]
 
 
-@pytest.mark.parametrize("machine_code", [True, False])
-def test_the_driver_loads_what_was_made_for_it(machine_code, monkeypatch):
-    """It loads machine code, and compiles PTX where no compiler of a release that old is installed."""
-    release = driver.version() if machine_code else (12, 8)
-    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
-    exported = pl.export([scale], archs="native", emit=["kernels"], cuda=release, name="older")
+@pl.kernel(types.void(HALVES, HALVES, types.Array(types.float32, 1, "C")))
+def mixed(left, right, out):
+    """Compute in half precision, compare, and compute in bfloat16."""
+    i = cuda.grid(1)
+    if i < out.size:
+        number = left[i] * right[i] - left[i]
+        if number > right[i]:
+            number = abs(right[i]) + left[i]
+        brain = types.bfloat16(types.float32(left[i]))
+        out[i] = types.float32(number) + types.float32(brain * brain + brain)
+
+
+def expected(left, right):
+    """Return what `mixed` computes; the numbers are small integers, which all of the types hold."""
+    number = left * right - left
+    number = np.where(number > right, np.abs(right) + left, number)
+    return (number + left * left + left).astype(np.float32)
+
+
+def launch(exported):
+    """Launch the kernels of *exported*, and compare."""
+    loaded = pl.load(exported)
     out = cuda.to_device(np.arange(SIZE, dtype=np.float16))
-    pl.load(exported).scale[1, SIZE](out, 2.0)
+    loaded.scale[1, SIZE](out, 2.0)
     cuda.synchronize()
     np.testing.assert_array_equal(2 * np.arange(SIZE, dtype=np.float16), out.copy_to_host())
+    left = np.arange(SIZE, dtype=np.float16) % 8 - 3
+    right = np.arange(SIZE, dtype=np.float16) // 8 - 4
+    sums = cuda.to_device(np.zeros(SIZE, np.float32))
+    loaded.mixed[1, SIZE](cuda.to_device(left), cuda.to_device(right), sums)
+    cuda.synchronize()
+    np.testing.assert_array_equal(expected(left, right), sums.copy_to_host())
+
+
+def export(release):
+    """Export the kernels for *release*."""
+    kernels = [scale, mixed]
+    return pl.export(kernels, archs="native", emit=["kernels", "ptx"], cuda=release, name="older")
+
+
+@pytest.mark.parametrize("release", ["the driver's", (12, 8), (12, 4), (12, 0)])
+def test_the_driver_compiles_the_ptx(release, monkeypatch):
+    """Where no compiler of that release is installed, it compiles the PTX."""
+    release = driver.version() if isinstance(release, str) else release
+    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
+    launch(export(release))
+
+
+@pytest.mark.parametrize("release", ["the driver's", (12, 9), (12, 4)])
+def test_the_driver_loads_the_machine_code(release):
+    """It loads machine code that a compiler of that release, or of one as old, has made."""
+    release = driver.version() if isinstance(release, str) else release
+    if release[0] == 12 and ptxas.find(release) is None:
+        pytest.skip("no ptxas of CUDA 12 is installed")
+    exported = export(release)
+    assert '"kernels": "' in exported.contents["older.json"].decode()
+    launch(exported)

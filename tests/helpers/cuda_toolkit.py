@@ -1,8 +1,10 @@
-"""nvcc of this environment's wheels, in the layout of a toolkit, and what a linked program holds."""
+"""nvcc of this environment's wheels or this machine, as a toolkit, and what a linked program holds."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,33 +16,62 @@ import pytest
 from numba_ptxlink._formats import containers, elf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
-def lay_out(folder: Path) -> Path:
+def lay_out(folder: Path, *, installed: bool = False) -> Path:
     """
-    Return a toolkit below *folder*, made of links to the wheels; skip the test where they are missing.
+    Return the toolkit of the wheels; skip the test where they have no nvcc.
 
-    The wheels have libnvvm.so.4 in lib, and `nvcc -dlto` loads libnvvm.so from nvvm/lib64.
+    `nvcc -dlto` loads libnvvm.so from nvvm/lib64. The wheels have libnvvm.so.4 in lib instead, as have
+    toolkits made of them: those are laid out below *folder*, by links.
+
+    Args:
+        folder: Where there is nothing called "cuda".
+        installed: Take the toolkit of this machine where the wheels have none. Its `release` may be older
+            than that of the libraries in the wheels.
     """
-    import nvidia
-
-    wheels = (path.parents[1] for place in nvidia.__path__ for path in Path(place).glob("*/bin/nvcc"))
-    wheel = next(wheels, None)
-    if wheel is None or shutil.which("g++") is None:
-        pytest.skip("there is no nvcc in the wheels, or no g++ for it")
-    if not (wheel / "lib" / "libcudart_static.a").exists():
-        pytest.skip("there is no nvidia-cuda-runtime beside nvcc")
+    homes = (*_wheels(), *(_installed() if installed else ()))
+    home = next(filter(_is_whole, homes), None)
+    if home is None or shutil.which("g++") is None:
+        pytest.skip("there is no nvcc with libcudart_static.a beside it, or no g++ for it")
+    if (home / "nvvm" / "lib64" / "libnvvm.so").exists():
+        return home
     root = folder / "cuda"
     (root / "nvvm" / "lib64").mkdir(parents=True)
     # No link itself: nvcc looks for everything else from bin/.. on.
     (root / "bin").mkdir()
-    links = {f"bin/{path.name}": path for path in (wheel / "bin").iterdir()}
-    links |= {name: wheel / name for name in ("include", "lib", "nvvm/bin", "nvvm/libdevice")}
-    (library,) = (wheel / "lib").glob("libnvvm.so.*")
-    for name, target in {**links, "lib64": wheel / "lib", "nvvm/lib64/libnvvm.so": library}.items():
+    links = {f"bin/{path.name}": path for path in (home / "bin").iterdir()}
+    links |= {name: home / name for name in ("include", "lib", "nvvm/bin", "nvvm/libdevice")}
+    (library,) = (home / "lib").glob("libnvvm.so.*")
+    for name, target in {**links, "lib64": home / "lib", "nvvm/lib64/libnvvm.so": library}.items():
         (root / name).symlink_to(target)
     return root
+
+
+def release(toolkit: Path) -> str:
+    """Return the release of *toolkit*, such as "13.0"."""
+    said = subprocess.check_output([toolkit / "bin" / "nvcc", "--version"], text=True)
+    return re.search(r"release ([0-9.]+),", said)[1]
+
+
+def _is_whole(home: Path) -> bool:
+    return (home / "bin" / "nvcc").exists() and bool([*home.glob("lib*/libcudart_static.a")])
+
+
+def _wheels() -> Iterator[Path]:
+    with contextlib.suppress(ImportError):
+        import nvidia
+
+        for place in nvidia.__path__:
+            yield from (path.parents[1] for path in Path(place).glob("*/bin/nvcc"))
+
+
+def _installed() -> Iterator[Path]:
+    yield from (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parents[1]
+    yield Path("/usr/local/cuda")
 
 
 def environment(toolkit: Path) -> Mapping[str, str]:

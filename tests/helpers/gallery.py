@@ -130,7 +130,7 @@ def toolkit(scratch: Path) -> Path:
     for home in map(Path, filter(None, homes)):
         if (home / "bin" / "nvcc").exists() and (home / "nvvm" / "lib64" / "libnvvm.so").exists():
             return home
-    return cuda_toolkit.lay_out(scratch)
+    return cuda_toolkit.lay_out(scratch, installed=True)
 
 
 def _is_there(name: str) -> bool:
