@@ -232,6 +232,11 @@ def _headers(code: bytes, name: str) -> tuple[list[tuple[int, ...]], bytes]:
     return headers, _content(code, headers[names_at])
 
 
+def is_relocatable(code: bytes) -> bool:
+    """Return whether an ELF image says that it can be linked further."""
+    return int.from_bytes(code[16:18], "little") == RELOCATABLE
+
+
 def form(code: bytes) -> str:
     """Return what kind of host file an ELF image is: "object file", "shared library" or "executable"."""
     (kind,) = struct.unpack_from("<H", code, 16)

@@ -49,6 +49,7 @@ class LeftOut(NamedTuple):
         cause: Why a linker takes nothing of it.
         cure: What to give in its place.
         library: Whether it is a library, of which a linker only takes what others need.
+        partly: Whether a linker takes the rest of it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class LeftOut(NamedTuple):
     cause: str
     cure: str
     library: bool
+    partly: bool
 
     def __str__(self) -> str:
         named = ", ".join(self.symbols[:_MOST])
@@ -65,32 +67,32 @@ class LeftOut(NamedTuple):
 
 def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "cheap") -> list[LeftOut]:
     """
-    Return the *inputs* of which a linker takes nothing, though they define what no other input does.
-
-    A library counts if that is so of all of its members: nobody may need the others.
+    Return the *inputs* that define what a linker leaves out, and no other input defines.
 
     Args:
         inputs: The inputs of the link.
         arch: The architecture of the link.
         lto: Whether the link optimises.
-        checks: "none" for nothing; "cheap", which reads no large container; or "all".
+        checks: "none" for nothing; "cheap", which reads no large library beside other inputs; or "all".
     """
     if checks == "none":
         return []
     found = []
+    alone = all(source.kind == ARCHIVE for source in inputs)
     for source in inputs:
         if source.kind in (PTX, LTOIR) or is_runtime(source):
             continue
-        if checks != "all" and source.kind != CUBIN and len(source.code) > READABLE:
+        # Of a library nobody may need what is left out, so there is nothing but a warning to lose.
+        if checks != "all" and source.kind == ARCHIVE and not alone and len(source.code) > READABLE:
             continue
         try:
-            skipped, cause, cure = _READERS[source.kind](source, arch, lto=lto)
+            skipped = _READERS[source.kind](source, arch, lto=lto)
         except (elf.UnfamiliarError, LinkError) as error:
             log.debug("it is not told what a link takes of %s: %s", source.name, error)
             continue
-        names = {symbol.name for symbol in skipped if symbol.defined}
+        names = {symbol.name for symbol in skipped.symbols if symbol.defined}
         if names:
-            found.append((source, names, cause, cure))
+            found.append((source, names, skipped))
     skipped_inputs = [source for source, *_ in found]
     others = [source for source in inputs if source not in skipped_inputs] if found else []
     elsewhere = {
@@ -105,21 +107,28 @@ def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "c
         table = symbols.table(runtime, arch, lto=lto).symbols if runtime else None
         elsewhere |= {symbol.name for symbol in table or () if symbol.defined}
     return [
-        LeftOut(source.name, tuple(sorted(names - elsewhere)), cause, cure, source.kind == ARCHIVE)
-        for source, names, cause, cure in found
+        LeftOut(
+            source.name,
+            tuple(sorted(names - elsewhere)),
+            skipped.cause,
+            skipped.cure,
+            source.kind == ARCHIVE,
+            skipped.partly,
+        )
+        for source, names, skipped in found
         if names - elsewhere
     ]
 
 
 def refuse_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
     """
-    Refuse *inputs* of which a linker takes nothing; warn of libraries beside what it takes.
+    Refuse *inputs* that define what a linker leaves out; warn of libraries beside what it takes.
 
     Raises:
         LinkError: There is such an input. Names what it defines, and the cure.
     """
     found = left_out(inputs, arch, lto=lto, checks=checks)
-    beside = len(found) < len(inputs)
+    beside = len(found) < len(inputs) or any(skipped.partly for skipped in found)
     for skipped in found:
         if beside and skipped.library:
             log.warning("%s", skipped)
@@ -129,7 +138,7 @@ def refuse_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: s
 
 
 def warn_of_left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str) -> None:
-    """Warn of *inputs* of which a linker takes nothing; a kernel beside them may need nothing of them."""
+    """Warn of *inputs* that define what a linker leaves out; a kernel may need nothing of that."""
     for skipped in left_out(inputs, arch, lto=lto, checks=checks):
         log.warning("%s", skipped)
 
@@ -177,46 +186,63 @@ def _is_empty(source: Input, arch: Arch, *, lto: bool) -> bool:
     return table is not None and not any(symbol.defined for symbol in table)
 
 
-_Skipped = tuple[tuple["Symbol", ...], str, str]
+class _Skipped(NamedTuple):
+    """What a linker skips of an input, why, the cure, and whether it takes the rest."""
+
+    symbols: Sequence[Symbol]
+    cause: str
+    cure: str = _RELOCATABLE
+    partly: bool = False
+
+
 _FINISHED = "is finished code, which no linker takes"
 _HOLDS_FINISHED = "holds finished code alone, which no linker takes"
+_PARTLY_FINISHED = "holds finished code too, which no linker takes"
+_OTHER_THAN_OBJECTS = "holds more than objects, and linkers read nothing else in a library"
 _NO_OBJECT = "holds no object that has device code, and linkers read nothing else in a library"
 
 
 def _of_cubin(source: Input, _arch: Arch, *, lto: bool) -> _Skipped:  # noqa: ARG001 - as its siblings
-    return _finished(source.code, source.name), _FINISHED, _RELOCATABLE
+    return _Skipped(_finished(source.code, source.name), _FINISHED)
 
 
 def _of_fatbin(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
     entry = containers.chosen(containers.fatbin_entries(source.code, source.name), arch, lto=lto)
     content = entry.content() if entry is not None and entry.kind == CUBIN else None
     found = () if content is None else _finished(content, source.name)
-    return found, f"has finished code for {arch.sm}, which no linker takes", _RELOCATABLE
+    return _Skipped(found, f"has finished code for {arch.sm}, which no linker takes")
 
 
 def _of_object(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
     found = _of_host_file(source, arch)
-    if found and containers.fatbins(source.code, OBJECT, source.name):
-        table = symbols.table(source, arch, lto=lto, deep=False).symbols
-        linked = {symbol.name for symbol in table or () if symbol.defined}
-        found = () if table is None else tuple(symbol for symbol in found if symbol.name not in linked)
-    return found, _HOLDS_FINISHED, _RELOCATABLE
+    if not (found and containers.fatbins(source.code, OBJECT, source.name)):
+        return _Skipped(found, _HOLDS_FINISHED)
+    table = symbols.table(source, arch, lto=lto, deep=False).symbols
+    linked = {symbol.name for symbol in table or () if symbol.defined}
+    found = () if table is None else tuple(symbol for symbol in found if symbol.name not in linked)
+    return _Skipped(found, _PARTLY_FINISHED, partly=True)
 
 
 def _of_archive(source: Input, arch: Arch, *, lto: bool) -> _Skipped:
     found: list[Symbol] = []
     other: list[Symbol] = []
+    partly = False
     for title, content in containers.members(source.code, source.name):
         kind = recognise(content)
         member = Input(kind or "", f"{source.name}({title})", content)
         if kind == OBJECT:
-            if containers.fatbins(content, OBJECT, member.name):
-                return (), "", ""
-            found += _of_host_file(member, arch)
+            partly = partly or bool(containers.fatbins(content, OBJECT, member.name))
+            found += _of_object(member, arch, lto=lto).symbols
         elif kind in (CUBIN, FATBIN, PTX):
             other += symbols.table(member, arch, lto=lto, deep=False).symbols or ()
-    cause, cure = (_NO_OBJECT, _BY_ITSELF) if other else (_HOLDS_FINISHED, _RELOCATABLE)
-    return (*found, *other), cause, cure
+    if partly and (found or other):
+        table = symbols.table(source, arch, lto=lto, deep=False).symbols
+        linked = {symbol.name for symbol in table or () if symbol.defined}
+        found, other = ([symbol for symbol in each if symbol.name not in linked] for each in (found, other))
+    cause, cure = (_PARTLY_FINISHED if partly else _HOLDS_FINISHED), _RELOCATABLE
+    if other:
+        cause, cure = (_OTHER_THAN_OBJECTS if partly else _NO_OBJECT), _BY_ITSELF
+    return _Skipped((*found, *other), cause, cure, partly)
 
 
 _READERS = {CUBIN: _of_cubin, FATBIN: _of_fatbin, OBJECT: _of_object, ARCHIVE: _of_archive}
@@ -242,5 +268,5 @@ def _of_entry(entry: FatbinEntry, content: bytes, name: str) -> tuple[Symbol, ..
 
 
 def _finished(code: bytes, name: str) -> tuple[Symbol, ...]:
-    image = elf.read(code, name)
-    return () if image.relocatable else symbols.of_image(image)
+    # Relocatable code, which is what is usually given, is not read for this.
+    return () if elf.is_relocatable(code) else symbols.of_image(elf.read(code, name))

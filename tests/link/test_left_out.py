@@ -15,6 +15,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import inspection
 from numba_ptxlink._cli.link import _has_kernel
 from numba_ptxlink._formats import elf
+from numba_ptxlink._link.checks import READABLE
 from numba_ptxlink._link.inputs import read
 from numba_ptxlink._tools import nvfatbin, nvjitlink
 from numba_ptxlink.linker import PtxLinker
@@ -118,6 +119,35 @@ USED = {
         host_object(folder, relocatable=fatbin(A, relocatable=True)),
     ),
 }
+
+
+def test_what_a_library_holds_beside_relocatable_code(tmp_path, caplog):
+    """Of a library that a link takes in part, the finished members that it leaves out are told."""
+    finished = host_object(tmp_path, finished=fatbin(KERNEL.format(name="c").encode(), relocatable=False))
+    twin = host_object(tmp_path, finished=fatbin(A, relocatable=False))
+    linked = host_object(tmp_path, relocatable=fatbin(A, relocatable=True))
+    assert {"a", "b"} == set(kernels(pl.link(archive(twin, linked), B, arch=ARCH).cubin))
+    assert "leaves out" not in caplog.text
+    for others in ((), (B,)):
+        caplog.clear()
+        assert "a" in kernels(pl.link(archive(finished, linked), *others, arch=ARCH).cubin)
+        assert "holds finished code too, which no linker takes: the link leaves out c. Make" in caplog.text
+    caplog.clear()
+    assert ["a"] == kernels(pl.link(archive(cubin(B, relocatable=True), linked), arch=ARCH).cubin)
+    assert re.search(r"linkers read nothing else in a library: the link leaves out b\. Give", caplog.text)
+
+
+@pytest.mark.parametrize("form", ["fatbin", "object", "library"])
+def test_large_files_of_finished_code(form, tmp_path):
+    """How large a file is changes nothing of what is refused by default."""
+    table = ".visible .global .align 1 .b8 table[1100000] = {1};\n"
+    code = fatbin(A + table.encode(), relocatable=False)
+    if form != "fatbin":
+        code = host_object(tmp_path, finished=code)
+    inputs = [archive(code)] if form == "library" else [code, B]
+    assert len(inputs[0]) > READABLE
+    with pytest.raises(pl.LinkError, match=r"the link leaves out a, table\. Make it reloc"):
+        pl.link(*inputs, arch=ARCH)
 
 
 @pytest.mark.parametrize("form", USED)
