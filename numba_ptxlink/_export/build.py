@@ -150,7 +150,15 @@ def build(
         ptx = compile_program(modules, lto=False).rstrip(b"\0").strip() + b"\n"
     missing = externs.undefined(ptx.decode())
     links = dict.fromkeys(link for each in lowered for link in each.links)
-    linked = link_files.compile_files(links, missing, arch, tag(names), front_end.memory_manager())
+    declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
+    linked = link_files.compile_files(
+        links,
+        missing,
+        arch,
+        tag(names),
+        front_end.memory_manager(),
+        declared=externs.declared(declared, missing),
+    )
     ltoir = b""
     if linked.code or LTOIR in kinds:
         ltoir = compile_program(linked.renamed(modules), lto=True)
@@ -186,7 +194,7 @@ def build(
             ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
         )
     declarations: dict[str, list[abi.Signature | None]] = {}
-    for name, plain in dict.fromkeys(each for one in lowered for each in one.declarations):
+    for name, plain in declared:
         if name in missing:
             declarations.setdefault(name, []).append(externs.matching(plain, missing[name]))
     known = {

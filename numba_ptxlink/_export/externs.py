@@ -20,7 +20,7 @@ from numba_ptxlink.errors import AbiError, ExportError, LinkError
 from .link_files import compile_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
 
@@ -141,6 +141,23 @@ def candidate(name: str, args: Sequence[Any], result: Any) -> Signature | None:
         return abi.c_signature(name, result, params)
     except AbiError:
         return None
+
+
+def declared(
+    declarations: Iterable[tuple[str, Signature | None]], missing: Mapping[str, Prototype]
+) -> set[str]:
+    """
+    Return which of the *missing* functions are those of `cuda.declare_device`, and not only named like one.
+
+    Args:
+        declarations: Name and `candidate` of each.
+        missing: The undefined functions, by name.
+    """
+    return {
+        name
+        for name, plain in declarations
+        if name in missing and (plain is None or matching(plain, missing[name]) is not None)
+    }
 
 
 def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

@@ -27,7 +27,7 @@ from numba_ptxlink.errors import ExportError, LinkError
 from . import private_names, stable_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -112,7 +112,13 @@ class _Source:
 
 
 def compile_files(
-    files: Iterable[LinkFile], missing: Iterable[str], arch: Arch, tag: str, memory_manager: Path | None
+    files: Iterable[LinkFile],
+    missing: Iterable[str],
+    arch: Arch,
+    tag: str,
+    memory_manager: Path | None,
+    *,
+    declared: Collection[str] = (),
 ) -> LinkFiles:
     """
     Compile *files*, where they can be compiled to LTO-IR.
@@ -123,6 +129,7 @@ def compile_files(
         arch: The GPU to generate code for.
         tag: The suffix of private names, one per export.
         memory_manager: The CUDA C++ of the front end's memory manager for device code, None for none.
+        declared: The undefined symbols that Python code declares, which are not the memory manager's.
 
     Raises:
         ExportError: NVRTC could not compile a file.
@@ -170,10 +177,11 @@ def compile_files(
     _warn_of_clashes(sources, private)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
     names = {name: source.private_name(name, private) for source in sources for name in source.defined}
-    shims += _memory_manager(memory_manager, missing - names.keys())
-    for source in shims:
+    # What C++ or another file supplies under a name of the memory manager is called by that name.
+    kept = {*names, *declared} - {name for source in shims for name in source.defined}
+    for source in (*shims, *_memory_manager(memory_manager, missing - kept)):
         own = {name: f"{name}_{tag}" for name in source.defined}
-        names |= own
+        names |= {name: new for name, new in own.items() if name not in kept}
         compiled[source.name, _compile_private(source, own, arch)] = None
     return LinkFiles(tuple(sorted(compiled)), names, tag)
 

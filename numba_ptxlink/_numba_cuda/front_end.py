@@ -176,10 +176,10 @@ class NumbaCuda:
         return memory_manager()
 
     def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+        from .link_files import declarations
+
         # All of them were typed by the same context.
-        for key in lowered[-1].compiled.target_context._defns:
-            if hasattr(key, "name") and hasattr(key, "sig"):
-                yield key.name, tuple(key.sig.args), key.sig.return_type
+        return declarations(lowered[-1].compiled.target_context)
 
 
 FRONT_END: FrontEnd = NumbaCuda()

@@ -25,6 +25,13 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
         yield LinkFile(code.name, code.kind, as_bytes(code.data), path)
 
 
+def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+    """Yield name, parameters and result of all functions of `cuda.declare_device` that *context* knows."""
+    for key in context._defns:
+        if hasattr(key, "name") and hasattr(key, "sig"):
+            yield key.name, tuple(key.sig.args), key.sig.return_type
+
+
 def memory_manager() -> Path:
     """Return the source of the functions named NRT_..."""
     from numba.cuda.memory_management import nrt

@@ -8,7 +8,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._export import build, externs, link_files
 from numba_ptxlink._formats import llvm_ir
 
-from .link_files import memory_manager, of_libraries
+from .link_files import declarations, memory_manager, of_libraries
 from .modules import ordered_modules
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     Raises:
         ExportError: A compiler refused the code.
     """
+    from numba.cuda.descriptor import cuda_target
+
     arch = Arch.of(cc)
     tag = build.tag([*symbols, library.name])
     modules = ordered_modules([library], symbols or [library._entry_name])
@@ -35,8 +37,17 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     options.pop("gen-lto", None)
     modules = llvm_ir.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
+    missing = externs.undefined(ptx)
+    declared = externs.declared(
+        (
+            (name, externs.candidate(name, args, result))
+            for name, args, result in declarations(cuda_target.target_context)
+            if name in missing
+        ),
+        missing,
+    )
     linked = link_files.compile_files(
-        of_libraries([library]), externs.undefined(ptx), arch, tag, memory_manager()
+        of_libraries([library]), missing, arch, tag, memory_manager(), declared=declared
     )
     if not linked.code:
         return code

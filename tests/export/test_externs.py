@@ -206,7 +206,11 @@ def test_cxx_that_does_not_compile_is_an_error_with_nvrtcs_log(tmp_path):
 ALLOCATES = """
 import sys
 import numpy as np
+from numba import cuda
 import numba_ptxlink as pl
+
+NRT_Free = cuda.declare_device("NRT_Free", "float32(float32)", abi="c")
+NRT_decref = cuda.declare_device("NRT_decref", "float32(float32)", abi="c")
 
 def total(values):
     doubled = np.empty(4, np.float32)
@@ -214,8 +218,13 @@ def total(values):
         doubled[i] = values[i] * 2
     return doubled[0] + doubled[3]
 
-for name in ("first", "second"):
-    udf = pl.udf("float32(float32[::1])", name=name)(total)
+total_of = cuda.jit(device=True)(total)
+
+def supplied(values):
+    return NRT_Free(total_of(values))
+
+for name, function in (("first", total), ("second", total), ("third", supplied)):
+    udf = pl.udf("float32(float32[::1])", name=name)(function)
     pl.export([udf], sys.argv[1], archs=["sm_90"], emit=["ptx", "ltoir"], name=name)
 """
 
@@ -240,6 +249,22 @@ def test_memory_management_comes_along_where_it_is_needed(allocating, kind):
     """
     artifacts = [allocating / f"{name}.sm_90.{kind}" for name in ("first", "second")]
     linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[allocating])
+    assert b"caller" in linked.cubin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_the_memory_management_leaves_cxx_its_names(allocating, kind):
+    """A function that C++ supplies is called, also where Numba's own function of that name comes along."""
+    source = """
+        #include "third.h"
+        extern "C" __device__ float NRT_Free(float x) { return x; }
+        extern "C" __global__ void caller(float* p) { p[0] = third({p, 4}); }
+    """
+    functions = parse((allocating / "third.sm_90.ptx").read_text()).functions
+    assert ["NRT_Free"] == [each.name for each in functions if not each.defined and each.name[:4] == "NRT_"]
+    artifact = allocating / f"third.sm_90.{kind}"
+    linked = pl.link(source, artifact, arch="sm_90", lto=kind == "ltoir", include_dirs=[allocating])
     assert b"caller" in linked.cubin
 
 

@@ -208,9 +208,14 @@ def test_an_extern_with_a_name_like_a_shims_keeps_it(tmp_path):
 
 @pytest.mark.slow
 def test_an_extern_with_a_name_of_the_memory_manager_links(tmp_path):
-    """A function that C++ supplies does not clash with Numba's own of that name."""
+    """A function that C++ supplies is called, and not Numba's own of that name."""
     supplied = cuda.declare_device("NRT_Free", "float32(float32)", abi="c")
-    links_with_supplied(exported(tmp_path, "first", lambda_of(supplied)), ["NRT_Free"])
+    helper = lambda_of(supplied)
+    first = exported(tmp_path, "first", helper)
+    ptx, _ = cuda.compile(helper.py_func, "float32(float32)", abi="c", cc=(9, 0))
+    for text in (artifact(first, "ptx").read_text(), ptx):
+        assert {"NRT_Free"} == {each.name for each in parse(text).functions if not each.defined}
+    links_with_supplied(first, ["NRT_Free"])
 
 
 def links_with_supplied(export, names):
