@@ -47,9 +47,10 @@ template <class T> struct kind : number<typename bare<T>::type> {
 template <class T, decltype(sizeof(0)) n> struct kind<T[n]> : kind<T> {};
 template <class T> struct target : digits<0, 0> {};
 template <class T> struct target<T*> : number<typename bare<T>::type> {};
+template <class T> struct member : digits<0, 0> {};
+template <class T, class M> struct member<M T::*> : number<typename bare<M>::type> {};
 template <class T, bool = __is_class(T), class = void> struct part : number<T> {};
-template <class T>
-struct part<T, true, decltype(void(((T*)0)->x))> : number<typename bare<decltype(T::x)>::type> {};
+template <class T> struct part<T, true, decltype(void(&T::x))> : member<decltype(&T::x)> {};
 template <class T, decltype(sizeof(0))... ns> struct extents { enum : bool { are = sizeof...(ns) == 0 }; };
 template <class T, decltype(sizeof(0)) n, decltype(sizeof(0))... ns>
 struct extents<T[n], n, ns...> : extents<T, ns...> {};

@@ -34,6 +34,9 @@ _PARAM = "numba_ptxlink_value_"
 # In bytes; NVRTC's time for a call grows with the square of what it copies, and more.
 _MOST_COPIED = 1024
 _FLAGS = ("-std=c++17",)
+# The headers of structs may have functions for the host, which nvcc takes and NVRTC otherwise refuses.
+_LIKE_NVCC = ("-default-device",)
+_ANY_ERROR = re.compile(r"^(.+)\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _ERROR = re.compile(rf"^/?{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 # The toolkit's headers are missing, which says nothing about this one.
 _NO_FILE = "open source file"
@@ -79,7 +82,7 @@ def prove(
         compiled = _compile("\n".join([text, *calls, ""]), arch, include_dirs, shims)
     except LinkError as error:
         _check_structs(error, text, structs, include_dirs)
-        if _NO_FILE in error.log or not _ERROR.search(error.log):
+        if _NO_FILE in error.log or not _begins_here(error.log):
             log.warning("The header is not compiled: %s", error)
             return
         raise _refusal(error, text, signatures, sources) from error
@@ -95,7 +98,7 @@ def _compile(
         source,
         _NAME,
         arch,
-        flags=_FLAGS,
+        flags=_FLAGS if headers is None else (*_FLAGS, *_LIKE_NVCC),
         include_dirs=searched,
         headers=headers,
         isolated=headers is not None,
@@ -119,7 +122,8 @@ def _check_structs(
             inputs=error.inputs,
             log=error.log,
         ) from error
-    first = _ERROR.search(error.log)
+    # What follows from the errors of another header says nothing about the structs.
+    first = _ERROR.search(error.log) if _begins_here(error.log) else None
     line = text.split("\n")[int(first[1]) - 1 :][:1] if first else []
     if first and line and existing.is_assertion(line[0]):
         failed, cures = existing.failures(error.log, given.values())
@@ -133,6 +137,12 @@ def _check_structs(
             inputs=error.inputs,
             log=error.log,
         ) from error
+
+
+def _begins_here(log: str) -> bool:
+    """Return whether the first error in a log of NVRTC is of the generated header, or of a call."""
+    first = _ANY_ERROR.search(log)
+    return first is not None and first[1].removeprefix("/") == _NAME
 
 
 def _in_quotes(log: str) -> str:

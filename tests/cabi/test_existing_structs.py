@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import re
 import shutil
 import subprocess
 from typing import NamedTuple
@@ -425,7 +426,7 @@ class Parts(NamedTuple):
 def test_what_vectors_and_complex_numbers_are_made_of_is_compared(tmp_path):
     """Another vector and one number are refused; two floats, and a class without a member x, are complex."""
     (tmp_path / "v.h").write_text(
-        "#include <vector_types.h>\nstruct Own { float re, im; };\n"
+        "#include <vector_types.h>\nstruct Own { static const int x = 1; float re, im; };\n"
         "struct Right { float4 v; float2 z; float w[2]; Own a; Own u; };\n"
         "struct Wrong { int4 v; uint2 z; double w; long long a; Own u; };\n"
     )
@@ -522,6 +523,25 @@ def test_a_header_that_nvrtc_cannot_read_is_left_to_cxx(tmp_path, caplog):
         exported = pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
     assert "The header is not compiled" in caplog.text
     assert b"static_assert(sizeof(P) == 16" in exported.contents["mass.h"]
+
+
+def test_a_header_that_fails_is_no_other_layout(tmp_path, caplog):
+    """What follows from an error in a header of C++ is not told as a wrong layout."""
+    (tmp_path / "p.h").write_text("struct P { float mass; nowhere_t id; };\n")
+    function = pl.udf("float32(flat)", structs={flat: "P"}, include="p.h")(mass)
+    assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
+    assert re.search(r"is not compiled(.|\n)*nowhere_t", caplog.text)
+
+
+def test_functions_for_the_host_hide_no_layout(tmp_path):
+    """A struct whose functions have no execution space, as C++ has them, is compared all the same."""
+    (tmp_path / "p.h").write_text(
+        "struct P { float mass; int id; P() = default; P(float m) : mass(m) {} static int count(); };\n"
+        "inline int next() { static int value = 0; return ++value; }\n"
+    )
+    function = pl.udf("float32(flat)", structs={flat: "P"}, include="p.h")(mass)
+    with pytest.raises(pl.AbiError, match="the size of P is not 16"):
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
 
 
 @pytest.mark.parametrize(
