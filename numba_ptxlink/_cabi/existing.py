@@ -124,6 +124,11 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
     return [*blocks, _KINDS] if any(each.existing for each in structs) else []
 
 
+def is_in(header: str) -> bool:
+    """Return whether the text of a generated header includes headers that define structs."""
+    return _KINDS in header
+
+
 def assertions(struct: c.Struct) -> str:
     """Return that *struct*, which C++ defines, is laid out as in Python."""
     layout, kinds = (

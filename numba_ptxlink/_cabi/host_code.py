@@ -37,6 +37,11 @@ extern const char numba_ptxlink_linkable[] __asm__("__fatbinwrap%(module)s") NUM
 extern const char numba_ptxlink_module[] __asm__(".Lnumba_ptxlink_module") NUMBA_PTXLINK_HERE;
 }
 """
+_CUDA = """\
+#if __has_include(<cuda_runtime.h>)
+#include <cuda_runtime.h>
+#endif
+"""
 _KERNELS = """\
 extern "C" {
 void numba_ptxlink_register(
@@ -114,7 +119,13 @@ def module_name(stem: str, digest: str) -> str:
 
 
 def render(
-    module: str, kernels: Sequence[Signature], *, header: str, linkable: str, whole: str | None
+    module: str,
+    kernels: Sequence[Signature],
+    *,
+    header: str,
+    linkable: str,
+    whole: str | None,
+    like_cuda: bool = False,
 ) -> str:
     """
     Return the C++17 source of an object, for GCC and Clang on Linux.
@@ -125,8 +136,9 @@ def render(
         header: The file name of the header that declares them.
         linkable: The file name of the fat binary with relocatable code.
         whole: That of the fat binary which serves the kernels without a device link; None for none.
+        like_cuda: Whether the header includes others that expect what nvcc includes first in any CUDA C++.
     """
-    pieces = [f'#include "{header}"\n'] if kernels else []
+    pieces = [f'{_CUDA * like_cuda}#include "{header}"\n'] if kernels else []
     weak = " __attribute__((weak))" if whole else ""
     pieces.append(_RUNTIME % {"module": module, "weak": weak})
     pieces += [_KERNELS, *map(_launcher, kernels)] if kernels else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._cabi import host_code
+from numba_ptxlink._cabi import existing, host_code
 from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 
@@ -71,6 +71,7 @@ def build(
         host_code.module_name(stem, digest),
         kernels,
         header="declared.h",
+        like_cuda=existing.is_in(header),
         linkable="linkable.fatbin",
         whole="whole.fatbin" if "whole.fatbin" in files else None,
     )

@@ -16,7 +16,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._cabi.existing import SHIMS
-from numba_ptxlink._tools import nvrtc
+from numba_ptxlink._tools import host_compiler, nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 HEADER = """
@@ -488,6 +488,19 @@ def test_a_folder_may_be_relative_for_objects(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exported = pl.export(kernel, "out", emit=["object", "library"], include_dirs=["inc"])
     assert exported.artifacts["object", ""].exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["nvcc", "g++"])
+def test_a_header_may_be_cuda_cxx(tmp_path, monkeypatch, compiler):
+    """The host's part of a kernel takes a header that nvcc takes in a file that includes nothing else."""
+    text = "struct P { float mass; long long id; __host__ __device__ float2 both() const; };"
+    (tmp_path / "p.h").write_text(text)
+    if compiler == "g++":
+        monkeypatch.setattr(host_compiler, "find_tools", lambda name: iter(()))
+    kernel = pl.kernel("void(flat[::1], flat)", structs={flat: "P"}, include="p.h")(put)
+    exported = pl.export(kernel, tmp_path / "out", emit=["object"], include_dirs=[tmp_path])
+    assert exported.host_compiler.startswith(compiler)
 
 
 def put(ps, p):

@@ -10,7 +10,8 @@
 #
 #   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
-# INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too.
+# INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
+# in this build: an installed target has no include directories, so install the headers and give it theirs.
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 
@@ -67,7 +68,7 @@ function(numba_ptxlink_add_library name)
   set(searched)
   foreach(folder IN LISTS export_INCLUDE_DIRECTORIES)
     get_filename_component(folder "${folder}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
-    list(APPEND included "${folder}")
+    list(APPEND included "$<BUILD_INTERFACE:${folder}>")
     list(APPEND searched -I "${folder}")
   endforeach()
   list(PREPEND export_EMIT object)
