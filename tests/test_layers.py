@@ -65,7 +65,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def imports(package: Path) -> dict[str, set[str]]:
-    """Return what each module of *package* imports from it, at any depth of its text."""
+    """Return what each module of *package* imports from it or names, at any depth of its text."""
     paths = {name_of(path, package): path for path in package.rglob("*.py")}
     found: dict[str, set[str]] = {}
     for module, path in paths.items():
@@ -76,6 +76,7 @@ def imports(package: Path) -> dict[str, set[str]]:
                 known = name if name in paths else name.rpartition(".")[0]
                 if known in paths:
                     found[module].add(known)
+            found[module] |= {*_spelled(node, module, path, package.name)} & paths.keys()
         found[module].discard(module)
     return found
 
@@ -83,20 +84,40 @@ def imports(package: Path) -> dict[str, set[str]]:
 def _named(node: ast.AST, module: str, path: Path, package: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         for alias in node.names:
-            if alias.name.startswith(f"{package}."):
+            # The package itself offers names of all floors, whose modules it imports.
+            if alias.name == package or alias.name.startswith(f"{package}."):
                 yield alias.name.partition(".")[2]
     if not isinstance(node, ast.ImportFrom):
         return
     base = (node.module or "").split(".") if node.module else []
     if node.level:
-        here = module.split(".") if module else []
-        depth = node.level - (path.name == "__init__.py")
-        base = [*here[: len(here) - depth], *base]
+        base = [*_around(module, path, node.level), *base]
     elif base[:1] == [package]:
         base = base[1:]
     else:
         return
     yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def _spelled(node: ast.AST, module: str, path: Path, package: str) -> Iterator[str]:
+    """Yield what may be the name of a module in a string, as it is or relative to this one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if node.value.startswith(f"{package}."):
+            yield node.value.partition(".")[2].rstrip(".")
+    elif (
+        isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
+    ):
+        named = node.args[0] if node.args else None
+        if isinstance(named, ast.Constant) and (relative := re.fullmatch(r"(\.+)(.+)", str(named.value))):
+            yield ".".join([*_around(module, path, len(relative[1])), relative[2]])
+
+
+def _around(module: str, path: Path, level: int) -> list[str]:
+    """Return the package that so many dots stand for in a module."""
+    here = module.split(".") if module else []
+    depth = level - (path.name == "__init__.py")
+    return here[: max(0, len(here) - depth)]
 
 
 def upward(package: Path, floors: Sequence[str]) -> list[str]:
@@ -191,6 +212,31 @@ def test_deferred_imports_are_seen(tmp_path):
     (package / "low" / "other.py").write_text("import thing.low.leaf\n")
     assert upward(package, ("low", "high")) == []
     assert set(circles(package)) == {"low.leaf", "low.other"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from thing import g",
+        "import thing\n    return thing.g",
+        "from importlib import import_module\n    return import_module('thing.high')",
+        "from importlib import import_module\n    return import_module('..high', __package__)",
+        "from importlib import import_module\n    return import_module(f'thing.high.{name}')",
+        "import sys\n    return sys.modules['thing.high']",
+    ],
+)
+def test_imports_that_name_no_module_are_seen(tmp_path, text):
+    """What the package itself offers, and a module whose name is a string, are held against the floors."""
+    package = tmp_path / "thing"
+    (package / "low").mkdir(parents=True)
+    (package / "__init__.py").write_text("from .high import g\nfrom .low import leaf\n")
+    (package / "low" / "__init__.py").write_text("")
+    (package / "low" / "leaf.py").write_text("x = 1\n")
+    (package / "high.py").write_text("from .low import leaf\ng = leaf.x\n")
+    assert upward(package, ("low", "high")) == []
+    assert circles(package) == []
+    (package / "low" / "leaf.py").write_text(f"def f(name):\n    {text}\n")
+    assert upward(package, ("low", "high")) or circles(package)
 
 
 def test_what_is_private_to_a_front_end_is_named_in_its_package():

@@ -12,7 +12,7 @@ from numba_ptxlink.errors import AbiError
 
 from . import names as cnames
 
-log = logging.getLogger("numba_ptxlink.abi")
+log = logging.getLogger(__name__)
 
 # What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself.
 _SYMBOL = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)

@@ -94,7 +94,8 @@ def test_a_name_that_cxx_lacks_is_logged(caplog):
     caplog.set_level(logging.INFO, "numba_ptxlink")
     info = {"abi_name": "for", "inline": True, 3: 4}
     assert ["for"] == defined(compiled(increment, INT, abi_info=info))
-    messages = [record.getMessage() for record in caplog.records if record.name == "numba_ptxlink.abi"]
+    ours = [record for record in caplog.records if record.name == "numba_ptxlink._cabi.options"]
+    messages = [record.getMessage() for record in ours]
     assert [
         "abi_info has the unknown key 'inline', which is ignored",
         "abi_info has the unknown key 3, which is ignored",
@@ -102,7 +103,7 @@ def test_a_name_that_cxx_lacks_is_logged(caplog):
     assert "for_" in messages[2]
     caplog.clear()
     compiled(increment, INT, abi_info={"abi_name": "increment_it"})
-    assert [] == [record for record in caplog.records if record.name == "numba_ptxlink.abi"]
+    assert [] == [record for record in caplog.records if record.name == "numba_ptxlink._cabi.options"]
 
 
 @pytest.mark.parametrize("abi_info", [None, {}, {"abi_name": None}, "", ()])
