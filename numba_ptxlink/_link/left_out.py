@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import containers, elf, ptx
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, OBJECT, PTX, recognise
 from numba_ptxlink.errors import LinkError
 
 from . import symbols
@@ -80,7 +80,7 @@ def left_out(inputs: Sequence[Input], arch: Arch, *, lto: bool, checks: str = "c
     found = []
     alone = all(source.kind == ARCHIVE for source in inputs)
     for source in inputs:
-        if source.kind in (PTX, LTOIR) or is_runtime(source):
+        if source.kind not in _READERS or is_runtime(source):
             continue
         # Of a library nobody may need what is left out, so there is nothing but a warning to lose.
         if checks != "all" and source.kind == ARCHIVE and not alone and len(source.code) > READABLE:

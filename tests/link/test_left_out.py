@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import zlib
+from dataclasses import replace
 
 import fakedevice
 import pytest
@@ -12,10 +14,11 @@ from linkcases import HEAD, archive, function
 from numba import cuda
 
 import numba_ptxlink as pl
-from numba_ptxlink import inspection
+from numba_ptxlink import inspection, linker
 from numba_ptxlink._cli.link import _has_kernel
 from numba_ptxlink._formats import elf
 from numba_ptxlink._link.checks import READABLE
+from numba_ptxlink._formats.kinds import KINDS, PTX, Kind
 from numba_ptxlink._link.inputs import read
 from numba_ptxlink._tools import nvfatbin, nvjitlink
 from numba_ptxlink.linker import PtxLinker
@@ -263,3 +266,19 @@ def test_nvcc_without_relocatable_code(tmp_path):
         else:
             with pytest.raises(pl.LinkError, match=r"a\.o holds finished code alone(.|\n)*nvcc -rdc=true"):
                 pl.link(tmp_path / "a.o", arch=ARCH)
+
+
+def test_a_kind_that_is_made_into_ptx_first_is_linked(monkeypatch):
+    """A kind that linkers do not know is no container that they could leave out: its row suffices here."""
+    packed = Kind("packed", (".zlib",), b"\x78\x9c")
+    monkeypatch.setitem(KINDS, packed.name, packed)
+    real = linker.link_inputs
+
+    def unpacked(inputs, *arguments, **options):
+        ready = [replace(each, kind=PTX, code=zlib.decompress(each.code)) for each in inputs]
+        return real(ready, *arguments, **options)
+
+    monkeypatch.setattr(linker, "link_inputs", unpacked)
+    linked = pl.link(zlib.compress(A), arch=ARCH)
+    assert ("<packed 1>",) == linked.inputs
+    assert linked.cubin
