@@ -33,7 +33,8 @@ _CALLER = "numba_ptxlink_calls_"
 _PARAM = "numba_ptxlink_value_"
 # In bytes; NVRTC's time for a call grows with the square of what it copies, and more.
 _MOST_COPIED = 1024
-_FLAGS = ("-std=c++17",)
+# nvcc has integers of 128 bits unasked.
+_FLAGS = ("-std=c++17", "--device-int128")
 # The headers of structs may have functions for the host, which nvcc takes and NVRTC otherwise refuses.
 _LIKE_NVCC = ("-default-device",)
 _ANY_ERROR = re.compile(r"^(.+)\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)

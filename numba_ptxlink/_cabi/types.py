@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .cxx import Existing
     from .numbers import Number
 
+# PTX has no wider parameters in bytes, but arrays of bytes.
+_WIDEST = 8
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -112,7 +114,9 @@ class Scalar(CType):
         return "signext" if self.row.kind == "int" else "zeroext"
 
     def param(self, *, kernel: bool = False) -> Param | None:
-        """Return the 32 or 64 bits it is passed in; a kernel's parameter keeps its width."""
+        """Return the 32 or 64 bits it is passed in, or its bytes; a kernel's parameter keeps its width."""
+        if self.size > _WIDEST:
+            return super().param(kernel=kernel)
         return Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
 
 

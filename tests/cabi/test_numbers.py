@@ -90,6 +90,29 @@ def test_a_row_has_its_llvm_ir_in_the_other_front_end(row):
     assert "{ i8 }" == str(builder.types["%struct.__nv_fp8_e4m3"])
 
 
+def test_a_number_is_wider_than_a_register(monkeypatch, tmp_path):
+    """An integer of 128 bits, which PTX passes as bytes, is one row and its name, too."""
+    wide = Number("__int128_t", "int", 16, 16, "i128", "i128", "i", 0)
+    monkeypatch.setitem(NUMBERS, wide.name, wide)
+    known = abi._number
+    monkeypatch.setattr(abi, "_number", lambda ty: known(ty).replace("int128_t", wide.name))
+    int128 = types.Integer("int128", bitwidth=128, signed=True)
+    marked = [
+        pl.udf(int128(int128, int128), name="second")(lambda _, y: y),
+        pl.kernel(types.void(int128, types.CPointer(int128)), name="store")(put),
+    ]
+    exported = pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"], name="wide")
+    assert "__int128_t second(__int128_t _, __int128_t y);" in exported.header.read_text()
+    described = json.loads(exported.manifest.read_text())["types"]
+    pack = values.layout(described, "__int128_t").pack
+    assert (-5).to_bytes(16, "little", signed=True) == pack(-5, Launch(0))
+
+
+def put(x, out):
+    """Store a number."""
+    out[0] = x
+
+
 def test_a_number_without_a_row_is_refused():
     """A number that C has not is no failure of the table."""
     other = pytest.importorskip("numba_cuda_mlir.numba_cuda.types")
