@@ -491,16 +491,16 @@ def test_a_folder_may_be_relative_for_objects(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["nvcc", "g++"])
+@pytest.mark.parametrize("compiler", ["nvcc", "another"])
 def test_a_header_may_be_cuda_cxx(tmp_path, monkeypatch, compiler):
     """The host's part of a kernel takes a header that nvcc takes in a file that includes nothing else."""
     text = "struct P { float mass; long long id; __host__ __device__ float2 both() const; };"
     (tmp_path / "p.h").write_text(text)
-    if compiler == "g++":
-        monkeypatch.setattr(host_compiler, "find_tools", lambda name: iter(()))
+    if compiler == "another":
+        monkeypatch.setattr(host_compiler, "find_tools", lambda _: iter(()))
     kernel = pl.kernel("void(flat[::1], flat)", structs={flat: "P"}, include="p.h")(put)
     exported = pl.export(kernel, tmp_path / "out", emit=["object"], include_dirs=[tmp_path])
-    assert exported.host_compiler.startswith(compiler)
+    assert exported.host_compiler.startswith("nvcc") == (compiler == "nvcc")
 
 
 def put(ps, p):

@@ -17,8 +17,8 @@ import numba_ptxlink as pl
 from numba_ptxlink import inspection, linker
 from numba_ptxlink._cli.link import _has_kernel
 from numba_ptxlink._formats import elf
-from numba_ptxlink._link.checks import READABLE
 from numba_ptxlink._formats.kinds import KINDS, PTX, Kind
+from numba_ptxlink._link.checks import READABLE
 from numba_ptxlink._link.inputs import read
 from numba_ptxlink._tools import nvfatbin, nvjitlink
 from numba_ptxlink.linker import PtxLinker
