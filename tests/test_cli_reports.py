@@ -201,6 +201,21 @@ def test_a_table_fits_the_terminal():
     assert lines[start + 1].startswith("    sm_")
 
 
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_long_cells_are_wrapped_in_their_columns(monkeypatch, columns):
+    """Whichever column is too long for a terminal is wrapped, and nothing is lost; elsewhere none is."""
+    rows = [
+        ("entry", "functions", "made by"),
+        ("11f011e5", "_Z" + 50 * "name", "NVRTC 13.5 feebac3bea344e6c"),
+    ]
+    assert [f"{row[0]:8}  {row[1]:202}  {row[2]}" for row in rows] == [*report.table(rows)]
+    monkeypatch.setattr(report, "width", lambda: columns)
+    lines = [*report.table(rows)]
+    assert max(map(len, lines)) <= columns
+    assert rows[1][1] in "".join(line[lines[0].index("f") : lines[0].index("m")].strip() for line in lines)
+    assert [] == [*report.table([])]
+
+
 def entries(capsys):
     """Return the listed entries."""
     return json.loads(said(capsys, "cache", "list", "--json").out)

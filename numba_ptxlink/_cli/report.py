@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import textwrap
@@ -45,15 +46,22 @@ def width() -> int | None:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield *rows* with their columns aligned; on a terminal, the last one is wrapped."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    indent, columns = sum(widths[:-1]) + 2 * (len(widths) - 1), width()
-    rest = None if columns is None else max(columns - indent, _LEAST_WIDTH // 2)
+    """Yield *rows* with their columns aligned; on a terminal, cells are wrapped so that they fit."""
+    widths, columns = [max(map(len, column)) for column in zip(*rows, strict=True)], width()
+    if columns is not None and rows:
+        room = columns - 2 * (len(widths) - 1)
+        words = [len(word) for row in rows for word in row[-1].split()]
+        # The last one gives way between its words, then whichever is the widest.
+        widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), *words, 1)
+        while sum(widths) > room:
+            widths[widths.index(max(widths))] -= 1
     for row in rows:
-        start = "  ".join(cell.ljust(size) for cell, size in zip(row[:-1], widths, strict=False))
-        ends = [row[-1]] if rest is None else textwrap.wrap(row[-1], rest) or [""]
-        yield f"{start}  {ends[0]}".rstrip()
-        yield from (f"{' ' * indent}{end}" for end in ends[1:])
+        cells = [
+            [cell] if len(cell) <= size else textwrap.wrap(cell, size)
+            for cell, size in zip(row, widths, strict=True)
+        ]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            yield "  ".join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip()
 
 
 def _wrapped(line: str, indent: int) -> str:
