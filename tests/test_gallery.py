@@ -65,3 +65,12 @@ def test_the_page_lists_each_program():
     files = [re.findall(r"`(examples/[^`]+)`", row)[0] for row in rows]
     assert [] == [file for file in files if not (gallery.ROOT / file).exists()]
     assert {folder.name for folder in gallery.EXAMPLES.iterdir()} == {Path(file).parts[1] for file in files}
+
+
+def test_each_program_runs_on_a_device():
+    """Each folder of examples is run by a test that needs a GPU."""
+    folders = {Path(program.file).parts[0] for program in gallery.PROGRAMS.values()}
+    tests = [*(gallery.ROOT / "tests" / "gpu").glob("*.py"), gallery.ROOT / "tests/helpers/jit_example.py"]
+    for test in tests:
+        folders |= {*re.findall(r'"examples" / "(\w+)"', test.read_text())}
+    assert {folder.name for folder in gallery.EXAMPLES.iterdir()} == folders
