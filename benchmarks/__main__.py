@@ -54,12 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     plot = commands.add_parser("plot", help="write Markdown, SVG and PNG beside files of results")
     plot.add_argument("files", nargs="+", type=Path)
-    commands.add_parser("page", help="write docs/benchmarks.md out of benchmarks/results")
+    commands.add_parser("page", help="write what docs/ shows of benchmarks/results")
     options = parser.parse_args(argv)
     if options.command == "plot":
         return max(0 if show(file) else 1 for file in options.files)
     if options.command == "page":
         _page.PAGE.write_text(_page.page(), encoding="utf-8")
+        _page.HOME.write_text(_page.home(_page.HOME.read_text(encoding="utf-8")), encoding="utf-8")
         return 0
     return run(options)
 

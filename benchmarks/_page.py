@@ -1,14 +1,26 @@
-"""Writes `docs/benchmarks.md` out of the committed results: `python -m benchmarks page`."""
+"""
+Writes what the documentation shows of the committed results: `python -m benchmarks page`.
+
+That is `docs/benchmarks.md`, and the table of the home page between two comments.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 from typing import Any
 
 from . import _parts, _report, _results
 
 PAGE = _results.HERE.parent / "docs" / "benchmarks.md"
+HOME = PAGE.with_name("index.md")
+BEGIN, END = "<!-- calls -->\n", "\n<!-- /calls -->"
+WAYS = {
+    "LTO": "linked as LTO-IR",
+    "PTX inlined": "linked as PTX, inlined by this package",
+    "PTX": "linked as PTX by NVIDIA's linker",
+}
 HEAD = """\
 <!-- Written by `python -m benchmarks page`. -->
 # Benchmarks
@@ -46,14 +58,41 @@ nothing leaves what an earlier run has. The first parts are those with the figur
 """
 
 
-def page() -> str:
-    """Return the page's text."""
-    contents: dict[str, dict[str, Any]] = {
+def read() -> dict[str, dict[str, Any]]:
+    """Return the committed results by the names of their files, those with a device first."""
+    contents = {
         file.stem: json.loads(file.read_text(encoding="utf-8"))
         for file in sorted(_results.FOLDER.glob("*.json"))
     }
-    # Those with a device first.
-    ordered = dict(sorted(contents.items(), key=lambda item: "GPU" not in item[1]["machine"]))
+    return dict(sorted(contents.items(), key=lambda item: "GPU" not in item[1]["machine"]))
+
+
+def home(text: str) -> str:
+    """Return *text*, the home page, with the calls from C++ of the first results that have them."""
+    for content in read().values():
+        figures = [each for each in _report.figures(content, "call") if each.peer == "one source"]
+        if not figures:
+            continue
+        ratios = {way: [each.ratio for each in figures if each.contender == way] for way in WAYS}
+        programs = f"median of {len(ratios['LTO'])} programs, least, most"
+        header = [
+            f"called from a C++ kernel, on an {content['machine']['GPU']}",
+            f"time against the same function in C++: {programs}",
+        ]
+        table = _report.table(header, [[title, _span(ratios[way])] for way, title in WAYS.items()])
+        before, rest = text.split(BEGIN)
+        return f"{before}{BEGIN}{table}{rest[rest.index(END) :]}"
+    return text
+
+
+def _span(ratios: list[float]) -> str:
+    shown = (statistics.median(ratios), min(ratios), max(ratios))
+    return "{} ({} to {})".format(*(f"{ratio:.{0 if ratio >= 10 else 2}f}" for ratio in shown))
+
+
+def page() -> str:
+    """Return the text of the page about benchmarks."""
+    ordered = read()
     titles = {
         content["machine"].get("GPU", f"no GPU, {content['machine']['cores']} cores"): content
         for content in ordered.values()

@@ -231,6 +231,14 @@ def test_the_page_is_made_of_the_committed_results(modules):
     assert page.page() == page.PAGE.read_text(encoding="utf-8")
 
 
+def test_the_home_page_has_the_committed_results(modules):
+    """The table of the home page is what the same command makes of the calls from C++."""
+    page = modules("_page")
+    text = page.HOME.read_text(encoding="utf-8")
+    assert page.home(text) == text
+    assert page.home(text.replace("PTX, inlined by", "PTX, put by")) == text
+
+
 @pytest.mark.slow
 def test_results_are_drawn(modules, tmp_path):
     """The plots are written as SVG and PNG out of the results alone."""
