@@ -124,6 +124,11 @@ def test_every_command_takes_the_three_options():
             ["assemble", "a", "--arch", "sm_90", "-o", "b", "--opt-level", "7"],
             "7 is unknown; choose from 0, 1, 2, 3",
         ),
+        (
+            ["link", "a", "--arch", "sm_90", "-o", "b", "--checks", "chep"],
+            "'chep' is unknown; did you mean cheap?",
+        ),
+        (["export", "a", "-o", "b", "--emit", "ptx,ltoirr"], "'ltoirr' is unknown; did you mean ltoir?"),
         (["-v", "doctor"], "-v belongs after the command: numba-ptxlink doctor -v"),
         (["--json", "cache", "list"], "--json belongs after the command: numba-ptxlink cache list --json"),
         (["--versoin"], "--versoin is unknown; did you mean --version?"),

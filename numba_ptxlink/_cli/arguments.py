@@ -22,9 +22,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
-            what = f"{value!r} is unknown{_meant(str(value), known)}; choose from {', '.join(known)}"
-            raise argparse.ArgumentError(action, what)
+            raise argparse.ArgumentError(action, _unknown(value, [str(choice) for choice in action.choices]))
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse the arguments of the process, or *args*."""
@@ -37,6 +35,10 @@ class Parser(argparse.ArgumentParser):
                 parser.error(f"{given} belongs after the command: {parser.prog} {given}")
             parser.error(f"{unknown[0]} is unknown{_meant(given, known)}")
         return arguments
+
+
+def _unknown(given: object, known: Sequence[str]) -> str:
+    return f"{given!r} is unknown{_meant(str(given), known)}; choose from {', '.join(known)}"
 
 
 def _meant(given: str, known: Iterable[str]) -> str:
@@ -93,6 +95,14 @@ def path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
+
+
+def known(given: list[str], choices: Sequence[str]) -> list[str]:
+    """Return *given*, the parts of a list with commas, all of which are among *choices*."""
+    for each in given:
+        if each not in choices:
+            raise argparse.ArgumentTypeError(_unknown(each, choices))
+    return given
 
 
 def text(text: str) -> str:

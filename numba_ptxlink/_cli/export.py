@@ -31,6 +31,7 @@ def add(commands: Any) -> None:
     _add_build_options(export)
     export.add_argument(
         "--emit",
+        type=_kinds,
         metavar="KINDS",
         help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher, object, library (default: the "
         "first five)",
@@ -108,7 +109,7 @@ def _export(arguments: argparse.Namespace) -> Said:
             source,
             arguments.out_dir,
             archs=arguments.archs or ("sm_75",),
-            emit=None if arguments.emit is None else _listed(arguments.emit),
+            emit=arguments.emit,
             name=arguments.name,
             opt=not arguments.no_opt,
             fastmath=arguments.fastmath,
@@ -136,6 +137,12 @@ def _export(arguments: argparse.Namespace) -> Said:
         "left out": list(exported.left_out),
     }
     return Said(content, "\n".join(lines))
+
+
+def _kinds(text: str) -> list[str]:
+    from numba_ptxlink._export.artifacts import EMIT
+
+    return args.known(_listed(text), EMIT)
 
 
 def _listed(text: str) -> list[str]:

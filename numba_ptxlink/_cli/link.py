@@ -66,8 +66,8 @@ def _add_link(commands: Any) -> None:
     link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
     link.add_argument(
         "--checks",
-        metavar="HOW",
-        help=f"thoroughness of the checks: {', '.join(CHECKS)} (default: NUMBA_PTXLINK_CHECKS, or cheap)",
+        choices=CHECKS,
+        help="thoroughness of the checks (default: NUMBA_PTXLINK_CHECKS, or cheap)",
     )
     _add_code_options(link)
     args.add_consumer(link, "link")
