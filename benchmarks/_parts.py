@@ -66,7 +66,7 @@ ALL = (
         "read",
         "Reading PTX, beside assembling it",
         "ptx",
-        (8, 5),
+        (14, 5),
         headlines=(r"(kernel of 50 kB|NVRTC, debug): module/",),
     ),
     Part(
