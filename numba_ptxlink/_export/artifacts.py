@@ -177,8 +177,7 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     kinds, consumer, options = request.asked, request.consumer, request.options
     signatures = [declaration.signature for declaration in declarations]
     kernels = [signature for signature in signatures if signature.kernel]
-    loadable = all(map(device_runtime.is_grid_call, code.externs)) and not (code.externs and consumer)
-    if request.kinds is None and kernels and loadable:
+    if request.kinds is None and kernels and executables.can_complete(code.externs, consumer):
         kinds += (KERNELS,)
     names = [kernel.name for kernel in kernels]
     cooperative = device_runtime.cooperative(code.launchable[0][1].decode(), names)

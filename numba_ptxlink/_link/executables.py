@@ -16,7 +16,7 @@ from .engine import LinkOptions, link_inputs
 from .inputs import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
@@ -42,6 +42,12 @@ class Executable(NamedTuple):
     code: bytes
     needs: oldest.Oldest
     tools: tuple[str, ...]
+
+
+def can_complete(undefined: Iterable[str], consumer: Consumer | None) -> bool:
+    """Return whether code with *undefined* symbols can be made complete for *consumer*."""
+    names = list(undefined)
+    return not names or (all(map(device_runtime.is_grid_call, names)) and _has_runtime_for(consumer))
 
 
 def pack(
@@ -109,7 +115,7 @@ def _with_runtime(
 ) -> tuple[bytes, str]:
     """Return *ptx* linked with the device runtime, and name and release of the linker."""
     what = "A kernel that synchronises its whole grid is linked with the device runtime"
-    if consumer is not None:
+    if consumer is not None and not _has_runtime_for(consumer):
         raise ExportError(
             f"{what}, which is of this environment and not for {consumer.asked}; leave kernels and launcher "
             "out, and let that toolkit link the exported PTX."
@@ -124,6 +130,12 @@ def _with_runtime(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
     release = dotted(backends.linker(linked.backend).version())
     return linked.cubin, f"nvJitLink {release}"
+
+
+def _has_runtime_for(consumer: Consumer | None) -> bool:
+    """Return whether drivers of *consumer* load what this environment links: that of their major version."""
+    linker = backends.installed()
+    return consumer is None or (linker is not None and linker[1][0] == consumer.release[0])
 
 
 def _incomplete(undefined: Sequence[str]) -> str:

@@ -360,9 +360,17 @@ def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tm
 
 
 def test_such_a_kernel_is_loadable_by_default():
-    """Its code is emitted without being asked for, and not for another toolkit, whose runtime is not here."""
+    """Its code is emitted without being asked for, and not for another CUDA, whose runtime is not here."""
     kernels = grid_kernels()
     assert ("kernels", "") in pl.export(kernels, archs=["sm_90"]).artifacts
+    same = pl.export(kernels, archs=["sm_90"], cuda=(pl.toolchain().nvjitlink[0], 0), name="same")
+    assert ["cubin"] == [entry.kind for entry in fatbin_entries(same.read("kernels"))]
+    (needs,) = (
+        each["oldest"]
+        for each in json.loads(same.contents["same.json"])["artifacts"]
+        if each["kind"] == "kernels"
+    )
+    assert {"toolkit": None, "driver": f"{pl.toolchain().nvjitlink[0]}.0"} == needs
     assert ("kernels", "") not in pl.export(kernels, archs=["sm_90"], cuda="12.4").artifacts
     with pytest.raises(pl.ExportError, match=r"linked with the device runtime, .* not for CUDA 12\.4"):
         pl.export(kernels, archs=["sm_90"], emit=["kernels"], cuda="12.4")
