@@ -134,6 +134,8 @@ def test_a_large_record_comes_back(tmp_path, arch, kind, dtype, taken):
     """A large record that is returned arrives whole, also out of an array that is not aligned."""
     from numba import cuda
 
+    if kind in {"cubin", "fatbin"} and pl.toolchain().nvjitlink <= (13, 0):
+        pytest.skip("nvJitLink 13.0 passes some structs of more than 128 bytes wrongly, and warns")
     # More than a thread has registers for.
     count = 1100 // np.dtype(dtype).itemsize
     (tmp_path / "large.py").write_text(RECORDS.format(count, dtype))
