@@ -6,7 +6,10 @@ import fakedevice
 import numpy as np
 import pytest
 
+import numba_ptxlink as pl
 from numba_ptxlink._export import stable_names
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._front_end import substitution
 from numba_ptxlink._numba_cuda.patches import corrections
 
 cuda = pytest.importorskip("numba.cuda")
@@ -39,6 +42,25 @@ def test_what_lies_between_fields_is_blank(view):
         each.flags.f_contiguous and not each.flags.c_contiguous for each in (np.asarray(one), blank[0])
     ]
     assert fortran[0] == fortran[1]
+
+
+def reading(table):
+    """Return a kernel that holds *table* as a constant."""
+
+    def kernel(out):
+        out[0] = table[0, cuda.threadIdx.x].b
+
+    return kernel
+
+
+def test_constants_of_equal_records_are_equal_code(monkeypatch):
+    """What lies between the fields of a constant array is not what was in memory there."""
+    fakedevice.install(monkeypatch.setattr)
+    texts = set()
+    for filling in (0xAA, 0x55):
+        library, _ = fakedevice.compile_kernel(reading(records(filling)), (cuda.float64[::1],))
+        texts.add("".join(library.llvm_strs))
+    assert len(texts) == 1
 
 
 @cuda.jit(device=True, inline="always")
@@ -86,3 +108,21 @@ def test_modules_whose_names_are_not_decoded():
         same.__module__ = module
         text[module], _ = cuda.compile(same, cuda.float32(cuda.float32), device=True, cc=(9, 0))
     assert text["plain"] == text["\udcc3\udcbc"]
+
+
+def test_a_void_function_of_c_is_numba_cudas_own_beside_an_export():
+    """Without the plugin, while an export runs, numba-cuda defines void functions of C as ever."""
+
+    def store(out, x):
+        out[0] = x
+
+    signature = cuda.void(cuda.types.CPointer(cuda.float32), cuda.float32)
+    pl.disable()
+    try:
+        with substitution.applied(corrections.CODE):
+            ptx, _ = cuda.compile(store, signature, device=True, abi="c", cc=(9, 0))
+    finally:
+        pl.enable()
+    (function,) = parse(ptx).functions
+    assert "store" == function.prototype.name
+    assert "st.f32" in ptx

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import fakedevice
 import pytest
+from caches import open_cache
 from numba import cuda, types
+
+from numba_ptxlink.cache import tiered
 
 CALLEE = 'extern "C" __device__ int blend(float* out, float a) { *out = a + 1; return 0; }'
 
@@ -77,3 +80,29 @@ def test_dumped_assembly_is_complete(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert ".extern .func" in printed
     assert "ASSEMBLY (AFTER LTO)" in printed
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_warning_of_nvvm_is_shown_again(monkeypatch, tmp_path):
+    """What NVVM warned of is a warning of the same code out of the cache, too."""
+    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.cudadrv.error import NvvmWarning
+
+    def kernel(x):
+        x[0] += 7
+
+    class Binding:
+        """NVVM with something to say."""
+
+        __getattr__ = staticmethod(lambda name: getattr(real, name))
+        get_program_log_size = staticmethod(lambda _: len(b"a remark"))
+        get_program_log = staticmethod(lambda _, log: log.__setitem__(slice(None), b"a remark"))
+
+    real, opened = nvvm._nvvm, open_cache(tmp_path)
+    monkeypatch.setattr(tiered, "default", lambda: opened)
+    with monkeypatch.context() as patched:
+        patched.setattr(nvvm, "_nvvm", Binding())
+        with pytest.warns(NvvmWarning, match="a remark"):
+            fakedevice.compile_kernel(kernel, (types.float32[::1],))
+    with pytest.warns(NvvmWarning, match="a remark"):
+        fakedevice.compile_kernel(kernel, (types.float32[::1],))
