@@ -15,11 +15,13 @@ import numba_ptxlink as pl
 
 
 def compile_with(options: dict[str, object]) -> dict[str, object]:
-    """Compile the kernel with *options*, and return what that took."""
+    """Compile the kernel with *options*, "declared" if its declaration links; return what that took."""
     before = pl.status().cache_misses
-    twice = cuda.declare_device("twice", "int32(int32)")
+    declared = options.pop("declared", False)
+    files = {"link": [sys.argv[1]]}
+    twice = cuda.declare_device("twice", "int32(int32)", **(files if declared else {}))
 
-    @cuda.jit("void(int32[::1])", cache=True, link=[sys.argv[1]], **options)
+    @cuda.jit("void(int32[::1])", cache=True, **({} if declared else files), **options)
     def kernel(array):
         array[0] = twice(array[0])
 

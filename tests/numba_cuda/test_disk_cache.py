@@ -102,6 +102,17 @@ def test_changed_files_are_linked_again(folder):
 
 
 @pytest.mark.slow
+def test_changed_files_of_declarations_are_linked_again(folder):
+    """A file that the declaration of a function brings is part of a kernel whose decorator names none."""
+    declared = [{"declared": True}]
+    (first,) = run_all(folder, declared)
+    assert MADE == {name: first[name] for name in MADE}
+    assert [FOUND] == run_all(folder, declared)
+    (folder / "part.h").write_text("#define FACTOR 3\n")
+    assert [1] == [counted["misses"] for counted in run_all(folder, declared)]
+
+
+@pytest.mark.slow
 def test_a_touched_source_file_costs_no_compile(folder):
     """Where an edit of the Python file makes numba-cuda forget, everything is still found by content."""
     run(folder)
