@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = 3
 # One of these is before whatever other PTX, or a driver, can reach.
 _REACHED = (b".visible", b".weak", b".common")
+# What nvPTXCompiler says after the line's number.
+_ERROR = re.compile(r"error\s*: (.+)")
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def _link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, l
         except (AssembleError, LinkError) as error:
             # The same of the inputs as they are tells the reason in their terms, or links them.
             log.debug("%s", error)
-            fused = "refused as one"
+            fused = f"refused as one: {_first_error(error)}"
         else:
             return _of_parts(linked, fused, inputs)
     return _linked(inputs, arch, options, lto=lto, obstacle=fused)
@@ -248,6 +251,11 @@ def _as_one(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: b
 
     closed = len(texts) == len(inputs) and not lto
     return fuse(texts, arch, checks=options.comparison, everything=policy == "all", closed=closed)
+
+
+def _first_error(error: PtxlinkError) -> str:
+    """Return the first error in the log of a tool, or what *error* itself says."""
+    return next(iter(_ERROR.findall(error.log)), str(error).partition("\n")[0])
 
 
 def _of_parts(linked: Linked, fused: Fused, inputs: Sequence[Input]) -> Linked:

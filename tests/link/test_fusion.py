@@ -431,6 +431,32 @@ def test_what_is_not_combined_is_linked_and_said():
     assert ("nvjitlink", "2 inputs, debug information is kept") == (linked.backend, linked.reason)
 
 
+def privately(name: str, before: str) -> list[str]:
+    """Return two modules, each with a private function *name* of its own."""
+    return [
+        f"{TOP}.func (.param .b32 r) {name}(.param .b32 a)\n{{\n{RETURN}\n}}\n{kind}()\n{{\n"
+        f".reg .b32 %r<3>; .param .b32 x; .param .b32 y;\n{before}st.param.b32 [x], 1; "
+        f"call (y), {name}, (x); ret;\n}}\n"
+        for kind in (".visible .entry k", ".visible .func g")
+    ]
+
+
+def test_private_functions_with_the_names_of_opcodes():
+    """What has another name in the joined module may be called as an instruction is, which keeps its own."""
+    linked = pl.link(*privately("add", "add.s32 %r1, 1, 2; "), arch="sm_80", inline="all")
+    assert ("nvptxcompiler", 1) == (linked.backend, linked.inlined)
+    assert 2 == linked.ptx.count("add.s32 %r")
+
+
+def test_what_is_refused_as_one_is_linked_and_said():
+    """Where the assembler refuses the joined module nvJitLink links, and the reason says what it refused."""
+    linked = pl.link(*privately("trap", "trap; "), arch="sm_80", inline="all")
+    assert ("nvjitlink", "2 inputs, refused as one: Not a name of any known instruction: 'trap__0'") == (
+        linked.backend,
+        linked.reason,
+    )
+
+
 def test_prototypes_are_compared_before():
     """A call that would pass wrong values is refused, not inlined."""
     with pytest.raises(pl.LinkError, match="f has two prototypes"):

@@ -85,10 +85,11 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
             contradict each other.
         LinkError: A function is malformed.
     """
-    for module in modules:
-        _check(module)
+    symbols = [tuple(_symbols(module)) for module in modules]
+    for module, listed in zip(modules, symbols, strict=True):
+        _check(module, listed)
     header = _header(modules)
-    parts = _renamed(modules)
+    parts = _renamed(modules, symbols)
     functions = _chosen_functions(parts)
     variables = _chosen_variables(parts)
     both = functions.keys() & variables.keys()
@@ -107,7 +108,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     )
 
 
-def _check(module: ptx.Module) -> None:
+def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
     # Sections alone describe lines, which are left out; such code is optimised all the same.
     if "debug" in module.target:
         raise NotCombinedError("an input has debug information")
@@ -116,8 +117,8 @@ def _check(module: ptx.Module) -> None:
             raise NotCombinedError(f"PTX that is not understood: {item.cause}")
         if isinstance(item, ptx.Line):
             raise NotCombinedError("an input has lines for a preprocessor")
-    for name, _ in _symbols(module):
-        if name.startswith("%"):
+    for name, _ in symbols:
+        if name[0] == "%":
             raise NotCombinedError(f"{name} has the name of a register")
 
 
@@ -148,15 +149,20 @@ def _header(modules: Sequence[ptx.Module]) -> str:
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
 
-def _renamed(modules: Sequence[ptx.Module]) -> list[ptx.Module]:
-    """Return *modules* with other names for what is private and has the name of something else."""
-    declared = [{name for name, _ in _symbols(module)} for module in modules]
-    counts = Counter(name for names in declared for name in names)
+def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str, str]]]) -> list[ptx.Module]:
+    """
+    Return *modules* with other names for what is private and has the name of something else.
+
+    Args:
+        modules: The modules.
+        symbols: Name and linkage of all that each of them declares or defines.
+    """
+    counts = Counter(name for listed in symbols for name in {name for name, _ in listed})
     parts = []
-    for position, module in enumerate(modules):
-        private = {name for name, linkage in _symbols(module) if not linkage}
+    for position, (module, listed) in enumerate(zip(modules, symbols, strict=True)):
+        private = {name for name, linkage in listed if not linkage}
         # A forward declaration of a kernel or an alias has the linkage, too.
-        shared = {name for name, linkage in _symbols(module) if linkage}
+        shared = {name for name, linkage in listed if linkage}
         clashes = {name for name in private - shared if counts[name] > 1}
         if not clashes:
             parts.append(module)
@@ -175,10 +181,10 @@ def _with_names(text: str, new: dict[str, str]) -> str:
     """
     Return *text* with other words; local names that hide a symbol are renamed like it.
 
-    Registers `a<3>` are a0, a1 and a2, so they do not have the name a.
+    Registers `a<3>` are a0, a1 and a2, so they do not have the name a; nor has the opcode of `a.u32`.
     """
     words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
-    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$]|\s*<)", re.DOTALL | re.ASCII)
+    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$.]|\s*<)", re.DOTALL | re.ASCII)
 
     def renamed(match: re.Match[str]) -> str:
         return new.get(match[0], match[0])
