@@ -86,8 +86,8 @@ def test_a_row_has_its_llvm_ir_in_the_other_front_end(row):
     """numba-cuda-mlir, which cannot pass such numbers yet, would give them the types that nvcc does."""
     builder = Builder({}, modern=True)
     kind = builder.c_type(abi.c_type(types.UniTuple(row, 2)))
-    assert "{ %struct.__nv_fp8_e4m3, %struct.__nv_fp8_e4m3 }" == str(builder.types[str(kind)])
-    assert "{ i8 }" == str(builder.types["%struct.__nv_fp8_e4m3"])
+    assert "{ %struct.__nv_fp8_e4m3, %struct.__nv_fp8_e4m3 }" == builder.bodies[str(kind)]
+    assert "{ i8 }" == builder.bodies["%struct.__nv_fp8_e4m3"]
 
 
 def test_a_number_is_wider_than_a_register(monkeypatch, tmp_path):

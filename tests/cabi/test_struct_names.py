@@ -129,7 +129,7 @@ def test_equal_structs_are_one(tmp_path):
 
 def test_types_of_llvm_differ_with_their_layouts():
     """Two layouts of one name are two types of LLVM, and the same layout is one."""
-    module = ir.Module(context=ir.Context())
+    module = ir.Module(context=convert.Structs())
     small, large = abi.c_type(named("Point", I32)), abi.c_type(named("Point", types.int64))
     made = [convert.ir_type(module, ctype) for ctype in (small, large, small, large)]
     assert made[:2] == made[2:]
@@ -139,7 +139,7 @@ def test_types_of_llvm_differ_with_their_layouts():
 
 def test_a_packed_struct_is_a_type_of_its_own():
     """A packed struct and one that is not, of equal members, are two types of LLVM."""
-    module = ir.Module(context=ir.Context())
+    module = ir.Module(context=convert.Structs())
     members = (c.Member("a", c.number("int32_t"), 0),)
     plain, packed = (c.Struct("S", 4, 4 - 3 * flag, members, bool(flag)) for flag in (0, 1))
     assert convert.ir_type(module, plain) != convert.ir_type(module, packed)

@@ -35,7 +35,7 @@ def context():
 def fresh_module() -> ir.Module:
     """Return a module whose named types are its own."""
     module = ir.Module()
-    module.context = ir.Context()
+    module.context = convert.Structs()
     return module
 
 

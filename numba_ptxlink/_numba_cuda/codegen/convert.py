@@ -14,25 +14,49 @@ _I8 = ir.IntType(8)
 _I64 = ir.IntType(64)
 
 
-def ir_type(module: ir.Module, ctype: c.CType) -> ir.Type:
+class Structs(ir.Context):  # type: ignore[misc]
+    """
+    The identified types of one module.
+
+    In the global context they would appear in every module that Numba creates later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bodies: dict[str, tuple[tuple[ir.Type, ...], bool]] = {}
+
+    def struct(self, name: str, elements: tuple[ir.Type, ...], *, packed: bool, opaque: bool) -> ir.Type:
+        """Return the struct *name*, which has no body while it was only asked for as *opaque*."""
+        # Types of one name and different layouts stay different, by a number as in LLVM.
+        for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
+            body = self._bodies.setdefault(f"{name}{suffix}", (elements, packed))
+            if body == (elements, packed):
+                break
+        named = self.get_identified_type(f"{name}{suffix}")
+        if named.is_opaque and not opaque:
+            named.packed = packed
+            named.set_body(*elements)
+        return named
+
+
+def ir_type(module: ir.Module, ctype: c.CType, *, behind_pointer: bool = False) -> ir.Type:
     """
     Return the IR type that nvcc uses for *ctype*, as a parameter, as a return value and in memory.
 
     Structs are identified types: link-time optimisation inlines a call only if the types of caller and callee
-    are equal, and a literal struct never equals an identified one. Alignment beyond that of the IR type has
-    to be declared on the function.
+    are equal, and a literal struct never equals an identified one. It makes one of two equal structs of
+    different modules, which C++ keeps apart, but for opaque ones: *behind_pointer*, structs are opaque.
+    Alignment beyond that of the IR type has to be declared on the function.
     """
     if isinstance(ctype, c.Scalar):
         return _number(ctype.row.ir)
     if isinstance(ctype, c.Pointer):
-        return (
-            _I8.as_pointer()
-            if isinstance(ctype.target, c.Void)
-            else ir_type(module, ctype.target).as_pointer()
-        )
+        return _pointer_to(module, ctype.target)
     if isinstance(ctype, c.Array):
-        return ir.ArrayType(ir_type(module, ctype.element), ctype.count)
-    return _struct(module, ctype)
+        return ir.ArrayType(ir_type(module, ctype.element, behind_pointer=behind_pointer), ctype.count)
+    elements = _elements(module, ctype, behind_pointer=behind_pointer)
+    packed = isinstance(ctype, c.Struct) and ctype.packed
+    return module.context.struct(f"struct.{ctype.name}", elements, packed=packed, opaque=behind_pointer)
 
 
 def _number(name: str) -> ir.Type:
@@ -40,27 +64,21 @@ def _number(name: str) -> ir.Type:
     return floats[name]() if name in floats else ir.IntType(int(name.removeprefix("i")))
 
 
-def _struct(module: ir.Module, ctype: c.CType) -> ir.Type:
-    elements, packed = _elements(module, ctype), isinstance(ctype, c.Struct) and ctype.packed
-    # Types of one name and different layouts stay different, by a number as in LLVM.
-    for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
-        named = module.context.get_identified_type(f"struct.{ctype.name}{suffix}")
-        if named.is_opaque:
-            named.packed = packed
-            named.set_body(*elements)
-        if (named.elements, named.packed) == (elements, packed):
-            break
-    return named
+def _pointer_to(module: ir.Module, target: c.CType) -> ir.Type:
+    if isinstance(target, c.Void):
+        return _I8.as_pointer()
+    # An array has no opaque elements.
+    return ir_type(module, target, behind_pointer=not isinstance(target, c.Array)).as_pointer()
 
 
-def _elements(module: ir.Module, ctype: c.CType) -> tuple[ir.Type, ...]:
+def _elements(module: ir.Module, ctype: c.CType, *, behind_pointer: bool) -> tuple[ir.Type, ...]:
     if isinstance(ctype, c.Compound):
         return (_number(ctype.row.ir),) * ctype.row.lanes
     if isinstance(ctype, c.View):
         extents = (ir.ArrayType(_I64, ctype.ndim),) * (2 if ctype.ndim else 0)
-        return (ir_type(module, ctype.element).as_pointer(), *extents)
+        return (_pointer_to(module, ctype.element), *extents)
     if isinstance(ctype, c.Struct):
-        return tuple(ir_type(module, part) for part, _ in ctype.slots)
+        return tuple(ir_type(module, part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
     raise TypeError(f"{type(ctype).__name__} has no IR type")
 
 

@@ -21,7 +21,7 @@ from numba_ptxlink._cabi.signatures import Signature, is_large, unaligned_member
 from numba_ptxlink._numba_cuda.context import LibraryNotes, notes
 from numba_ptxlink._numba_cuda.packed import unaligned_kinds
 
-from .convert import from_c, from_return, holds_record, ir_type, to_c
+from .convert import Structs, from_c, from_return, holds_record, ir_type, to_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,7 @@ def emit(
     context = compiled.target_context
     inner = _inner(compiled, inline=inline)
     module = inner.module
-    # In the global context the identified types would appear in every module that Numba creates later.
-    module.context = ir.Context()
+    module.context = Structs()
     result = ir.VoidType() if isinstance(signature.result, c.Void) else ir_type(module, signature.result)
     kinds = [ir_type(module, ctype) for _, ctype in signature.params]
     large = [is_large(ctype) and not signature.kernel for _, ctype in signature.params]

@@ -26,15 +26,17 @@ class Builder:
         modern: Whether pointers have no target.
         taken: The types that the module defines already: their bodies by name.
 
-    Its `conditions`, values of i1, are what the arguments have to fulfil.
+    Its `conditions`, values of i1, are what the arguments have to fulfil, and its `bodies` are those of the
+    types that it needs, by name: "opaque" of what is only pointed to.
     """
 
     def __init__(self, taken: Mapping[str, str], *, modern: bool) -> None:
         self.lines: list[str] = []
-        self.types: dict[str, Struct] = {}
+        self.bodies: dict[str, str] = {}
         self.conditions: list[str] = []
         self._modern = modern
         self._taken = taken
+        self._known: dict[str, str] = {}
         self._numbers = itertools.count()
 
     def do(self, instruction: str) -> None:
@@ -59,39 +61,53 @@ class Builder:
         """Return the aggregate *value* with another *member*, of type *part*."""
         return self.value(f"insertvalue {ty} {value}, {part} {member}, {', '.join(map(str, path))}")
 
-    def c_type(self, ctype: c.CType) -> Type:
+    def c_type(self, ctype: c.CType, *, behind_pointer: bool = False) -> Type:
         """
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
         Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one.
+        callee are equal, and a literal struct never equals an identified one. It makes one of two equal
+        structs of different modules, which C++ keeps apart, but for opaque ones: *behind_pointer*, structs
+        are opaque.
         """
         if isinstance(ctype, c.Void):
             return Void()
         if isinstance(ctype, c.Scalar):
             return read(ctype.row.ir)
         if isinstance(ctype, c.Pointer):
-            return self.pointer(I8 if isinstance(ctype.target, c.Void) else self.c_type(ctype.target))
+            return self._pointer_to(ctype.target)
         if isinstance(ctype, c.Array):
-            return Sequence(ctype.count, self.c_type(ctype.element))
-        body = self._body(ctype)
+            return Sequence(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
+        body = self._body(ctype, behind_pointer=behind_pointer)
         # Types of one name and different layouts stay different, by a number as in LLVM.
         for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
             name = f"struct.{ctype.name}{suffix}"
             name = f"%{name}" if _PLAIN.fullmatch(name) else f'%"{name}"'
-            there = self._taken.get(name) or str(self.types.setdefault(name, body))
+            there = self._taken.get(name) or self._known.setdefault(name, str(body))
             if there == str(body):
                 break
+        if name not in self._taken:
+            if behind_pointer:
+                self.bodies.setdefault(name, "opaque")
+            else:
+                self.bodies[name] = str(body)
         return Named(name, body)
 
-    def _body(self, ctype: c.CType) -> Struct:
+    def _pointer_to(self, target: c.CType) -> Pointer:
+        if isinstance(target, c.Void):
+            return self.pointer(I8)
+        # An array has no opaque elements.
+        return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
+
+    def _body(self, ctype: c.CType, *, behind_pointer: bool) -> Struct:
         if isinstance(ctype, c.Compound):
             return Struct((read(ctype.row.ir),) * ctype.row.lanes)
         if isinstance(ctype, c.View):
             extents = (Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
-            return Struct((self.pointer(self.c_type(ctype.element)), *extents))
+            return Struct((self._pointer_to(ctype.element), *extents))
         if isinstance(ctype, c.Struct):
-            return Struct(tuple(self.c_type(part) for part, _ in ctype.slots), ctype.packed)
+            parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
+            return Struct(tuple(parts), ctype.packed)
         raise TypeError(f"{type(ctype).__name__} has no type in LLVM IR")
 
     def places(self, ctype: c.CType) -> list[tuple[int, c.Member]]:

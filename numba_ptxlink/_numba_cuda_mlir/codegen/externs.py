@@ -108,7 +108,7 @@ def _define(
     params = ", ".join(f"{kind} %a{number}" for number, kind in enumerate(kinds))
     body = [f"define internal {inner} @{name}({params}) alwaysinline {{", *builder.lines, "}\n"]
     module.more.append("\n".join(body))
-    module.add_types(builder.types)
+    module.add_types(builder.bodies)
     if not any(line.startswith("declare ") and f"@{extern.name}(" in line for line in module.rest):
         module.rest.append(f"declare {prototype.head}")
         module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, prototype.notes)

@@ -115,7 +115,7 @@ class Module:
         """The number of its last metadata node, -1 without one."""
         return max((int(match[1]) for line in self.rest if (match := _NODE.match(line))), default=-1)
 
-    def add_types(self, types: Mapping[str, llvm.Struct]) -> None:
+    def add_types(self, types: Mapping[str, str]) -> None:
         """Define more identified types, before what uses them."""
         at = next(number for number, line in enumerate(self.rest) if line.startswith("target triple = "))
         self.rest[at + 1 : at + 1] = [f"{name} = type {body}" for name, body in types.items()]

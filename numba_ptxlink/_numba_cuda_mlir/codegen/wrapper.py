@@ -80,7 +80,7 @@ def add(
     # A struct with members that are not aligned must not be passed at all, which inlining prevents.
     inlined = (inline and small) or any(map(unaligned_member, types_passed))
     attributes = " alwaysinline" if inlined and not signature.kernel else ""
-    module.add_types(builder.types)
+    module.add_types(builder.bodies)
     module.rest += location.nodes
     module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, notes)
     if signature.kernel:
