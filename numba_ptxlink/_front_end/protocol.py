@@ -157,7 +157,7 @@ class FrontEnd(Protocol):
         """Return a context that waits for other threads' compilations, and blocks new ones."""
 
     def free_compiler_lock(self) -> None:
-        """Release its lock in a forked child, if it was held by a thread that the child lacks."""
+        """Free it in a forked child of threads that the child lacks: of its lock, and of what they work for."""
 
     # Types and signatures.
 

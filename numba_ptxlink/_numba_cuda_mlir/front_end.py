@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import extensions, imports
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.substitution import Substitution
 
     from .compile import Lowered
+
+_MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
+_of_parents: list[Any] = []
 
 
 class NumbaCudaMlir:
@@ -58,6 +62,11 @@ class NumbaCudaMlir:
 
     def free_compiler_lock(self) -> None:
         imports.free_compiler_lock(release.LOCK)
+        home: Any = sys.modules.get(_MLIR_CONTEXT)
+        if getattr(home, "_context", None) is not None:
+            # Its threads are the parent's, and each use waits for them; so might its end, and it is kept.
+            _of_parents.append(home._context)
+            home._context = None
 
     @property
     def types(self) -> Any:
