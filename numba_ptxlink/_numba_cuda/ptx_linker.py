@@ -370,15 +370,6 @@ def _refused(message: str) -> PtxlinkError:
     return _of_numba(LinkError(message))
 
 
-def is_ptx(path_or_code: Any) -> bool:
-    """Return whether a link file of numba-cuda, a path or a `LinkableCode`, is PTX."""
-    if isinstance(path_or_code, (str, os.PathLike)):
-        return EXTENSIONS.get(Path(path_or_code).suffix) == PTX
-    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
-
-    return bool(getattr(path_or_code, "kind", None) == FILE_EXTENSION_MAP["ptx"])
-
-
 def _kind_of(constant: Any) -> str:
     """Return the kind that a constant of numba-cuda's driver stands for."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
+from pathlib import Path
 from typing import Any
 
+from numba_ptxlink._formats.kinds import EXTENSIONS, PTX
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
-from numba_ptxlink._numba_cuda.ptx_linker import is_ptx
 
 
 def _wrap_kernel_init(original: Any) -> Any:
@@ -50,7 +52,7 @@ def _wrap_link_all(original: Any) -> Any:
             options = self._nvvm_options
             choose(
                 has_link_files=bool(self._linking_files or self.needs_cudadevrt),
-                all_ptx=not self.needs_cudadevrt and all(map(is_ptx, self._linking_files)),
+                all_ptx=not self.needs_cudadevrt and all(map(_is_ptx, self._linking_files)),
                 debug="g" in options,
                 # The linker keeps denormals in conversions between float types, and optimises code that NVVM
                 # was told not to.
@@ -81,6 +83,15 @@ def _wrap_llvm_strs(original: Any) -> Any:
         return self._llvm_strs
 
     return property(llvm_strs)
+
+
+def _is_ptx(path_or_code: Any) -> bool:
+    """Return whether a link file of numba-cuda, a path or a `LinkableCode`, is PTX."""
+    if isinstance(path_or_code, (str, os.PathLike)):
+        return EXTENSIONS.get(Path(path_or_code).suffix) == PTX
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+    return bool(getattr(path_or_code, "kind", None) == FILE_EXTENSION_MAP["ptx"])
 
 
 SUBSTITUTIONS = (
