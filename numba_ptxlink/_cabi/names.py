@@ -21,6 +21,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Also reserved, but allowed: it gives a function the mangled name of a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
 _OWN = re.compile("numba_ptxlink", re.IGNORECASE)
+# PTX has no symbol "_", and WARP_SZ is a constant of it. The others NVVM gives to parameters and
+# results, which a call among them reaches instead; ptxas crashes at a function that is named like its result.
+_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\d+", re.ASCII)
 _PRIVATE = re.compile(r"__|_[A-Z]")
 
 # ISO/IEC 9899:2011 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
@@ -209,6 +212,8 @@ def problem(name: str) -> str | None:
         return "is declared by CUDA C++ or the C library, where a call would reach that or nothing"
     if RUNTIME.match(name):
         return "starts like the names of CUDA's runtime"
+    if _IN_PTX.fullmatch(name):
+        return "is no symbol in PTX, or what compilers call something else there"
     return None
 
 

@@ -173,6 +173,12 @@ def test_names_of_cuda_and_libc_are_refused(name):
         ("_Bool", "Bool"),
         ("9lives", "f9lives"),
         ("__", "unnamed"),
+        ("_", "unnamed"),
+        ("WARP_SZ", "WARP_SZ_"),
+        ("param12", "param12_"),
+        ("retval0", "retval0_"),
+        ("func_retval0", "func_retval0_"),
+        ("temp_param_reg", "temp_param_reg_"),
     ],
 )
 def test_a_proposal_is_free(name, proposal):
@@ -180,6 +186,18 @@ def test_a_proposal_is_free(name, proposal):
     assert names.problem(name) is not None
     assert names.propose(name) == proposal
     assert names.problem(proposal) is None
+
+
+@pytest.mark.parametrize("name", ["_", "WARP_SZ", "param0", "retval0", "temp_param_reg"])
+def test_names_of_ptx_cannot_be_called(name):
+    """What is refused as a name of PTX cannot be called as PTX; func_retval0 would crash the process."""
+    source = (
+        'extern "C" __device__ __noinline__ int {0}(int x) {{ return x + (int)clock(); }}\n'
+        'extern "C" __global__ void caller(int* p) {{ p[0] = {0}(p[1]); }}\n'
+    )
+    with pytest.raises(pl.PtxlinkError, match="ptxas application ptx input"):
+        pl.link(source.format(name), arch="sm_90", lto=False)
+    assert pl.link(source.format(names.propose(name)), arch="sm_90", lto=False).cubin
 
 
 @pytest.mark.slow
