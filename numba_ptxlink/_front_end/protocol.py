@@ -157,7 +157,7 @@ class FrontEnd(Protocol):
         """Return a context that waits for other threads' compilations, and blocks new ones."""
 
     def free_compiler_lock(self) -> None:
-        """Free it in a forked child of threads that the child lacks: of its lock, and of what they work for."""
+        """Free it in a forked child of what threads hold or work for that the child lacks."""
 
     # Types and signatures.
 
