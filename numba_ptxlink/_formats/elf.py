@@ -62,6 +62,9 @@ _GLOBAL, _WEAK = 1, 2
 FUNCTION, _OBJECT, _CUDA_OBJECT = 2, 1, 13
 # STO_CUDA_ENTRY in st_other; also in cuda-gdb's cuda-tdep.c.
 _ENTRY = 0x10
+# STO_CUDA_MANAGED, and STO_CUDA_GLOBAL, which is beside it, _SHARED and _CONSTANT; of references too.
+_MANAGED = 0x04
+_SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
 # The OS ABI and its version, which determine the layout of flags and notes: up to CUDA 12, and since CUDA 13.
 _ABIS = ((0x33, 7), (0x41, 8))
 _ABI_SINCE_13 = 0x41
@@ -105,6 +108,7 @@ class ElfSymbol:
         signature: The compiler's encoding of result and parameters, such as "#ii", "" if there is none.
         common: Whether it is a common symbol; None for a variable without a value, which a relocatable link
             makes of one.
+        space: Where a variable lies: "global", "managed", "const" or "shared", "" where it does not tell.
     """
 
     name: str
@@ -114,6 +118,7 @@ class ElfSymbol:
     size: int
     signature: str
     common: bool | None = False
+    space: str = ""
 
 
 @dataclass(frozen=True)
@@ -334,9 +339,14 @@ def _symbols(code: bytes, headers: list[tuple[int, ...]]) -> list[ElfSymbol]:
                 size=size,
                 signature="" if at is None or entry_point else _string(strings, at),
                 common=None if section in blank else section == _COMMON,
+                space="" if kind == FUNCTION else _space(other),
             )
         )
     return symbols
+
+
+def _space(other: int) -> str:
+    return "managed" if other & _MANAGED else _SPACES.get(other & sum(_SPACES), "")
 
 
 def symbol_names(image: Image) -> list[str]:

@@ -25,7 +25,11 @@ _FUNCTION = re.compile(
 _VARIABLE = re.compile(
     r'^@"?(?P<name>[\w$.]+)"?\s*=\s*(?P<words>[\w\s()]*?)\b(?:global|constant)\b', re.MULTILINE
 )
-_KERNEL = re.compile(r'@"?([\w$.]+)"?,\s*(?:metadata\s+)?!"kernel"')
+_NOTED = r'@"?([\w$.]+)"?,\s*(?:metadata\s+)?!'
+_KERNEL, _MANAGED = re.compile(f'{_NOTED}"kernel"'), re.compile(f'{_NOTED}"managed"')
+_ADDRESS_SPACE = re.compile(r"\baddrspace\((\d+)\)")
+# NVVM IR Specification, "Address Spaces".
+_SPACES = {"1": "global", "3": "shared", "4": "const"}
 _WORD = re.compile(r'%?"[^"]*"|[\w.%$]+|\S')
 _TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
 _HIDDEN = frozenset({"internal", "private", "appending"})
@@ -69,10 +73,18 @@ def symbols(text: str, arch: Arch) -> Iterator[Symbol]:
                 weak=not _WEAK.isdisjoint(before),
                 prototype=None if entry else _prototype(name, match["before"], match["after"], modern=modern),
             )
+    managed = set(_MANAGED.findall(text))
     for match in _VARIABLE.finditer(text):
         words = set(match["words"].replace("(", " ").split())
         if _HIDDEN.isdisjoint(words):
-            yield Symbol(match["name"], "variable", "external" not in words, not _WEAK.isdisjoint(words))
+            space = _ADDRESS_SPACE.search(match["words"])
+            yield Symbol(
+                match["name"],
+                "variable",
+                "external" not in words,
+                not _WEAK.isdisjoint(words),
+                space="managed" if match["name"] in managed else _SPACES.get(space[1], "") if space else "",
+            )
 
 
 def declared_floats(text: str) -> dict[str, tuple[bool | None, ...]]:

@@ -24,6 +24,8 @@ class Symbol:
         size: A variable's size in bytes, 0 where it is not known.
         common: Whether it is a common symbol, which linkers merge; None for a variable without a value in
             machine code and LTO-IR, where a relocatable link may have made it of one.
+        space: Where a variable lies: "global", "managed", "const", "shared", or the type of a texture,
+            surface or sampler; "" where that is not known, and for functions.
         repeated: Whether several members of a library define it, none of them weakly.
     """
 
@@ -35,4 +37,5 @@ class Symbol:
     line: int = 0
     size: int = 0
     common: bool | None = False
+    space: str = ""
     repeated: bool = False

@@ -19,7 +19,7 @@ from numba_ptxlink._formats.ptx.isa import sure_isa
 from numba_ptxlink._tools import nvjitlink, packages
 from numba_ptxlink.errors import LinkError
 
-from . import ltoir_symbols, members, merge, symbols
+from . import contradictions, ltoir_symbols, members, merge, symbols
 from .definitions import check_definitions, check_sizes
 from .device_runtime import is_runtime
 
@@ -101,10 +101,14 @@ def check(
     several = _several(tables)
     _check_prototypes(several, tables)
     _warn_of_large_structs(several, tables, linker, package)
-    opened = members.opened(distinct, tables, arch, lto=lto)
+    contradicting = {
+        number for pair in contradictions.found(several, distinct).values() for number, _ in pair
+    }
+    opened = members.opened(distinct, tables, arch, lto=lto, contradicting=contradicting)
     if opened is not None:
         distinct, tables = opened
         several = _several(tables)
+    contradictions.check(several, tables, distinct)
     merged = check_definitions(several, tables, distinct, arch)
     check_sizes(several, tables)
     if merged:

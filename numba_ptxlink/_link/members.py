@@ -28,10 +28,15 @@ log = logging.getLogger(__name__)
 
 
 def opened(
-    inputs: Sequence[Input], tables: Sequence[Table], arch: Arch, *, lto: bool
+    inputs: Sequence[Input],
+    tables: Sequence[Table],
+    arch: Arch,
+    *,
+    lto: bool,
+    contradicting: Collection[int] = (),
 ) -> tuple[tuple[Input, ...], tuple[Table, ...]] | None:
     """
-    Return *inputs* and *tables* with needed members in place of libraries that repeat a definition.
+    Return *inputs* and *tables* with needed members in place of libraries that repeat or contradict others.
 
     A member is needed if it has a kernel, or defines what an input or a needed member references and no
     input defines; whatever the order. All are, where an input's references are not known or all inputs are
@@ -42,11 +47,13 @@ def opened(
         tables: Their symbols.
         arch: The architecture of the link.
         lto: Whether the link optimises.
+        contradicting: The indices of inputs with a symbol that an input has as something else.
 
     Returns:
-        The inputs and their symbols; None where no library repeats a definition.
+        The inputs and their symbols; None where no library repeats a definition or contradicts an input.
     """
     libraries = _repeating(tables)
+    libraries |= {number for number in contradicting if tables[number].kind == ARCHIVE}
     if not libraries:
         return None
     seen = {source.code for number, source in enumerate(inputs) if number not in libraries}

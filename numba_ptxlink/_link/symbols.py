@@ -80,7 +80,7 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
 
 def of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
     """Return the symbols of PTX that other code can see."""
-    index: dict[str, Symbol] = {}
+    index: dict[tuple[str, ...], Symbol] = {}
     for function in module.functions:
         prototype = function.prototype
         if function.linkage or prototype.entry:
@@ -97,8 +97,9 @@ def of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
             )
     for alias in (item for item in module.items if isinstance(item, ptx.Alias)):
         # An alias is declared before it, as a function with its target's prototype.
-        if alias.name in index:
-            index[alias.name] = replace(index[alias.name], defined=True)
+        form = alias.name, "func", ""
+        if form in index:
+            index[form] = replace(index[form], defined=True)
     for variable in module.variables:
         if variable.linkage:
             _add(
@@ -111,22 +112,28 @@ def of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
                     line=variable.line,
                     size=variable.size,
                     common=variable.linkage == "common",
+                    space=variable.memory,
                 ),
             )
     return tuple(index.values())
 
 
-def _add(index: dict[str, Symbol], symbol: Symbol) -> bool:
+def _add(index: dict[tuple[str, ...], Symbol], symbol: Symbol) -> bool:
     """Add *symbol* to *index* and return True, unless there is one that says as much."""
-    previous = index.get(symbol.name)
+    previous = index.get(_form(symbol))
     is_new = previous is None or (symbol.defined and not previous.defined)
     if is_new:
-        index[symbol.name] = symbol
+        index[_form(symbol)] = symbol
     return is_new
 
 
+def _form(symbol: Symbol) -> tuple[str, ...]:
+    """Return what entries for one thing share; what contradicts it in a library has an entry of its own."""
+    return symbol.name, symbol.kind, symbol.space
+
+
 def _of_llvm(text: str, arch: Arch) -> tuple[Symbol, ...]:
-    index: dict[str, Symbol] = {}
+    index: dict[tuple[str, ...], Symbol] = {}
     for symbol in llvm_ir.symbols(text, arch):
         _add(index, symbol)
     return tuple(index.values())
@@ -143,6 +150,7 @@ def of_image(image: elf.Image) -> tuple[Symbol, ...]:
             prototype=prototype(symbol.name, symbol.signature) if symbol.signature else None,
             size=symbol.size if symbol.kind == "variable" else 0,
             common=symbol.common,
+            space=symbol.space,
         )
         for symbol in image.symbols
         if not _OWN.fullmatch(symbol.name)
@@ -204,7 +212,7 @@ def _key(source: Input, arch: Arch, *, lto: bool) -> cache.Key:
         "package": package_version(),
         "arch": arch.sm,
         "lto": str(lto),
-        "form": "repeated",
+        "form": "spaces",
         source.kind: source.code,
     }
     return cache.Key.of("symbols", parts)
@@ -227,7 +235,7 @@ def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
     except elf.UnfamiliarError as error:
         log.debug("the symbols of %s are not read: %s", source.name, error)
         return None
-    index: dict[str, Symbol] = {}
+    index: dict[tuple[str, ...], Symbol] = {}
     for symbols in parts:
         if symbols is None:
             log.debug("the symbols of %s are not read: nothing in it that tells them", source.name)
@@ -236,7 +244,7 @@ def _read(source: Input, arch: Arch, *, lto: bool) -> tuple[Symbol, ...] | None:
             known = not _add(index, symbol)
             if known and source.kind == ARCHIVE and symbol.defined and not symbol.weak:
                 # A strong definition says more than a weak one.
-                index[symbol.name] = replace(symbol, repeated=not index[symbol.name].weak)
+                index[_form(symbol)] = replace(symbol, repeated=not index[_form(symbol)].weak)
     return tuple(index.values()) if lists else None
 
 

@@ -115,6 +115,14 @@ class Variable(Node):
         return self.linkage != "extern"
 
     @property
+    def memory(self) -> str:
+        """Its space without a bank, "managed" for such a variable, or the type of a texture and the like."""
+        if self.type in _OPAQUE:
+            return self.type
+        managed = any(attribute.keyword == "managed" for attribute in self.attributes)
+        return "managed" if managed else self.space.partition("[")[0]
+
+    @property
     def size(self) -> int:
         """Its size in bytes, 0 where its type or an extent does not tell."""
         lanes = int(self.vector[1:] or "1")
