@@ -158,6 +158,7 @@ def build(
         tag(names),
         front_end.memory_manager(),
         declared=externs.declared(declared, missing),
+        callers=_callers(compiled),
     )
     ltoir = b""
     if linked.code or LTOIR in kinds:
@@ -208,6 +209,20 @@ def build(
     return Built(kept, known, undeclared, made_by, merged=bool(linked.code))
 
 
+def _callers(compiled: Compiled) -> dict[str, str]:
+    """Return which function calls each that `cuda.declare_device` declares, as "name (file.py:line)"."""
+    return {
+        name: f"{lowered.signature.name} ({_place(function)})"
+        for function, lowered in zip(reversed(compiled.functions), reversed(compiled.lowered), strict=True)
+        for name, _ in lowered.declarations
+    }
+
+
+def _place(function: Any) -> str:
+    """Return the file and line of a Python function."""
+    return f"{Path(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
+
+
 def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {
         f.prototype.name: f.prototype for f in parse(ptx).functions if f.defined and f.linkage == "visible"
@@ -240,10 +255,9 @@ def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: byt
         for number, param in written.addresses(signature).items():
             found = written.through(module, signature.name, number)
             if found:
-                where = f"{Path(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
                 raise AbiError(
-                    f"Function {signature.name} ({where}): parameter {param!r} is const, and its code may "
-                    f"write through it: it {found}. Take it out of const, or copy what is changed."
+                    f"Function {signature.name} ({_place(function)}): parameter {param!r} is const, and its "
+                    f"code may write through it: it {found}. Take it out of const, or copy what is changed."
                 )
 
 

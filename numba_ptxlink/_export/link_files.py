@@ -24,14 +24,14 @@ from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._tools import include_scan, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
-from . import private_names, stable_names
+from . import linkable, private_names, stable_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Function, Variable
+    from numba_ptxlink._formats.ptx import Function, Prototype, Variable
     from numba_ptxlink._front_end.protocol import LinkFile
 
 log = logging.getLogger(__name__)
@@ -113,30 +113,32 @@ class _Source:
 
 def compile_files(
     files: Iterable[LinkFile],
-    missing: Iterable[str],
+    missing: Mapping[str, Prototype],
     arch: Arch,
     tag: str,
     memory_manager: Path | None,
     *,
     declared: Collection[str] = (),
+    callers: Mapping[str, str] | None = None,
 ) -> LinkFiles:
     """
-    Compile *files*, where they can be compiled to LTO-IR.
+    Compile *files* to LTO-IR, and log those that cannot be.
 
     Args:
         files: The files that the functions link.
-        missing: The undefined symbols; of Numba's shims, only these are compiled.
+        missing: The undefined functions by name; of Numba's shims, only these are compiled.
         arch: The GPU to generate code for.
         tag: The suffix of private names, one per export.
         memory_manager: The CUDA C++ of the front end's memory manager for device code, None for none.
         declared: The undefined symbols that Python code declares, which are not the memory manager's.
+        callers: Which function calls each of the undefined ones, for messages.
 
     Raises:
-        ExportError: NVRTC could not compile a file.
+        ExportError: NVRTC could not compile a file, or its function has another prototype than is called.
     """
-    missing = set(missing)
     if not missing:
         return LinkFiles()
+    files = list(files)
     compiled: dict[tuple[str, bytes], None] = {}
     # What each function links holds the shims of all functions that the process had compiled before it.
     pieces: dict[tuple[str, str, tuple[Path, ...]], set[tuple[str, str]]] = {}
@@ -149,7 +151,7 @@ def compile_files(
             text, name = file.content.decode(), PurePath(file.name).name
             head, functions = _split(text)
             if functions:
-                wanted = {(symbol, functions[symbol].strip()) for symbol in missing & functions.keys()}
+                wanted = {(symbol, functions[symbol].strip()) for symbol in missing.keys() & functions.keys()}
                 pieces.setdefault((head.strip(), name, folders), set()).update(wanted)
             else:
                 sources.append(_read(text, name, arch, folders))
@@ -158,11 +160,13 @@ def compile_files(
         for (head, name, folders), of in pieces.items()
         if of
     ]
-    foreign = frozenset(
-        symbol.name
-        for name, content in compiled
-        for symbol in (symbols.table(Input(LTOIR, name, content), arch).symbols or () if sources else ())
-    )
+    given = linkable.tables((Input(LTOIR, name, content) for name, content in compiled), missing, arch)
+    others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
+    left_out = linkable.tables(dict.fromkeys(others), missing, arch)
+    read = [symbols.table(Input(PTX, each.name, each.ptx.encode(), compiled=True), arch) for each in sources]
+    linkable.check_prototypes([*read, *given, *left_out], missing, callers or {})
+    supplied = {symbol.name for table in given for symbol in table.symbols or () if symbol.defined}
+    foreign = frozenset(symbol.name for table in given for symbol in table.symbols or ())
     private = _private(sources, foreign, arch, tag)
     sources = [
         _enclosed(
@@ -176,13 +180,15 @@ def compile_files(
     ]
     _warn_of_clashes(sources, private)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: source.private_name(name, private) for source in sources for name in source.defined}
+    names = {name: name for name in supplied & missing.keys()}
+    names |= {name: source.private_name(name, private) for source in sources for name in source.defined}
     # What C++ or another file supplies under a name of the memory manager is called by that name.
     kept = {*names, *declared} - {name for source in shims for name in source.defined}
-    for source in (*shims, *_memory_manager(memory_manager, missing - kept)):
+    for source in (*shims, *_memory_manager(memory_manager, missing.keys() - kept)):
         own = {name: f"{name}_{tag}" for name in source.defined}
         names |= {name: new for name, new in own.items() if name not in kept}
         compiled[source.name, _compile_private(source, own, arch)] = None
+    linkable.warn_of_left_out(files, left_out, missing.keys() - names.keys())
     return LinkFiles(tuple(sorted(compiled)), names, tag)
 
 

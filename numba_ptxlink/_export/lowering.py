@@ -135,6 +135,8 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
     signature = _wrap(lowered, function, inline=options.opt)
     try:
         return portable(front_end, lowered, signature, arch)
+    except ExportError as error:
+        raise ExportError(f"Function {udf.name} ({udf.source}): {error}", inputs=error.inputs) from error
     except UnicodeEncodeError as error:
         reason = _undecoded(udf, error) or error
         raise ExportError(f"{udf.name} ({udf.source}) has no LLVM IR: {reason}") from error
@@ -233,6 +235,7 @@ def _entry(lowered: Lowering) -> cache.Entry | None:
             "kind": link.kind,
             "path": str(link.path or ""),
             "content": "" if link.path else base64.b64encode(link.content).decode(),
+            "has_callbacks": link.has_callbacks,
         }
         for link in lowered.links
     ]
@@ -255,6 +258,6 @@ def _read(entry: cache.Entry) -> Lowering | None:
         return None
 
 
-def _link(name: str, kind: str, path: str, content: str) -> LinkFile:
-    link = LinkFile(name, kind, base64.b64decode(content))
+def _link(name: str, kind: str, path: str, content: str, *, has_callbacks: bool) -> LinkFile:
+    link = LinkFile(name, kind, base64.b64decode(content), has_callbacks=has_callbacks)
     return replace(link, path=Path(path), content=Path(path).read_bytes()) if path else link

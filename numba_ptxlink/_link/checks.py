@@ -99,7 +99,7 @@ def check(
         return Findings(distinct, ())
     tables = _tables(distinct, arch, lto=lto, checks=checks)
     several = _several(tables)
-    _check_prototypes(several, tables)
+    _compare(several, tables)
     _warn_of_large_structs(several, tables, linker, package)
     contradicting = {
         number for pair in contradictions.found(several, distinct).values() for number, _ in pair
@@ -251,7 +251,17 @@ def _check_machine(source: Input, arch: Arch) -> None:
     )
 
 
-def _check_prototypes(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table]) -> None:
+def check_prototypes(tables: Sequence[Table]) -> None:
+    """
+    Refuse *tables* of symbols in which a function has two prototypes.
+
+    Raises:
+        LinkError: One has. Names both, their inputs and the cure.
+    """
+    _compare(_several(tables), tables)
+
+
+def _compare(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Table]) -> None:
     complaints = []
     names: list[str] = []
     for name, entries in several.items():

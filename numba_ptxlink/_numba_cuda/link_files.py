@@ -5,24 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link.inputs import as_bytes
+from numba_ptxlink._export import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numba_ptxlink._front_end.protocol import LinkFile
+
 
 def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
-    """Yield the files that *libraries* link, each once; without the memory manager."""
-    from numba.cuda.cudadrv.linkable_code import LinkableCode
+    """
+    Yield the files that *libraries* link, each once; without the memory manager.
+
+    Raises:
+        ExportError: A file cannot be read.
+    """
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
     for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
-        if file is NRT_LIBRARY:
-            continue
-        code = LinkableCode.from_path_or_obj(file)
-        path = Path(file).absolute() if isinstance(file, (str, Path)) else None
-        yield LinkFile(code.name, code.kind, as_bytes(code.data), path)
+        if file is not NRT_LIBRARY:
+            yield linkable.read(file)
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -26,7 +26,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         symbols: The device functions to keep; none for a kernel, which is kept itself.
 
     Raises:
-        ExportError: A compiler refused the code.
+        ExportError: A compiler refused the code, or a link file that cannot be read or has another prototype.
     """
     from numba.cuda.descriptor import cuda_target
 
@@ -47,7 +47,13 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         missing,
     )
     linked = link_files.compile_files(
-        of_libraries([library]), missing, arch, tag, memory_manager(), declared=declared
+        of_libraries([library]),
+        missing,
+        arch,
+        tag,
+        memory_manager(),
+        declared=declared,
+        callers=dict.fromkeys(missing, ", ".join(symbols) or library.name),
     )
     if not linked.code:
         return code

@@ -191,9 +191,9 @@ class NumbaCudaMlir:
             return extensions.of_typing(mlir_target.typing_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
-        from .link_files import read
+        from numba_ptxlink._export import linkable
 
-        return read(item for one in lowered for item in one.links)
+        return map(linkable.read, dict.fromkeys(item for one in lowered for item in one.links))
 
     def memory_manager(self) -> None:
         # It generates its functions named NRT_... where they are called.

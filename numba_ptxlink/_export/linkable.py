@@ -1,0 +1,130 @@
+"""
+Read the files that functions link, compare them with the calls, and tell what an export leaves out of them.
+
+CUDA C++ and LTO-IR become part of an export. LTO-IR cannot be made of PTX and machine code, so the artifacts
+leave what these define undefined, all kinds alike, and the linker of the artifacts takes the files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._formats.kinds import CU, LTOIR
+from numba_ptxlink._formats.symbol import Symbol
+from numba_ptxlink._front_end.protocol import LinkFile
+from numba_ptxlink._link import checks, inputs, ltoir_symbols, symbols
+from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._link.symbols import Table
+from numba_ptxlink.errors import ExportError, LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Prototype
+
+log = logging.getLogger(__name__)
+
+
+def read(item: Any) -> LinkFile:
+    """
+    Read a link file: a path, or a `LinkableCode` of a front end.
+
+    Raises:
+        ExportError: It does not exist, cannot be read, or is of no kind that can be linked. With the cure.
+    """
+    is_path = isinstance(item, (str, os.PathLike))
+    try:
+        if getattr(item, "kind", None) == CU:
+            source = Input(CU, str(item.name), inputs.as_bytes(item.data))
+        elif is_path or hasattr(item, "data"):
+            source = inputs.read(Path(item) if is_path else item)
+        else:
+            raise ExportError(
+                f"link= holds a {type(item).__name__}; give a path, or code in memory such as "
+                "cuda.CUSource(text)."
+            )
+    except LinkError as error:
+        raise ExportError(f"link= of a declaration: {error}", inputs=error.inputs) from error
+    callbacks = any(getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
+    path = Path(item).absolute() if is_path else None
+    return LinkFile(source.name, source.kind, source.code, path, has_callbacks=callbacks)
+
+
+def tables(files: Iterable[Input], missing: Iterable[str], arch: Arch) -> list[Table]:
+    """
+    Return the symbols of *files*, none of them CUDA C++.
+
+    Args:
+        files: The files.
+        missing: The functions that are asked for.
+        arch: The GPU, which selects the code of a fat binary.
+    """
+    files = list(files)
+    found = [symbols.table(file, arch, lto=True) for file in files]
+    unread = [at for at, table in enumerate(found) if table.symbols is None and table.kind == LTOIR]
+    if unread:
+        asked = Table("", "", tuple(Symbol(name, "func", False, False) for name in missing))
+        read_again = ltoir_symbols.tables([files[at] for at in unread], [*found, asked], arch)
+        for at, table in zip(unread, read_again, strict=True):
+            found[at] = table
+    return found
+
+
+def check_prototypes(
+    found: Sequence[Table], missing: Mapping[str, Prototype], callers: Mapping[str, str]
+) -> None:
+    """
+    Refuse link files whose functions have other prototypes than the calls.
+
+    Args:
+        found: The symbols of the link files.
+        missing: The functions that the code calls and does not define, by name.
+        callers: Which function calls each of them, for messages.
+
+    Raises:
+        ExportError: Prototypes differ. Names both sides and the cure.
+    """
+    by_caller: dict[str, list[Symbol]] = {}
+    for name, prototype in missing.items():
+        caller = callers.get(name, "the functions")
+        by_caller.setdefault(caller, []).append(Symbol(name, "func", False, False, prototype))
+    called = [Table(caller, "", tuple(of)) for caller, of in by_caller.items()]
+    try:
+        checks.check_prototypes([*found, *called])
+    except LinkError as error:
+        raise ExportError(str(error), inputs=error.inputs) from error
+
+
+def warn_of_left_out(files: Iterable[LinkFile], found: Iterable[Table], missing: Iterable[str]) -> None:
+    """
+    Log what C++ has to supply although a function links a file with it.
+
+    Args:
+        files: The link files.
+        found: The symbols of those that are not part of the export.
+        missing: The functions that are undefined in the export.
+    """
+    for table in found:
+        defined = None if table.symbols is None else {each.name for each in table.symbols if each.defined}
+        names = sorted(name for name in missing if defined is None or name in defined)
+        if names:
+            log.warning(
+                "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
+                "LTO-IR alone. Give that file to the linker beside the artifact, or CUDA C++ or LTO-IR to "
+                "link=.",
+                ", ".join(names),
+                "stays" if len(names) == 1 else "stay",
+                table.name,
+                table.kind,
+            )
+    called_back = ", ".join(dict.fromkeys(file.name for file in files if file.has_callbacks))
+    if called_back:
+        log.warning(
+            "%s: its setup and teardown callbacks are Python, and no part of the export. Do what they do "
+            "where the code is loaded and unloaded.",
+            called_back,
+        )

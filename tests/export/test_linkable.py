@@ -1,0 +1,135 @@
+"""Link files of an export: read, compared with the calls, and told of where they are no part of it."""
+
+from __future__ import annotations
+
+import functools
+
+import front_ends
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.ptx import parse
+
+DEFINED = """
+extern "C" __device__ int numbas(float* r, float a) { *r = a; return 0; }
+extern "C" __device__ float added(float a, float b) { return a + b; }
+"""
+CALLER = """
+extern "C" __device__ float calls(float);
+extern "C" __global__ void caller(float* x) { *x = calls(*x); }
+"""
+WRONG = {
+    "result": ("added", "float64(float32, float32)", "c"),
+    "parameter": ("added", "float32(float32, float64)", "c"),
+    "count": ("added", "float32(float32)", "c"),
+    "convention": ("added", "float32(float32)", "numba"),
+    "numbas": ("numbas", "float64(float64)", "numba"),
+}
+
+
+@pytest.fixture(params=front_ends.NAMES)
+def name(request):
+    """Return the name of a front end."""
+    return request.param
+
+
+@functools.cache
+def compiled(kind):
+    """Return an export's code of *kind* with the function `doubled`."""
+    udf = pl.udf("float32(float32)", name="doubled")(lambda x: x * 2)
+    return pl.export([udf], archs=["sm_90"], emit=[kind], name="doubled").read(kind)
+
+
+def calling(name, symbol, signature, abi="c", **link):
+    """Return a marked function `calls` of the front end *name* that calls what it declares."""
+    types = front_ends.get(name).types
+    args, result = front_ends.get(name).normalize(signature)
+    function = front_ends.cuda(name).declare_device(symbol, result(*args), abi=abi, **link)
+    body = (lambda x: function(x, x)) if len(args) > 1 else (lambda x: +function(x))
+    return pl.udf(types.float32(types.float32), name="calls")(body)
+
+
+def export(udf, *kinds):
+    """Export *udf* to memory."""
+    return pl.export([udf], archs=["sm_90"], emit=list(kinds), name="calls")
+
+
+def undefined(made):
+    """Return the functions that the PTX leaves undefined."""
+    return [each.name for each in parse(made.read("ptx").decode()).functions if not each.defined]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [pytest.param(wrong, marks=[pytest.mark.slow] * (wrong in ("parameter", "count"))) for wrong in WRONG],
+)
+def test_another_prototype_than_the_cxx_has_is_refused(name, wrong, tmp_path):
+    """Both prototypes are named, with the file and the Python function."""
+    (tmp_path / "lib.cu").write_text(DEFINED)
+    symbol, signature, abi = WRONG[wrong]
+    udf = calling(name, symbol, signature, abi, link=str(tmp_path / "lib.cu"))
+    with pytest.raises(pl.ExportError, match=f"{symbol} has two prototypes") as caught:
+        export(udf, "ptx")
+    assert "defined in lib.cu" in str(caught.value)
+    assert "declared in calls (test_linkable.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["ltoir", "ptx", pytest.param("cubin", marks=pytest.mark.slow)])
+def test_another_prototype_than_other_code_has_is_refused(name, kind, tmp_path):
+    """LTO-IR, PTX and machine code tell their prototypes, too."""
+    path = tmp_path / f"doubled.{kind}"
+    path.write_bytes(compiled(kind))
+    with pytest.raises(pl.ExportError, match="doubled has two prototypes"):
+        export(calling(name, "doubled", "float64(float64)", link=str(path)), "ptx")
+
+
+def test_compile_refuses_them_too():
+    """`numba.cuda.compile` merges link files in as an export does."""
+    cuda = front_ends.cuda("numba-cuda")
+    function = cuda.declare_device("added", "float64(float64, float32)", abi="c", link=cuda.CUSource(DEFINED))
+    with pytest.raises(pl.ExportError, match=r"added has two prototypes(.|\n)*declared in mine"):
+        cuda.compile(
+            lambda x: function(x, x), "float32(float32)", abi="c", abi_info={"abi_name": "mine"}, cc=(9, 0)
+        )
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
+def test_ltoir_is_part_of_every_artifact(name, in_memory, tmp_path):
+    """A link file that is LTO-IR leaves nothing undefined, wherever it is."""
+    path = tmp_path / "doubled.ltoir"
+    path.write_bytes(compiled("ltoir"))
+    link = front_ends.cuda(name).LTOIR(path.read_bytes()) if in_memory else str(path)
+    made = export(calling(name, "doubled", "float32(float32)", link=link), "ptx", "ltoir", "cubin")
+    assert [] == undefined(made)
+    assert "doubled" not in made.contents["calls.h"].decode()
+    for kind in ("ptx", "ltoir", "cubin"):
+        assert b"caller" in pl.link(CALLER, made.read(kind), arch="sm_90", lto=kind == "ltoir").cubin
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", pytest.param("fatbin", marks=pytest.mark.slow)])
+def test_what_is_no_part_of_an_export_is_told(name, kind, tmp_path, caplog):
+    """The warning names function, file and kind, and the artifact links beside the file."""
+    path = tmp_path / f"doubled.{kind}"
+    path.write_bytes(compiled(kind))
+    made = export(calling(name, "doubled", "float32(float32)", link=str(path)), "ptx")
+    assert f"doubled stays for C++ to define: link= gives {path.name}, of kind {kind}" in caplog.text
+    assert ["doubled"] == undefined(made)
+    assert b"caller" in pl.link(CALLER, made.read("ptx"), path, arch="sm_90").cubin
+
+
+def test_callbacks_are_told(name, caplog):
+    """Nothing calls the callbacks of a link file that is part of an artifact."""
+    source = front_ends.cuda(name).CUSource(DEFINED, name="lib.cu", setup_callback=print)
+    export(calling(name, "added", "float32(float32, float32)", link=source), "ptx")
+    assert "lib.cu: its setup and teardown callbacks are Python" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_the_function(name, tmp_path):
+    """It is missing, a folder, or of no kind that is linked."""
+    (tmp_path / "folder.cu").mkdir()
+    (tmp_path / "lib.txt").write_text("text")
+    wrong = {"nofile.cu": "not found", "folder.cu": "is a directory", "lib.txt": "no known extension"}
+    for file, reason in wrong.items():
+        udf = calling(name, "added", "float32(float32)", link=str(tmp_path / file))
+        with pytest.raises(pl.ExportError, match=rf"calls \(.*test_linkable.py:\d+\)(.|\n)*{reason}"):
+            export(udf, "ptx")
