@@ -140,7 +140,7 @@ def of_each(functions: Sequence[Typed]) -> list[FunctionKey]:
 
 def of(function: Typed, around: tuple[str, ...]) -> FunctionKey:
     """Return what *function* depends on, in the environment *around*."""
-    described = _Description()
+    described = _Description(function.front_end)
     udf = function.udf
     try:
         parts = [
@@ -188,8 +188,9 @@ class _Description:
         lines: The file names and line numbers that belong to the text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, front_end: FrontEnd) -> None:
         self.lines: list[str] = []
+        self._front_end = front_end
         self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
         # An object that is collected would lend its identity to another.
         self._kept: list[Any] = []
@@ -270,7 +271,7 @@ class _Description:
             return _group(["marked", type(value).__name__, repr(options), self.function(value.function)])
         return self._of_front_end(value)
 
-    def _of_front_end(self, value: Any) -> str:
+    def _of_front_end(self, value: Any) -> str:  # noqa: PLR0911 - one for each kind
         """Describe what a front end has made: a type, a dispatcher or a declaration."""
         kind = type(value)
         if not _is_protected(kind):
@@ -291,7 +292,10 @@ class _Description:
         if any(base.__name__ == "Type" and _is_protected(base) for base in kind.__mro__):
             own = getattr(value, "instance_class", None) or getattr(value, "instance_type", None)
             return _group([*head, str(value), *([] if own is None else [self.value(own)])])
-        if kind.__name__ in ("ExternFunction", "LinkableCode", "PTXSource", "CUSource", "LTOIR", "Fatbin"):
+        if kind.__name__ == "ExternFunction":
+            linkage = self.value(self._front_end.linkage(value))
+            return _group([*head, value.name, self.value(value.sig), linkage])
+        if kind.__name__ in ("LinkableCode", "PTXSource", "CUSource", "LTOIR", "Fatbin", "Cubin"):
             return _group([*head, *(f"{name}={self.value(part)}" for name, part in vars(value).items())])
         if hasattr(value, "__name__") and _is_protected(value):
             return self._home(value)

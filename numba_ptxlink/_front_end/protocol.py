@@ -294,6 +294,9 @@ class FrontEnd(Protocol):
     def link_files(self, lowered: Sequence[Any]) -> Iterable[LinkFile]:
         """Return the files that *lowered* and its callees link, without the compiler's memory manager."""
 
+    def linkage(self, declared: Any) -> tuple[Any, ...]:
+        """Return what a call of a function of `cuda.declare_device` depends on beside name and signature."""
+
     def memory_manager(self) -> Path | None:
         """Return the CUDA C++ of the compiler's functions named NRT_..., None if it has none."""
 

@@ -170,6 +170,11 @@ class NumbaCuda:
 
         return of_libraries([one.compiled.library for one in lowered])
 
+    def linkage(self, declared: Any) -> tuple[Any, ...]:
+        from .link_files import linkage
+
+        return linkage(declared)
+
     def memory_manager(self) -> Path:
         from .link_files import memory_manager
 

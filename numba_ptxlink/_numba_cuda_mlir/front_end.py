@@ -195,6 +195,9 @@ class NumbaCudaMlir:
 
         return map(linkable.read, dict.fromkeys(item for one in lowered for item in one.links))
 
+    def linkage(self, declared: Any) -> tuple[Any, ...]:
+        return declared.abi, declared.use_cooperative, declared.link
+
     def memory_manager(self) -> None:
         # It generates its functions named NRT_... where they are called.
         return None

@@ -8,6 +8,8 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._export import choice, function_keys
+from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._formats.ptx import parse
 
 DEFINED = """
@@ -133,3 +135,24 @@ def test_a_file_that_cannot_be_read_is_an_error_with_the_function(name, tmp_path
         udf = calling(name, "added", "float32(float32)", link=str(tmp_path / file))
         with pytest.raises(pl.ExportError, match=rf"calls \(.*test_linkable.py:\d+\)(.|\n)*{reason}"):
             export(udf, "ptx")
+
+
+def test_what_a_declaration_links_is_in_the_key(name):
+    """Other CUDA C++, another file or another convention is another lowering; the same is the same."""
+    cuda = front_ends.cuda(name)
+    links = {
+        "one": ("c", cuda.CUSource(DEFINED)),
+        "other": ("c", cuda.CUSource(DEFINED + "\n")),
+        "file": ("c", "one.cu"),
+        "other file": ("c", "other.cu"),
+        "convention": ("numba", "one.cu"),
+    }
+
+    def key(abi, link):
+        udf = calling(name, "added", "float32(float32, float32)", abi, link=link)
+        return function_keys.of_each(typed([udf], choice.common([udf])))[0].code
+
+    keys = {case: key(*given) for case, given in links.items()}
+    assert None not in keys.values()
+    assert len(links) == len({*keys.values()})
+    assert keys == {case: key(*given) for case, given in links.items()}
