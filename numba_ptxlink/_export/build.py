@@ -22,11 +22,11 @@ from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import constants, externs, function_keys, groups, link_files, lowering, written
+from . import constants, externs, function_keys, groups, link_files, linkable, lowering, written
 from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
@@ -151,6 +151,7 @@ def build(
     missing = externs.undefined(ptx.decode())
     links = dict.fromkeys(link for each in lowered for link in each.links)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
+    linkable.check_declarations(_declaring(compiled), arch)
     linked = link_files.compile_files(
         links,
         missing,
@@ -209,13 +210,16 @@ def build(
     return Built(kept, known, undeclared, made_by, merged=bool(linked.code))
 
 
+def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[str]]]:
+    """Yield "name (file.py:line)", LLVM IR, and what `cuda.declare_device` declares, of each function."""
+    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
+        names = {name for name, _ in lowered.declarations}
+        yield f"{lowered.signature.name} ({_place(function)})", lowered.modules, names
+
+
 def _callers(compiled: Compiled) -> dict[str, str]:
-    """Return which function calls each that `cuda.declare_device` declares, as "name (file.py:line)"."""
-    return {
-        name: f"{lowered.signature.name} ({_place(function)})"
-        for function, lowered in zip(reversed(compiled.functions), reversed(compiled.lowered), strict=True)
-        for name, _ in lowered.declarations
-    }
+    """Return the first function that calls each that `cuda.declare_device` declares."""
+    return {name: caller for caller, _, names in reversed([*_declaring(compiled)]) for name in names}
 
 
 def _place(function: Any) -> str:

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._front_end.protocol import LinkFile
@@ -21,7 +22,7 @@ from numba_ptxlink._link.symbols import Table
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Prototype
@@ -92,9 +93,41 @@ def check_prototypes(
     for name, prototype in missing.items():
         caller = callers.get(name, "the functions")
         by_caller.setdefault(caller, []).append(Symbol(name, "func", False, False, prototype))
-    called = [Table(caller, "", tuple(of)) for caller, of in by_caller.items()]
+    _compare([*found, *(Table(caller, "", tuple(of)) for caller, of in by_caller.items())])
+
+
+def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]], arch: Arch) -> None:
+    """
+    Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
+
+    Args:
+        callers: Name, LLVM IR modules, and the functions that Python code declares, of each function.
+        arch: The GPU.
+
+    Raises:
+        ExportError: Two do. Names both and the cure.
+    """
+    _compare(
+        [
+            Table(
+                caller,
+                "",
+                tuple(
+                    symbol
+                    for module in modules
+                    for symbol in llvm_ir.symbols(module, arch)
+                    if symbol.name in declared and not symbol.defined
+                ),
+            )
+            for caller, modules, declared in callers
+            if declared
+        ]
+    )
+
+
+def _compare(several: Sequence[Table]) -> None:
     try:
-        checks.check_prototypes([*found, *called])
+        checks.check_prototypes(several)
     except LinkError as error:
         raise ExportError(str(error), inputs=error.inputs) from error
 

@@ -85,6 +85,21 @@ def test_another_prototype_than_other_code_has_is_refused(name, kind, tmp_path):
         export(calling(name, "doubled", "float64(float64)", link=str(path)), "ptx")
 
 
+@pytest.mark.parametrize("symbol", ["added", "elsewhere"])
+def test_two_declarations_of_one_function_are_refused(name, symbol):
+    """Whether a link file has the function or C++ is to define it."""
+    cuda = front_ends.cuda(name)
+    link = {"link": cuda.CUSource(DEFINED)} if symbol == "added" else {}
+    udfs = [
+        calling(name, symbol, signature, **link)
+        for signature in ("float32(float32, float32)", "float64(float64, float32)")
+    ]
+    udfs = [pl.udf(udf.signature, name=f"calls_{number}")(udf.function) for number, udf in enumerate(udfs)]
+    with pytest.raises(pl.ExportError, match=f"{symbol} has two prototypes") as caught:
+        pl.export(udfs, archs=["sm_90"], emit=["ptx"], name="calls")
+    assert "calls_1 (test_linkable.py:" in str(caught.value)
+
+
 def test_compile_refuses_them_too():
     """`numba.cuda.compile` merges link files in as an export does."""
     cuda = front_ends.cuda("numba-cuda")
