@@ -25,9 +25,9 @@ def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -
     """
     Return *signature* with Numba types for all that stands for one.
 
-    In a string, names are those of Numba's types, of CUDA's vector types, and of what the function sees:
-    Numba types, NumPy dtypes and scalars, named tuples with annotated fields, and integer enums, also as
-    attributes of modules, such as `cuda.float32x4`.
+    In a string, names are those of what the function sees: Numba types, NumPy dtypes and scalars, named
+    tuples with annotated fields, and integer enums, also as attributes of modules, such as `cuda.float32x4`.
+    Where it sees no type of a name, that is Numba's, or that of one of CUDA's vector types.
 
     Args:
         signature: A string, a tuple of types, or anything else, which is returned as it is.
@@ -50,7 +50,7 @@ def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
 
 
 class _Names(Mapping[str, Any]):
-    """The types by their names: Numba's own, then those of a scope."""
+    """The types by their names: those of a scope, then Numba's own."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
         self._own = {**vars(front_end.types), **front_end.vectors()}
@@ -59,10 +59,11 @@ class _Names(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         own, front_end = self._own.get(name), self._front_end
-        # Names such as Number are Numba's too, but stand for no type there.
-        if name in self._scope and not isinstance(own, front_end.types.Type):
+        if name in self._scope:
             value = self._scope[name]
-            if own is None or isinstance(value, ModuleType) or type_of(value, front_end) is not None:
+            # Numba has modules among its types, too, and functions are often called like a type.
+            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
+            if own is None or hides or _is_type(value, front_end):
                 return _meaning(value, name, front_end)
         return self._own[name]
 
@@ -91,13 +92,21 @@ def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     ty = type_of(value, front_end)
     if ty is not None:
         return ty
-    # A class of Numba's types, such as Optional, makes one.
-    if isinstance(value, type) and issubclass(value, front_end.types.Type):
+    if _makes_types(value, front_end):
         return value
     raise AbiError(
         f"{name!r} stands for {value!r}, which is no type; name a Numba type, a NumPy dtype, a "
         "typing.NamedTuple or an IntEnum."
     )
+
+
+def _is_type(value: Any, front_end: FrontEnd) -> bool:
+    return _makes_types(value, front_end) or type_of(value, front_end) is not None
+
+
+def _makes_types(value: Any, front_end: FrontEnd) -> bool:
+    """Return whether *value* is a class of Numba's types, such as Optional."""
+    return isinstance(value, type) and issubclass(value, front_end.types.Type)
 
 
 def type_of(value: Any, front_end: FrontEnd) -> Any:
@@ -110,7 +119,8 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        value = np.dtype(value)
+        # Such as np.void, which `from numpy import *` brings, is not one type.
+        value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return _of_dtype(value, front_end)
     if isinstance(value, type):
@@ -162,8 +172,9 @@ def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
         value = annotations.get(field)
         if isinstance(value, ForwardRef):
             value = value.__forward_arg__
-        if isinstance(value, str):
-            named = {builtin.__name__: builtin for builtin in plain}
+        # A string is one more within the other where annotations are not evaluated.
+        while isinstance(value, str):
+            named = {builtin.__name__: builtin for builtin in plain if builtin.__name__ not in scope}
             value = named[value] if value in named else _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None
         ty = ty or type_of(value, front_end)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import sys
+import textwrap
 from collections import namedtuple
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
+from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._export import marks
 from numba_ptxlink._export.signatures import arguments
 from numba_ptxlink._front_end import registry
@@ -152,3 +156,53 @@ def test_an_export_by_names(tmp_path):
     udfs = [pl.udf("float32(particle, Point)")(weigh), pl.udf("cuda.float32x4(cuda.float32x4)")(rotate)]
     exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="named")
     assert ["float weigh(particle p, Point q)", "float4 rotate(float4 v)"] == [*map(str, exported.signatures)]
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_the_modules_own_types_win_over_numbas(monkeypatch, front_end):
+    """A name that is a type for the module and for Numba is the module's; a function's is Numba's."""
+    compiler = registry.get(front_end)
+    pytest.importorskip(compiler.module)
+    own = compiler.types
+    source = textwrap.dedent(
+        """
+        import enum
+        import numpy as np
+        from typing import NamedTuple
+        from numpy import void
+
+        double = types.float32
+        int_ = np.dtype("i4")
+        byte = np.dtype([("v", "f4"), ("n", "i4")], align=True)
+        short = np.uint64
+        UniTuple = types.CPointer
+        float = types.float16
+
+        class char(NamedTuple):
+            x: "double"
+            y: "float"
+            z: "int"
+
+        class boolean(enum.IntEnum):
+            NO = 0
+
+        def uint8(a, b):
+            return a
+        """
+    )
+    module = ModuleType("its_own_types")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    scope = vars(module)
+    scope["types"] = own
+    exec(source, scope)  # noqa: S102 - a module for each front end
+
+    def named(signature):
+        return arguments(marks.Udf(scope["uint8"], signature, abi.AbiOptions("f")), compiler)
+
+    char = own.NamedTuple([own.float32, own.float16, own.int64], scope["char"])
+    assert ((own.float32, own.int32), own.float32) == named("double(double, int_)")
+    assert ((compiler.from_dtype(scope["byte"]), own.uint64), own.uint8) == named("uint8(byte, short)")
+    assert ((own.CPointer(own.float32), char), own.void) == named("void(UniTuple(double), char)")
+    assert ((own.IntEnumMember(scope["boolean"], own.int64), own.float64), own.void) == named(
+        "void(boolean, float64)"
+    )
