@@ -8,6 +8,7 @@ computes wrong results or stops the process. So the inputs' symbols are read and
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ LOSES_STRUCTS = (13, 0)
 _LARGE = 128
 _PTX_OF_CUDA_13 = 9
 _MOST = 5
+# Sections of variables that may be written; those of relocatable code have "debug" in their names.
+_STATE = re.compile(r"\.nv\.global|\.nv(_debug)?\.shared(?!\.reserved)")
 
 
 @dataclass(frozen=True)
@@ -203,11 +206,32 @@ def _several(tables: Sequence[Table]) -> dict[str, list[tuple[int, Symbol]]]:
 
 
 def _once(inputs: Sequence[Input]) -> tuple[Input, ...]:
-    """Return *inputs* without those that repeat the kind and content of an earlier one."""
-    sources: dict[tuple[str, bytes], Input] = {}
+    """Return *inputs* without those that repeat an earlier one, or its content if that has no state."""
+    sources: dict[tuple[str, bytes], list[Input]] = {}
     for source in inputs:
-        sources.setdefault((source.kind, source.code), source)
-    return tuple(sources.values())
+        equal = sources.setdefault((source.kind, source.code), [])
+        if all(_origin(source) != _origin(other) for other in equal) and not (equal and _is_pure(source)):
+            equal.append(source)
+    kept = {id(source) for equal in sources.values() for source in equal}
+    return tuple(source for source in inputs if id(source) in kept)
+
+
+def _origin(source: Input) -> str:
+    return source.name if source.path is None else str(source.path.resolve())
+
+
+def _is_pure(source: Input) -> bool:
+    """Return whether it makes no difference that there is one copy of *source*, of which there are more."""
+    if source.kind == PTX:
+        return not merge.has_state(source.module)
+    if source.kind != CUBIN:
+        # Linkers take of a library what is not there yet.
+        return source.kind == ARCHIVE
+    try:
+        sections = elf.read(source.code, source.name).sections
+    except elf.UnfamiliarError:
+        return False
+    return not any(_STATE.match(section.name) for section in sections)
 
 
 def _check_version(source: Input, linker: tuple[int, int], package: str) -> None:

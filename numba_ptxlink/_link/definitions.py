@@ -69,9 +69,9 @@ def several_definitions(
     # PTX and cubins of an export keep what is not exported to themselves.
     cure = "; of exports, link PTX or cubins" if ltoir else ""
     what = (
-        f"{spelled} is defined {len(places)} times, differently or where it cannot be compared: "
-        f"{', '.join(places)}. Which one a call reaches would depend on the order of the inputs. Rename one, "
-        f"leave one out, make it static, or mark it weak (inline in C++){cure}."
+        f"{spelled} is defined {len(places)} times, differently, with variables of its own or where it "
+        f"cannot be compared: {', '.join(places)}. Which one a call reaches would depend on the order of the "
+        f"inputs. Rename one, leave one out, make it static, or mark it weak (inline in C++){cure}."
     )
     if CUBIN in unsure:
         what += (

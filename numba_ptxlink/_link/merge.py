@@ -16,10 +16,28 @@ def same(modules: Iterable[ptx.Module], name: str) -> bool:
     Return whether all *modules* define the function *name*, with equal definitions.
 
     Equal are definitions whose statements, apart from labels and line numbers, and whose private variables
-    and functions are equal.
+    and functions are equal. One that has a state of its own is equal to no other.
     """
     forms = {_form(module, name) for module in modules}
     return len(forms) == 1 and None not in forms
+
+
+def has_state(module: ptx.Module) -> bool:
+    """Return whether *module* defines a variable that may be written."""
+    own = [variable for variable in module.variables if variable.defined]
+    bodies = (statement for function in module.functions for statement in ptx.flattened(function.body))
+    return any(map(_is_state, (*own, *_declared(bodies))))
+
+
+def _is_state(variable: ptx.Variable) -> bool:
+    # nvcc has the literals of strings in global memory, under this name.
+    return variable.memory in ("global", "managed", "shared") and not variable.name.startswith("$str")
+
+
+def _declared(statements: Iterable[ptx.Statement | str]) -> Iterator[ptx.Variable]:
+    for statement in statements:
+        if isinstance(statement, ptx.Declaration):
+            yield from statement.variables
 
 
 def weaken(module: ptx.Module, names: Iterable[str]) -> bytes:
@@ -57,6 +75,8 @@ def _spelled(module: ptx.Module, name: str, seen: frozenset[str]) -> str | None:
     nodes = (statement for statement in statements if not isinstance(statement, str))
     used = {symbol for node in nodes for symbol in ptx.names(node)} - seen - {name}
     local = _reached(module, used)
+    if any(map(_is_state, (*local, *_declared(statements)))):
+        return None
     used |= {symbol for variable in local for symbol in ptx.names(variable)}
     # A weak function cannot have an alias, and the targets of aliases are not compared.
     if any({alias.name, alias.target.name} & {name, *used} for alias in _aliases(module)):

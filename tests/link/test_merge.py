@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from linkcases import HEAD, KERNEL, function
+from linkcases import HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
@@ -52,11 +52,45 @@ def test_what_makes_definitions_equal(mine, yours, expected):
 
 def test_a_private_variable_belongs_to_a_definition():
     """Functions that read different private tables are different, however equal their own text."""
-    body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.global.u32 %r1, [table];\nret;\n}\n"
-    equal = [HEAD + ".global .align 4 .u32 table = 1;\n" + body] * 2
-    different = [HEAD + f".global .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
+    body = ".visible .func f()\n{\n.reg .b32 %r<2>;\nld.const.u32 %r1, [table];\nret;\n}\n"
+    equal = [HEAD + ".const .align 4 .u32 table = 1;\n" + body] * 2
+    different = [HEAD + f".const .align 4 .u32 table = {value};\n" + body for value in (1, 2)]
     assert same(equal, "f")
     assert not same(different, "f")
+
+
+STATES = {
+    "counter": (".global .align 4 .u32 n;\n", "atom.global.add.u32 %r1, [n], 1;"),
+    "value": (".global .align 4 .u32 n = 11111;\n", "ld.global.u32 %r1, [n];"),
+    "shared": (".shared .align 4 .u32 n;\n", "ld.shared.u32 %r1, [n];"),
+    "local": ("", ".shared .align 4 .u32 n;\nld.shared.u32 %r1, [n];"),
+}
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_a_state_of_its_own_keeps_a_definition_apart(case):
+    """Functions with equal private variables that may be written have two states, not one."""
+    declared, used = STATES[case]
+    body = f".func inner()\n{{\n.reg .b32 %r<2>;\n{used}\nret;\n}}\n"
+    text = HEAD.format(target="sm_80") + declared + body + ".visible .func f()\n{\ncall inner, ();\nret;\n}\n"
+    assert not same([text] * 2, "f")
+    for kinds in ((text, text + "\n"), (text, text), (cubin(text), cubin(text))):
+        with pytest.raises(pl.LinkError, match=r"f is defined 2 times, .*with variables of its own"):
+            pl.link(*kinds, arch="sm_80")
+
+
+def test_one_input_twice_is_one_input(tmp_path):
+    """A file that is given twice is one, and so is a copy of one that has no state."""
+    path, copy = tmp_path / "f.cubin", tmp_path / "copy.cubin"
+    stateful = cubin(function() + ".visible .global .align 4 .u32 n = 1;\n")
+    path.write_bytes(stateful)
+    copy.write_bytes(stateful)
+    assert pl.link(KERNEL, path, str(path), arch="sm_80").cubin
+    with pytest.raises(pl.LinkError, match="is defined 2 times"):
+        pl.link(KERNEL, path, copy, arch="sm_80")
+    path.write_bytes(cubin(function()))
+    copy.write_bytes(cubin(function()))
+    assert pl.link(KERNEL, path, copy, arch="sm_80").cubin
 
 
 @pytest.mark.parametrize(
@@ -69,11 +103,11 @@ def test_a_private_variable_belongs_to_a_definition():
 def test_what_a_private_table_points_to_belongs_to_a_definition(mine, yours):
     """Functions that read equal tables of addresses of different things are different."""
     table = (
-        ".global .align 8 .u64 table[1] = {generic($str)};\n"
+        ".const .align 8 .u64 table[1] = {generic($str)};\n"
         if "b8" in mine
-        else (".global .align 8 .u64 table[1] = {$str};\n")
+        else (".const .align 8 .u64 table[1] = {$str};\n")
     )
-    body = ".visible .func f()\n{\n.reg .b64 %r<2>;\nld.global.u64 %r1, [table];\nret;\n}\n"
+    body = ".visible .func f()\n{\n.reg .b64 %r<2>;\nld.const.u64 %r1, [table];\nret;\n}\n"
     assert same([HEAD + mine + table + body] * 2, "f")
     assert not same([HEAD + mine + table + body, HEAD + yours + table + body], "f")
 
