@@ -88,6 +88,7 @@ class LibraryNotes:
     Notes on a code library.
 
     Args:
+        cc: The compute capability it was compiled for, if it is not the device's.
         origin: The Python function it was compiled from, with file and line.
         given: The decorator's link files that are not paths.
         stamps: Digests, at link time, of the link files that are paths.
@@ -96,6 +97,7 @@ class LibraryNotes:
     """
 
     def __init__(self) -> None:
+        self.cc: tuple[Any, ...] | None = None
         self.unaligned: Collection[str] = ()
         self.origin = ""
         self.given: tuple[Any, ...] = ()

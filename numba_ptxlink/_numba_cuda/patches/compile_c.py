@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import Result, current, entered
+from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
 from numba_ptxlink.errors import AbiError, ExportError
 
 from .driverless import current_cc
@@ -94,6 +94,7 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
 
 
 def _note(library: Any, cc: tuple[Any, ...], symbols: tuple[str, ...]) -> None:
+    notes(library, LibraryNotes).cc = cc
     outer = current().result
     if outer is not None:
         outer.library, outer.cc, outer.symbols = library, cc, symbols

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import DispatcherNotes, Nested, current, entered, notes
+from numba_ptxlink._numba_cuda.context import DispatcherNotes, LibraryNotes, Nested, current, entered, notes
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -106,6 +106,14 @@ def _wrap_call_unresolved(original: Any) -> Any:
     return call_unresolved
 
 
+def _wrap_ensure_cc(original: Any) -> Any:
+    @functools.wraps(original)
+    def _ensure_cc(self: Any, cc: Any) -> Any:
+        return original(self, notes(self, LibraryNotes).cc if cc is None else cc)
+
+    return _ensure_cc
+
+
 DRIVERLESS = (
     Substitution(
         "numba.cuda.dispatcher",
@@ -133,3 +141,12 @@ DRIVERLESS = (
     ),
 )
 """The rows that let device functions call each other without a driver; an export applies them too."""
+
+SUBSTITUTIONS = (
+    Substitution(
+        "numba.cuda.codegen",
+        "CUDACodeLibrary._ensure_cc",
+        _wrap_ensure_cc,
+        "Code is linked for the architecture it was compiled for, not for the device's.",
+    ),
+)

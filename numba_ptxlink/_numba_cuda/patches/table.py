@@ -23,6 +23,7 @@ from . import (
 TABLE = (
     *linker_class.SUBSTITUTIONS,
     *driverless.DRIVERLESS,
+    *driverless.SUBSTITUTIONS,
     *error_model.ERROR_MODEL,
     *code_library.SUBSTITUTIONS,
     *nvvm_cache.NVVM,
