@@ -113,8 +113,9 @@ def export(
     `numba_ptxlink/array_view.h` comes along where the header includes it.
 
     Args:
-        source: A module or the path of a Python file, whose UDFs are exported in order of definition,
-            or the UDFs themselves, or one. A file is imported from its source, with the modules of its
+        source: A module or the path of a Python file, of which all functions that it defines and marks are
+            exported in that order, those that it keeps in a list or has deleted, too; or the UDFs
+            themselves, or one. A file is imported from its source, with the modules of its
             folder, and leaves no module behind.
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
         archs: The GPUs to generate code for. "native" are those of this machine, "all" those that the toolkit

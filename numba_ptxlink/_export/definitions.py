@@ -1,9 +1,9 @@
-"""Find the marked functions of a module, and refuse those that it marks and an export would leave out."""
+"""Find the functions that a module marks, and refuse those of which an export would be misunderstood."""
 
 from __future__ import annotations
 
 import inspect
-import weakref
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import ExportError
@@ -12,40 +12,63 @@ from .reached import Marked, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
-# By the specification of a module, which is another one where the module is run again: names and sources.
-_marked: dict[int, list[tuple[str, str]]] = {}
+_MARKS = "_numba_ptxlink_marks"
+"""
+The attribute of a module's specification that lists what the module has marked.
+
+A module that is run again has another specification. A table here would keep both alive for ever.
+"""
 
 
 def record(marked: Marked) -> None:
-    """Note that *marked* is defined in the body of its module."""
-    function = marked.function
-    spec = function.__globals__.get("__spec__")
+    """Note that *marked* is defined while the body of its module runs."""
+    scope = marked.function.__globals__
+    spec = scope.get("__spec__")
     # Without a specification it is a script or a notebook, whose cells are meant to run again.
-    if spec is None or function.__qualname__ != function.__name__:
-        return
-    if id(spec) not in _marked:
-        _marked[id(spec)] = []
-        weakref.finalize(spec, _marked.pop, id(spec), None).atexit = False
-    _marked[id(spec)].append((function.__name__, marked.source))
+    if spec is not None and _runs(scope):
+        vars(spec).setdefault(_MARKS, []).append(marked)
+
+
+def _runs(scope: dict[str, Any]) -> bool:
+    """Return whether the body of the module with the globals *scope* is being run."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
+    while frame is not None and not (frame.f_globals is scope and frame.f_code.co_name == "<module>"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def of_module(module: ModuleType) -> tuple[Any, ...]:
-    """Return the marked functions that *module* defines, static methods included, in order of definition."""
-    return tuple(
-        dict.fromkeys(
-            each
-            for _, value in _members(module)
-            for each in (value.of_its_name if isinstance(value, Marked) else ())
-            if each.function.__module__ == module.__name__
-        )
-    )
+    """
+    Return the marked functions that *module* defines, in order of definition.
+
+    They are all that its body has marked, whatever has them in the end, such as a list or a class; and what
+    got a name in it later.
+    """
+    added = [
+        other
+        for each in dict.fromkeys((*_recorded(module), *_named(module)))
+        for other in (each, *each.others)
+    ]
+    # The last signature of a function has the others with it.
+    with_another = {id(other) for each in added for other in each.others}
+    return tuple(each for each in dict.fromkeys(added) if id(each) not in with_another)
+
+
+def _recorded(module: ModuleType) -> tuple[Any, ...]:
+    return tuple(getattr(module.__spec__, _MARKS, ()))
+
+
+def _named(module: ModuleType) -> tuple[Any, ...]:
+    """Return the marked functions that names in *module* lead to, static methods included."""
+    found = (value for _, value in _members(module) if isinstance(value, Marked))
+    return tuple(dict.fromkeys(each for each in found if each.function.__module__ == module.__name__))
 
 
 def check(module: ModuleType) -> None:
     """
-    Refuse what is marked in *module* and not in `of_module`.
+    Refuse marked functions of *module* that Python and C would know by different names or ways of a call.
 
     Raises:
         ExportError: A name was given to something else, or a method is not static.
@@ -57,17 +80,21 @@ def check(module: ModuleType) -> None:
                 f"{name} ({inner.source}) is a method, whose object or class C cannot pass; write "
                 "@staticmethod above the mark, and no `self`."
             )
-    sources = {each.source for each in of_module(module)}
-    for name, source in _marked.get(id(module.__spec__), ()):
-        value = vars(module).get(name)
-        lost = name in vars(module) and source not in sources
+    sources = {each.source for each in _named(module)}
+    for marked in _recorded(module):
+        name, source = marked.function.__name__, marked.source
+        value = vars(module).get(name, marked)
+        again = isinstance(value, Marked) and value.function.__name__ == name
         # A function that is marked elsewhere, and by another name, keeps its own.
-        if lost and not (inspect.isfunction(value) and source_of(value) == source):
+        plain = inspect.isfunction(value) and source_of(value) == source
+        lost = marked.function.__qualname__ == name and source not in sources
+        if lost and not again and not plain:
             has_it = f"{name} ({source_of(value)})" if inspect.isfunction(value) else repr(value)
             raise ExportError(
                 f"{name} ({source}) is marked for export, and {has_it} has its name in {module.__name__} in "
-                "the end, so that it would be left out. Rename one of the two, or mark both; where it is a "
-                f"decorator's, put the mark on top; where the first is not wanted, remove its mark."
+                "the end, so that C and Python would call different functions by it. Rename one of the two, "
+                "or mark both; where it is a decorator's, put the mark on top; where the first is not "
+                "wanted, remove its mark."
             )
 
 

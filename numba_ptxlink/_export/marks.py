@@ -80,8 +80,6 @@ class Udf(Marked):
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = name if self.overloads else cnames.check(options.abi_name or name, what)
-        self.module_spec = function.__globals__.get("__spec__")
-        self.replaced = _replaced(function)
         definitions.record(self)
         functools.update_wrapper(self, function)
 
@@ -172,19 +170,6 @@ class Kernel(Udf):
 
     def _dispatched(self, front_end: FrontEnd) -> Any:
         return front_end.dispatcher(self.function, launch_bounds=self.launch_bounds, device=False)
-
-
-def _replaced(function: Any) -> Any:
-    """Return the marked function that loses its name in its module to *function*, None if none does."""
-    scope = function.__globals__
-    former = scope.get(function.__name__)
-    if not isinstance(former, Udf) or function.__qualname__ != function.__name__:
-        return None
-    if former.function is function:
-        return former.replaced
-    # A module that is executed again has another specification, and what it had before is meant to go.
-    own = former.function.__globals__ is scope and former.function.__name__ == function.__name__
-    return former if own and scope.get("__spec__") is former.module_spec is not None else None
 
 
 def _asking() -> FrontEnd | None:

@@ -20,7 +20,6 @@ class Marked:
         name: Its C name.
         others: The same function with other signatures.
         asked: The front end that the decorator names, None if it names none.
-        replaced: Another marked function that had its name in its module before, None if there is none.
     """
 
     function: Any
@@ -28,14 +27,6 @@ class Marked:
     name: str
     others: tuple[Any, ...]
     asked: str | None
-    replaced: Any
-
-    @property
-    def of_its_name(self) -> Iterator[Any]:
-        """The marked functions that its module defines by its name, in the order of their definition."""
-        if self.replaced is not None:
-            yield from self.replaced.of_its_name
-        yield self
 
     @property
     def source(self) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.util
+import weakref
+
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._export import definitions
 
 HEAD = "import functools\nfrom numba_ptxlink import udf\n\n\n"
 MARK = "@udf('int32(int32)')\n"
@@ -26,11 +31,10 @@ def written(folder, text):
     ("text", "has_it"),
     [
         (MARK + FUNCTION.format(1) + FUNCTION.format(2), r"f \(udfs.py:10\)"),
-        (MARK + FUNCTION.format(1) + FUNCTION.format(2) + MARK + FUNCTION.format(3), "has its name"),
         ("@functools.cache\n" + MARK + FUNCTION.format(1), "functools._lru_cache_wrapper"),
         (MARK + FUNCTION.format(1) + "f = 3\n", "and 3 has its name in udfs"),
     ],
-    ids=["a function", "a function between two marked ones", "a decorator", "a value"],
+    ids=["a function", "a decorator", "a value"],
 )
 def test_what_takes_the_name_of_a_marked_function(tmp_path, text, has_it):
     """A marked function that would be left out, for another value has its name, is an error."""
@@ -45,16 +49,60 @@ def test_what_takes_the_name_of_a_marked_function(tmp_path, text, has_it):
     ("end", "expected"),
     [
         ("g = f\nf = 3\n", ["f"]),
-        ("del f\n" + MARK + "def g(x):\n    return x\n", ["g"]),
+        ("del f\n" + MARK + "def g(x):\n    return x\n", ["f", "g"]),
         ("g = udf('int8(int8)', name='g')(plain)\n", ["f", "g"]),
     ],
     ids=["another name", "deleted", "marked by a call"],
 )
 def test_what_gives_up_its_name_on_purpose(tmp_path, end, expected):
-    """A function with another name in the module is exported, and one that was deleted is not."""
+    """A function with another name in the module is exported, and one that was deleted."""
     text = "def plain(x):\n    return x\n\n\n" + MARK + FUNCTION.format(1)
     exported = pl.export(written(tmp_path, text + end), emit=["ptx"])
     assert [signature.name for signature in exported.signatures] == expected
+
+
+FACTORY = (
+    "def made(offset, name):\n    @udf('int32(int32)', name=name)\n"
+    "    def f(x):\n        return x + offset\n\n"
+    "    return f\n\n\n"
+)
+
+
+def test_functions_without_a_name_in_the_module_are_exported(tmp_path):
+    """What a factory has made is exported wherever it is kept, in the order in which it was made."""
+    text = FACTORY + "listed = [made(i, f'a{i}') for i in range(2)]\none = made(7, 'one')\nmade(8, 'lost')\n"
+    exported = pl.export(written(tmp_path, text), emit=["ptx"])
+    assert ["a0", "a1", "one", "lost"] == [signature.name for signature in exported.signatures]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FACTORY + "listed = [made(i, 'add') for i in range(2)]\n",
+        (MARK + FUNCTION.format(1) + FUNCTION.format(2) + MARK + FUNCTION.format(3)).replace(" f(", " add("),
+    ],
+    ids=["in a list", "a function between two marked ones"],
+)
+def test_functions_of_one_name_clash(tmp_path, text):
+    """Two marked functions with one C name are an error that proposes another, wherever they are."""
+    with pytest.raises(pl.AbiError, match=r"'add', the C name of function .*is taken.*use name="):
+        pl.export(written(tmp_path, text), emit=["ptx"])
+
+
+def test_what_others_make_of_a_module_is_theirs(tmp_path):
+    """A factory that is called later adds nothing to an export of its module, which nothing keeps alive."""
+    path = written(tmp_path, FACTORY + "one = made(7, 'one')\n")
+    spec = importlib.util.spec_from_file_location("udfs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    later = module.made(8, "later")
+    assert [module.one] == [*definitions.of_module(module)]
+    module.named = later
+    assert [module.one, later] == [*definitions.of_module(module)]
+    gone = weakref.ref(spec)
+    del spec, module, later
+    gc.collect()
+    assert gone() is None
 
 
 def test_static_methods_are_exported(tmp_path):
