@@ -8,7 +8,7 @@ from numba_ptxlink._config import config
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import ExportError
 
-from . import reached
+from . import reached, type_names
 from .reached import Marked
 
 if TYPE_CHECKING:
@@ -109,10 +109,16 @@ def prepare(asked: str | None = None) -> None:
 def _told(function: Marked) -> dict[str, FrontEnd]:
     """Return what *function* has of front ends: what it is, and whose."""
     told: dict[str, FrontEnd] = {}
-    signature = function.signature
-    for part in signature if isinstance(signature, tuple) else (signature,):
-        if (front_end := registry.owner(part)) is not None:
-            told.setdefault(f"the type {part}", front_end)
+    common: dict[str, FrontEnd] = {}
+    for name, value in type_names.named(function.signature, function.function):
+        if (front_end := registry.owner(value)) is not None:
+            there = registry.installed(front_end)
+            own = getattr(front_end.types, name, None) if there else value
+            # Written by its name, such as float32, a type is one that any front end has.
+            if str(own) != str(value):
+                told.setdefault(name, front_end)
+            elif there:
+                common.setdefault(name, front_end)
     for reader, name, value in reached.names([function.function]):
         if isinstance(value, Marked):
             front_end = registry.get(value.asked) if value.asked else None
@@ -120,4 +126,4 @@ def _told(function: Marked) -> dict[str, FrontEnd]:
             front_end = registry.owner(value)
         if front_end is not None:
             told.setdefault(f"{name} in {reader.__qualname__}", front_end)
-    return told
+    return told or common

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import inspect
 import sys
@@ -43,6 +44,55 @@ def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -
         return signature
     cells = inspect.getclosurevars(function).nonlocals
     return _evaluate(signature, {**function.__globals__, **cells}, front_end)
+
+
+def named(signature: Any, function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """
+    Yield what *signature* and the named tuples in it have for types: how it is written, and what that is.
+
+    Args:
+        signature: As for `resolve`.
+        function: The function that has the signature.
+    """
+    if isinstance(signature, str):
+        scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+        pending = [*_read(signature, scope)]
+    else:
+        parts = signature if isinstance(signature, tuple) else (signature,)
+        pending = [(f"the type {part}", part) for part in parts]
+    seen: set[int] = set()
+    while pending:
+        name, value = pending.pop(0)
+        yield name, value
+        if not _is_named_tuple(value) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        scope = vars(sys.modules[value.__module__]) if value.__module__ in sys.modules else {}
+        for field, given in inspect.get_annotations(value).items():
+            note = given.__forward_arg__ if isinstance(given, ForwardRef) else given
+            found = _read(note, scope) if isinstance(note, str) else [(f"the type {note}", note)]
+            pending += [(f"{inner} in {value.__name__}.{field}", stands) for inner, stands in found]
+
+
+def _read(text: str, scope: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names of *scope* that *text* reads, with attributes of modules, and their values."""
+    try:
+        pending: list[ast.AST] = [ast.parse(text, mode="eval")]
+    except SyntaxError:
+        return
+    while pending:
+        node = pending.pop()
+        path, attributes = node, list[str]()
+        while isinstance(path, ast.Attribute):
+            attributes.insert(0, path.attr)
+            path = path.value
+        if isinstance(path, ast.Name) and path.id in scope:
+            value = scope[path.id]
+            for attribute in attributes:
+                value = vars(value).get(attribute, value) if isinstance(value, ModuleType) else value
+            yield ast.unparse(node), value
+        else:
+            pending += ast.iter_child_nodes(node)
 
 
 def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
@@ -132,7 +182,7 @@ def _of_class(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     if issubclass(cls, enum.IntEnum):
         return types.IntEnumMember(cls, types.int64)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if _is_named_tuple(cls):
         return _named_tuple(cls, front_end)
     return front_end.vector_of(cls)
 
@@ -145,6 +195,10 @@ def _of_dtype(dtype: Any, front_end: FrontEnd) -> Any:
             f"Numba has no type for the NumPy dtype {dtype} ({type(error).__name__}: {error}); "
             "leave the field out that it cannot have."
         ) from error
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:

@@ -88,6 +88,65 @@ def test_what_a_function_uses_decides(ours):
     assert choice.chosen(pl.udf(float32(float32))(plain)).name == NUMBA_CUDA
 
 
+HAS_TYPES = """
+import numpy as np
+from typing import NamedTuple
+from {root} import types
+from {root}.types import CPointer, float32
+
+def plain(x):
+    return x
+
+class P(NamedTuple):
+    a: types.float32
+
+class Quoted(NamedTuple):
+    inner: "CPointer(double)"
+
+class Around(NamedTuple):
+    x: float
+    around: P
+
+pointer = CPointer(float32)
+double = types.float32
+"""
+
+
+@pytest.mark.parametrize(("root", "expected"), [("numba.cuda", NUMBA_CUDA), ("numba_cuda_mlir", MLIR)])
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "float32(P)",
+        "void(UniTuple(Quoted, 2))",
+        "int8(pointer)",
+        "int8(types.int8)",
+        "(double,)",
+        "float32(float32)",
+    ],
+)
+def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
+    """The types that names in a signature stand for tell, and so do those of named tuples' fields."""
+    pytest.importorskip(root)
+    module = ModuleType("has_types")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(HAS_TYPES.format(root=root), "has_types.py", "exec", dont_inherit=True), vars(module))  # noqa: S102
+    assert choice.chosen(pl.udf(signature)(module.plain)).name == expected
+    assert choice.chosen(pl.udf((module.Around,))(module.plain)).name == expected
+    other = pl.udf((module.P,), front_end=MLIR if expected == NUMBA_CUDA else NUMBA_CUDA)(module.plain)
+    with pytest.raises(pl.ExportError, match=r"is to be compiled by .* and uses .*float32.* in P\.a, which"):
+        choice.chosen(other)
+
+
+def test_types_that_any_front_end_has_leave_the_choice():
+    """A type that is imported, and written by the name that all have for it, gives way to what is used."""
+    text = "from numba import boolean, float32\ndouble = float32\ndef reads(x):\n    return used.f(x)\n"
+    scope = {"used": module_of_mlir, "__name__": "has_types"}
+    exec(text, scope)  # noqa: S102 - a module of its own
+    assert choice.chosen(pl.udf("boolean(float32)")(scope["reads"])).name == MLIR
+    with pytest.raises(pl.ExportError, match="uses double, which belongs to numba-cuda and used in reads"):
+        choice.chosen(pl.udf("boolean(double)")(scope["reads"]))
+
+
 def test_a_marked_helper_tells_by_what_it_names():
     """A helper that is marked for a front end counts like one that is compiled by it."""
     helper = pl.udf("float32(float32)", front_end=MLIR, name="helper")(plain)
