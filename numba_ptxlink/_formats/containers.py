@@ -10,6 +10,8 @@ results. Archives are the common `ar` format, ar(5).
 from __future__ import annotations
 
 import logging
+import os
+import re
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 from . import compression, elf
-from .kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
+from .kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, THIN_ARCHIVE, recognise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numba_ptxlink._arch import Arch
 
@@ -45,6 +47,9 @@ _SCRAMBLED = 0x10000
 _ARCHIVE = b"!<arch>\n"
 _MEMBER = struct.Struct("16s12s6s6s8s10s2s")
 _END = b"`\n"
+# The symbols of an archive, and names too long for a member's header.
+_LONG_NAME_END = re.compile(rb"/\n|\0")
+_TABLES = ("/", "/SYM64/", "//")
 # Relocatable code; .nv_fatbin holds linked code, which nvJitLink skips.
 _RELOCATABLE_SECTION = "__nv_relfatbin"
 _LINKED_SECTION = ".nv_fatbin"
@@ -261,16 +266,7 @@ def device_code(code: bytes, kind: str, name: str) -> list[tuple[str, FatbinEntr
         fatbins = _of_object(code, name, (_LINKED_SECTION, _RELOCATABLE_SECTION))
         return [("", entry) for entries in fatbins for entry in entries]
     pieces: list[tuple[str, FatbinEntry]] = []
-    long_names = b""
-    for member, content in members(code, name):
-        if not member:
-            # The table of symbols, and after it that of names too long for a member's header.
-            long_names = content
-            continue
-        if member[:1] == "/" and member[1:].isdigit():
-            title = long_names[int(member[1:]) :].partition(b"/\n")[0].decode(errors="replace")
-        else:
-            title = member
+    for title, content in members(code, name):
         whole = f"{name}({title})"
         inner = recognise(content)
         if inner == CUBIN:
@@ -310,19 +306,62 @@ def members(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         raise _damaged(name, "archive", error) from error
 
 
+def completed(code: bytes, name: str, read: Callable[[str], bytes]) -> bytes:
+    """
+    Return a thin archive, which has the paths of its members in their place, as a common one.
+
+    Args:
+        code: The thin archive.
+        name: Its name in messages.
+        read: What returns the content of the file with a path that the archive has.
+
+    Raises:
+        LinkError: It is damaged, or a member is not what the archive was made of.
+    """
+    parts = [_ARCHIVE]
+    try:
+        for title, header, content in _walk(code, len(THIN_ARCHIVE), read):
+            if len(content) != int(header[48:58]):
+                raise LinkError(
+                    f"{title} is not as long as the thin archive {name} has it; make the archive again.",
+                    inputs=(name,),
+                )
+            parts += [header, content, b"\n" * (len(content) % 2)]
+    except (struct.error, OverflowError, ValueError) as error:
+        raise _damaged(name, "archive", error) from error
+    return b"".join(parts)
+
+
 def _walk_archive(code: bytes) -> Iterator[tuple[str, bytes]]:
-    at = len(_ARCHIVE)
+    for title, _, content in _walk(code, len(_ARCHIVE)):
+        yield title, content
+
+
+def _walk(
+    code: bytes, at: int, read: Callable[[str], bytes] | None = None
+) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield title, header and content of each member from *at* on; *read* returns a content elsewhere."""
+    long_names = b""
     # Some writers pad the end of the archive.
     while code[at : at + _MEMBER.size].strip(b"\0\n"):
         # Members begin at even offsets, which not every writer respects.
         if at % 2 and code[at + _MEMBER.size - len(_END) : at + _MEMBER.size] != _END:
             at += 1
-        title, *_, size, mark = _MEMBER.unpack_from(code, at)
-        at += _MEMBER.size
-        if mark != _END or at + int(size) > len(code):
+        field, *_, size, mark = _MEMBER.unpack_from(code, at)
+        header, at = code[at : at + _MEMBER.size], at + _MEMBER.size
+        title = field.decode(errors="replace").strip()
+        is_table = title in _TABLES
+        held = int(size) if is_table or read is None else 0
+        if mark != _END or at + held > len(code):
             raise ValueError("a member ends past its end")
-        yield title.decode(errors="replace").strip().rstrip("/"), code[at : at + int(size)]
-        at += int(size)
+        content = code[at : at + held]
+        at += held
+        if title == "//":
+            long_names = content
+        elif title[:1] == "/" and title[1:].isdigit():
+            title = os.fsdecode(_LONG_NAME_END.split(long_names[int(title[1:]) :], maxsplit=1)[0])
+        title = title.rstrip("/")
+        yield title, header, content if is_table or read is None else read(title)
 
 
 def check_whole(kind: str, code: bytes, name: str, arch: Arch | None = None) -> None:

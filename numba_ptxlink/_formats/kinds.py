@@ -12,6 +12,8 @@ KERNELS, LAUNCHER = "kernels", "launcher"
 """What an export writes beside code that is linked: a fat binary that a driver loads, and C++ around it."""
 
 EM_CUDA = 190
+THIN_ARCHIVE = b"!<thin>\n"
+"""What an archive begins with that has the paths of its members in their place."""
 _ELF = b"\x7fELF"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, is_text, recognise
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, THIN_ARCHIVE, is_text, recognise
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ def read(source: Any, number: int = 1) -> Input:
         )
     code = as_bytes(source)
     kind = recognise(code)
+    if code.startswith(THIN_ARCHIVE):
+        raise LinkError(
+            f"Input {number}{f' ({name})' if name else ''} is a thin archive, which has paths alone; "
+            "give its path, or a common archive: ar rcs.",
+            inputs=(name,) if name else (),
+        )
     if kind is None:
         from numba_ptxlink._formats import texts
 
@@ -119,6 +125,17 @@ def read(source: Any, number: int = 1) -> Input:
             inputs=(name,) if name else (),
         )
     return Input(kind, name or f"<{kind} {number}>", code)
+
+
+def _member_of(archive: Path, member: str) -> bytes:
+    try:
+        return (archive.parent / member).read_bytes()
+    except OSError as error:
+        raise LinkError(
+            f"{archive} is a thin archive, and its member {member} could not be read: {error.strerror}; keep "
+            "its members where they were, or make a common archive: ar rcs.",
+            inputs=(archive.name,),
+        ) from error
 
 
 def as_bytes(content: Any) -> bytes:
@@ -167,6 +184,10 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
             f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
         ) from error
     code = code.removeprefix(codecs.BOM_UTF8)
+    if code.startswith(THIN_ARCHIVE):
+        from numba_ptxlink._formats import containers
+
+        code = containers.completed(code, path.name, lambda member: _member_of(path, member))
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
     if kind is None and declared == CU and code.strip() and is_text(code):

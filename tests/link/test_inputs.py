@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
 from pathlib import Path
 
 import fakedevice
 import pytest
-from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function, object_of
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats import containers
 from numba_ptxlink._formats.kinds import recognise
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink.linker import PtxLinker
@@ -271,3 +274,56 @@ def test_cuda_sources_of_both_kinds_link():
 def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
     """PTX begins with .version and a number, whatever bytes its comments hold; CUDA C++ is UTF-8."""
     assert kind == recognise(code)
+
+
+def thin_archive(folder, **members):
+    """Write *members* as files, and return the path of a thin archive of them as GNU ar makes it."""
+    (folder / "parts").mkdir()
+    table, headers = b"", b""
+    for name, code in members.items():
+        path = f"parts/{name}_with_a_long_name.o"
+        (folder / path).write_bytes(code)
+        headers += f"{f'/{len(table)}':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
+        table += f"{path}/\n".encode()
+    table += b"\n" * (len(table) % 2)
+    archive = folder / "thin.a"
+    archive.write_bytes(b"!<thin>\n" + f"{'//':<48}{len(table):<10}`\n".encode() + table + headers)
+    return archive
+
+
+def test_a_thin_archive_is_read_with_its_members(tmp_path, monkeypatch):
+    """The members of a thin archive are found beside it, from any working directory."""
+    codes = {"f": cubin(function()) + b"\0", "g": cubin(function(name="g"))}
+    path = thin_archive(tmp_path, **codes)
+    monkeypatch.chdir("/")
+    whole = link_inputs.read(path)
+    assert "archive" == whole.kind
+    found = dict(containers.members(whole.code, "thin.a"))
+    assert list(codes.values()) == [found[f"parts/{name}_with_a_long_name.o"] for name in codes]
+    names = {symbol.name for part in pl.inspect(path, sass=False).parts for symbol in part.symbols}
+    assert {"f", "g"} == names
+
+
+def test_a_thin_archive_without_its_members_is_refused(tmp_path):
+    """A member that is gone or has changed, and an archive that is given without its path, are errors."""
+    path = thin_archive(tmp_path, f=cubin(function()))
+    member = tmp_path / "parts" / "f_with_a_long_name.o"
+    with pytest.raises(pl.LinkError, match=r"Input 1 is a thin archive.* give its path"):
+        pl.link(path.read_bytes(), arch="sm_80")
+    member.write_bytes(b"other")
+    with pytest.raises(pl.LinkError, match=r"is not as long as the thin archive thin\.a has it"):
+        pl.link(path, arch="sm_80")
+    member.unlink()
+    with pytest.raises(pl.LinkError, match=r"its member parts/f_.* could not be read.* ar rcs"):
+        pl.link(path, arch="sm_80")
+
+
+@pytest.mark.slow
+def test_a_thin_archive_of_objects_links(tmp_path):
+    """What GNU ar makes of nvcc's objects is linked like the archive with their content."""
+    ar = shutil.which("ar")
+    if ar is None:
+        pytest.skip("there is no ar")
+    (tmp_path / "f.o").write_bytes(object_of(CALLEE.format(value=2), tmp_path))
+    subprocess.run([ar, "rcsT", "thin.a", "f.o"], cwd=tmp_path, check=True)
+    assert pl.link(KERNEL, tmp_path / "thin.a", arch="sm_80").cubin
