@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats import containers, ltoir
-from numba_ptxlink._formats.kinds import LTOIR, PTX
+from numba_ptxlink._formats.kinds import ARCHIVE, FATBIN, LTOIR, OBJECT, PTX, recognise
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import left_out, symbols
 from .checks import check, unread, upgrade
 from .definitions import several_definitions
+from .inputs import Input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .inputs import Input
     from .symbols import Table
 
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
@@ -195,6 +195,8 @@ def _ltoir_version(source: Input) -> tuple[int, int] | None:
 
 def _misfit(source: Input, arch: Arch) -> str:
     """Return a message that *source* does not run on *arch*, "" where it does or that is not known."""
+    if source.kind in containers.CONTAINERS:
+        return _misfit_of_container(source, arch)
     if source.kind == PTX:
         target = source.header.target
         try:
@@ -213,6 +215,29 @@ def _misfit(source: Input, arch: Arch) -> str:
         f"{source.name} holds {holds}, which does not run on {arch.sm}, the architecture of this link; "
         f"generate it for {arch.sm} or an older one, or link for its own."
     )
+
+
+def _misfit_of_container(source: Input, arch: Arch) -> str:
+    if source.kind == ARCHIVE:
+        members = [
+            Input(kind, f"{source.name}({title})", content)
+            for title, content in containers.members(source.code, source.name)
+            if (kind := recognise(content)) in (OBJECT, FATBIN)
+        ]
+        return "\n".join(filter(None, (_misfit(member, arch) for member in members)))
+    try:
+        fatbins = containers.fatbins(source.code, source.kind, source.name)
+    except LinkError:
+        return ""
+    for entries in fatbins:
+        if entries and containers.chosen(entries, arch, lto=True) is None:
+            held = ", ".join(dict.fromkeys(f"{entry.arch} ({entry.kind})" for entry in entries))
+            return (
+                f"{source.name} holds no code for {arch.sm}, the architecture of this link; it has {held}. "
+                f"Compile it for {arch.sm} too (nvcc -gencode arch=compute_{arch.sm[3:]},code={arch.sm}), or "
+                "link for one of its own."
+            )
+    return ""
 
 
 def _runs_on(needs: Arch, arch: Arch) -> bool:

@@ -16,6 +16,7 @@ from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
+from numba_ptxlink._tools import nvfatbin
 
 ARCH = pl.Arch.of("sm_80")
 
@@ -165,3 +166,16 @@ def test_a_directive_that_touches_the_name_hides_no_definition(spelled):
     bodies = [f"{spelled}\n{{\n{statement};\nexit;\n}}\n" for statement in ("exit", "trap")]
     with pytest.raises(pl.LinkError, match="f is defined 2 times"):
         pl.link(*(HEAD + body for body in bodies), arch=ARCH)
+
+
+def test_a_container_without_code_for_the_link_says_what_it_has():
+    """A fat binary that nvJitLink refuses as bad input is told to be for other architectures."""
+    entries = [("cubin", pl.Arch.of(sm), "f", cubin(function(), sm)) for sm in ("sm_80", "sm_90")]
+    fatbin = link_inputs.Input("fatbin", "f.fatbin", nvfatbin.pack(entries))
+    said = r"f\.fatbin holds no code for sm_100.* it has sm_80 \(cubin\), sm_90 \(cubin\)\. Compile it for"
+    with pytest.raises(pl.LinkError, match=said):
+        pl.link(KERNEL, fatbin, arch="sm_100")
+    library = link_inputs.Input("archive", "lib.a", linkcases.archive(fatbin.code))
+    told = explain.cure("ERROR 3: bad input", [library], pl.Arch.of("sm_75"), (13, 0), "nvidia-nvjitlink")
+    assert told.startswith("lib.a(0.o) holds no code for sm_75")
+    assert not explain.cure("", [library], pl.Arch.of("sm_86"), (13, 0), "nvidia-nvjitlink", checks="none")
