@@ -240,6 +240,17 @@ def test_a_host_file_without_device_code_says_so(capsys):
     assert "note: There is no device code in it." in capsys.readouterr().out
 
 
+def test_a_container_is_headed_by_all_its_architectures(tmp_path, capsys):
+    """Code for several architectures is not announced as code for the first of them."""
+    codes = [(sm, pl.assemble(content("ptx"), sm, relocatable=True).code) for sm in ("sm_80", "sm_90")]
+    path = tmp_path / "both.fatbin"
+    path.write_bytes(nvfatbin.pack([("cubin", pl.Arch.of(sm), "k", code) for sm, code in codes]))
+    assert 0 == main(["inspect", str(path)])
+    assert "both.fatbin  fatbin  sm_80, sm_90" == capsys.readouterr().out.splitlines()[0]
+    assert 0 == main(["inspect", str(path), "--arch", "sm_90"])
+    assert "both.fatbin  fatbin  sm_90" == capsys.readouterr().out.splitlines()[0]
+
+
 def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
     """From many pieces on, symbols are read and nothing is compiled or disassembled; one architecture is."""
     monkeypatch.setattr(inspection, "_MANY", 1)

@@ -76,7 +76,9 @@ def _wrapped(line: str, indent: int) -> str:
 
 def inspection(report: Inspection) -> str:
     """Format the contents of a file, one symbol per line, the machine code last."""
-    header = [report.name, report.kind, *([report.arch] if report.arch else [])]
+    # A container may hold code for several architectures.
+    archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
+    header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
     lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
     for symbol in () if report.parts else report.symbols:
