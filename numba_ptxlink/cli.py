@@ -11,7 +11,7 @@ from ._cli import cache as cache_commands
 from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
-from ._cli.said import Said
+from ._cli.said import Said, printable
 from ._config import config
 from ._version import __version__
 from .errors import PtxlinkError
@@ -36,6 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a problem that
         was found, 2 for wrong usage, 130 for Ctrl-C.
     """
+    with printable():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.include_dir or arguments.cmake_dir:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import pytest
@@ -65,3 +66,22 @@ def test_a_link_in_such_a_folder(folder, lineinfo):
     """CUDA C++ there is compiled, with its headers and line numbers."""
     linked = pl.link(folder / "k.cu", arch="sm_75", include_dirs=[folder], lineinfo=lineinfo)
     assert linked.cubin.startswith(b"\x7fELF")
+
+
+def test_what_the_output_cannot_encode_is_escaped(tmp_path, monkeypatch):
+    """Names that the encoding of the standard output lacks are escaped, and kept on disk."""
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stdout)
+    source = tmp_path / "\N{GREEK SMALL LETTER ALPHA}.py"
+    source.write_text(UDFS)
+    out = tmp_path / "\N{GREEK SMALL LETTER BETA}"
+    arguments = ["export", str(source), "-o", str(out), "--arch", "sm_75", "--emit", "ptx"]
+    assert 0 == cli.main(arguments)
+    assert 0 == cli.main(["inspect", str(out / f"{source.stem}.sm_75.ptx")])
+    assert 0 == cli.main([*arguments, "--json"])
+    stdout.flush()
+    text = written.getvalue().decode()
+    assert rf"{tmp_path}/\u03b2/\u03b1.h" in text
+    assert r'\u03b2/\u03b1.sm_75.ptx"' in text
+    assert "strict" == stdout.errors

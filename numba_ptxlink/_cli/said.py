@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+
+@contextmanager
+def printable() -> Iterator[None]:
+    """Let the standard output escape what its encoding lacks, as the standard error does, for a block."""
+    stdout = sys.stdout
+    if not isinstance(stdout, io.TextIOWrapper) or stdout.errors != "strict":
+        yield
+        return
+    stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        if not stdout.closed:
+            stdout.reconfigure(errors="strict")
 
 
 @dataclass(frozen=True)
