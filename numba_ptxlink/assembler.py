@@ -116,7 +116,8 @@ def assemble(
         opt_level: 0 to 3. Under *debug* the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: The most registers a thread may use, 1 to 255.
+        max_registers: The most registers a thread may use, 1 to 255. The compiler ignores a larger number,
+            and warns of it in its log.
         extra_flags: Further ptxas flags, one string each, passed on as they are.
 
     Raises:

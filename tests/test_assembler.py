@@ -99,8 +99,10 @@ def test_register_cap_holds() -> None:
 
 
 def test_register_cap_below_the_minimum_is_raised(kernel: str) -> None:
-    """The log says when the compiler raised a cap to the architecture's minimum."""
+    """The log says when the compiler raised a cap to the architecture's minimum, or ignored one too large."""
     assert "register count of 1 to lower bound" in assemble(kernel, "sm_90", max_registers=1).info_log
+    ignored = assemble(kernel, "sm_90", max_registers=256)
+    assert "maxrregcount value specified 256, will be ignored" in ignored.info_log
 
 
 def test_extra_flags_reach_the_compiler(kernel: str) -> None:

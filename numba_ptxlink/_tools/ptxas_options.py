@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
 
 _MAX_REGISTERS = 255
+_LARGEST_INT = 2**31 - 1
 
 # These flags also set an attribute of the result, which extra_flags would contradict.
 _ASSEMBLE_PARAMETER_OF_FLAG = {
@@ -34,7 +35,8 @@ class AssembleOptions:
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255. The compiler raises a
-            number below the architecture's minimum (24 for sm_90), and says so in its log.
+            number below the architecture's minimum (24 for sm_90), ignores one above 255, and says so in
+            its log.
         extra_flags: Further ptxas flags, one string each, passed on as they are.
 
     Raises:
@@ -95,8 +97,8 @@ def _require_max_registers(value: object) -> None:
         return
     if not _is_int(value):
         raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
-    if not (isinstance(value, int) and 1 <= value <= _MAX_REGISTERS):
-        # The compiler would ignore a larger number, and treat 0 as its minimum.
+    if not (isinstance(value, int) and 1 <= value <= _LARGEST_INT):
+        # The compiler would take a larger number modulo 2**32, and treat 0 as its minimum.
         raise ConfigError(
             f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
         )
