@@ -25,6 +25,12 @@ def dtype_like_c(record: Struct) -> str | None:
     return _written(record, "d") if _moves(record) else None
 
 
+def is_only_padded(record: Struct) -> bool:
+    """Return whether *record* is as C lays it out, but for bytes at its end, as of a larger alignment."""
+    size, _, offsets = _layout(record, numpy=False)
+    return record.size > size and tuple(member.offset for member in record.members) == offsets
+
+
 def is_aligned_by_numpy(ctype: CType) -> bool:
     """Return whether NumPy, with `align=True`, lays out the records in *ctype* as C does."""
     for record in _records(ctype):

@@ -142,7 +142,8 @@ def _layout_checks(struct: c.Struct) -> Iterator[_Check]:
     name = struct.name
     like_c = alignment.dtype_like_c(struct)
     cure = f"if {name} has no other members, replace its dtype d by {like_c}" if like_c else ""
-    said = cure or f'if C++ aligns it to N bytes, write "alignas(N) {name}" in structs'
+    aligned = not cure or alignment.is_only_padded(struct)
+    said = cure if not aligned else f'if C++ aligns it to N bytes, write "alignas(N) {name}" in structs'
     yield _Check(f"sizeof({name}) == {struct.size}", f"the size of {name} is not {struct.size}", cure)
     yield _Check(f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}", said)
     for path, offset, ctype in _places(struct, "", 0):

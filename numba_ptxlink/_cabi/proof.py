@@ -40,6 +40,7 @@ _LIKE_NVCC = ("-default-device",)
 _ANY_ERROR = re.compile(r"^(.+)\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _ERROR = re.compile(rf"^/?{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 # The toolkit's headers are missing, which says nothing about this one.
+_NO_COPY = re.compile(r"is a deleted function|is inaccessible|no suitable (copy )?constructor")
 _NO_FILE = "open source file"
 
 
@@ -127,13 +128,16 @@ def _check_structs(
     first = _ERROR.search(error.log) if _begins_here(error.log) else None
     line = text.split("\n")[int(first[1]) - 1 :][:1] if first else []
     if first and line and existing.is_assertion(line[0]):
-        failed, cures = existing.failures(error.log, given.values())
-        if "assertion failed" not in first[2]:
-            failed, cures = [first[2]], []
         about = "; ".join(f"{each.name} stands for {each.about}" for each in given.values())
+        if "assertion failed" in first[2]:
+            failed, cures = existing.failures(error.log, given.values())
+            says = f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}"
+            cure = "; ".join(["Make them agree", *cures])
+        else:
+            says = f"C++ cannot compare the structs of structs= with those in Python: {first[2]}"
+            cure = "Correct the name in structs=, the fields' names, or the header of include="
         raise AbiError(
-            f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}. {about}. "
-            f"{'; '.join(['Make them agree', *cures])}.",
+            f"{says}. {about}. {cure}.",
             flags=error.flags,
             inputs=error.inputs,
             log=error.log,
@@ -211,8 +215,11 @@ def _refusal(
         where = f"a call of {_describe(signature, reason, sources)}"
     else:
         where = _place(lines, number, reason, signatures, sources)
+    cure = "Rename it in Python; if no name is at fault, please report this"
+    if _NO_COPY.search(reason):
+        cure = "What is passed by value is copied: let C++ copy it, or pass its address, by types.CPointer"
     return AbiError(
-        f"C++ refuses {where}: {reason}. Rename it in Python; if no name is at fault, please report this.",
+        f"C++ refuses {where}: {reason}. {cure}.",
         flags=error.flags,
         inputs=error.inputs,
         log=error.log,

@@ -575,6 +575,32 @@ def test_what_names_no_struct_is_refused(options, reason):
         pl.export(pl.udf("float32(flat)", **options)(mass), emit=["ptx"])
 
 
+@pytest.mark.parametrize(
+    ("definition", "size", "reason", "cure"),
+    [
+        (
+            "struct alignas(32) P { float v; };",
+            32,
+            "alignment of P",
+            r'write "alignas\(N\) P" in structs',
+        ),
+        ("struct P { float v; };", 32, "size of P", r'itemsize": 4'),
+        ("struct P { float v; P(const P&) = delete; };", 4, "deleted", "copied: .*by types.CPointer"),
+        ("struct R { float v; };", 4, "cannot compare.* undefined", "Correct the name in structs="),
+        ("struct P { float w; };", 4, 'cannot compare.* has no member "v"', "the fields' names"),
+    ],
+    ids=["aligned", "padded", "not copied", "no such struct", "no such member"],
+)
+def test_the_cure_is_that_of_the_fault(tmp_path, definition, size, reason, cure):
+    """What C++ has otherwise comes with what helps against it, and nothing else."""
+    dtype = np.dtype({"names": ["v"], "formats": ["f4"], "offsets": [0], "itemsize": size})
+    (tmp_path / "p.h").write_text(definition)
+    function = pl.udf((dtype,), structs={dtype: "P"}, include="p.h")(nothing)
+    with pytest.raises(pl.AbiError, match=f"(?s){reason}.*{cure}") as caught:
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+    assert "Rename it" not in str(caught.value)
+
+
 def test_one_name_for_two_layouts_is_refused(tmp_path):
     """C++ has one struct of a name."""
     (tmp_path / "p.h").write_text("struct P { float mass; long long id; };\n")
