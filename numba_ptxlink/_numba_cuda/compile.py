@@ -69,8 +69,11 @@ def lower(
     try:
         compiled = compile_function(function, args, result, arch, options, checked=checked)
     except Exception as error:
-        if "set_try_status" in str(error):
-            raise ExportError("numba-cuda has no `try`; test the condition before it arises") from error
+        # It lacks what Numba makes of the two.
+        if "set_try_status" in str(error) or "terminator_types" in str(error):
+            raise ExportError(
+                "numba-cuda has neither `try` nor `with`; test the condition before it arises"
+            ) from error
         raise
     return Lowered(compiled, raise_sites(compiled), options)
 

@@ -128,7 +128,7 @@ def _lack(function: Callable[..., Any], error: Exception) -> str | None:
         )
     # From Python 3.11 on, a function with `try` or `with` has such a table.
     if getattr(function.__code__, "co_exceptiontable", b""):
-        return "numba-cuda-mlir has no `try`; test the condition before it arises"
+        return "numba-cuda-mlir has neither `try` nor `with`; test the condition before it arises"
     return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 
@@ -17,6 +18,8 @@ from numba.cuda.np.numpy_support import from_dtype
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._config import FRONT_ENDS
+from numba_ptxlink._front_end import registry
 from numba_ptxlink._numba_cuda.codegen import wrapper
 from numba_ptxlink._numba_cuda.compile import compile_function
 from numba_ptxlink._numba_cuda.modules import all_libraries, module_of
@@ -243,17 +246,28 @@ def test_numbas_own_kernels_keep_their_errors():
     assert "trap;" not in ptx
 
 
-def test_try_is_refused_with_a_cure(tmp_path):
-    """numba-cuda has no `try`, which the error says instead of the name of an attribute."""
+def with_try(x):
+    """Have what Numba makes no code of."""
+    try:
+        return 1 // x
+    except Exception:  # noqa: BLE001 - the only kind that Numba knows
+        return 0
 
-    def caught(x):
-        try:
-            return 1 // x
-        except Exception:  # noqa: BLE001 - the only kind that Numba knows
-            return 0
 
-    with pytest.raises(pl.ExportError, match="has no `try`; test the condition before it arises"):
-        pl.export([pl.udf("int32(int32)")(caught)], tmp_path, archs=["sm_90"], emit=["ptx"])
+def with_context(x):
+    """Enter a context."""
+    with contextlib.nullcontext():
+        return x
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+@pytest.mark.parametrize("function", [with_try, with_context])
+def test_try_and_with_are_refused_with_a_cure(tmp_path, function, front_end):
+    """The front ends have neither, which the error says instead of the name of an attribute."""
+    pytest.importorskip(registry.get(front_end).module)
+    marked = pl.udf("int32(int32)", front_end=front_end)(function)
+    with pytest.raises(pl.ExportError, match=f"{front_end} has neither `try` nor `with`; test the condition"):
+        pl.export([marked], tmp_path, archs=["sm_90"], emit=["ptx"])
 
 
 def test_numbas_convention_for_c_is_left_alone():
