@@ -75,7 +75,8 @@ def compile_object(
         target = Path(folder, f"{name}.o")
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler in _compilers():
-            command = [*compiler.command, *compiler.arguments, name, "-I.", *searched, "-o", target.name]
+            files_named = (_argument(name), "-I.", *searched, "-o", _argument(target.name))
+            command = [*compiler.command, *compiler.arguments, *files_named]
             said = _run(command, Path(folder))
             if said is None:
                 return target.read_bytes(), _title(compiler)
@@ -104,13 +105,18 @@ def archive(name: str, code: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, name).write_bytes(code)
         # D: neither times nor owners, so that the same object gives the same bytes.
-        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", name], Path(folder))
+        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)], Path(folder))
         if said is not None:
             raise ExportError(
                 f"{name} could not be made a static library: {said}; install binutils, or name an ar by AR.",
                 log=said,
             )
         return Path(folder, "library.a").read_bytes()
+
+
+def _argument(name: str) -> str:
+    """Return how a file of the working directory is named, whose name may begin like an option."""
+    return f"./{name}" if name.startswith(("-", "@")) else name
 
 
 def nvcc_release() -> tuple[int, int] | None:

@@ -214,4 +214,9 @@ def _installed() -> set[str]:
 
 
 def _real(folders: Iterable[str]) -> set[str]:
-    return {os.path.realpath(folder or ".") for folder in folders}
+    found = set()
+    for folder in folders:
+        # A relative one leads nowhere where the working directory was deleted.
+        with suppress(FileNotFoundError):
+            found.add(os.path.realpath(folder or "."))
+    return found
