@@ -276,3 +276,27 @@ def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
         pl.export(tmp_path / "pair.py", tmp_path, emit=["ptx"])
     assert text == (tmp_path / "pair.h").read_text()
     assert pl.export(tmp_path / "pair.py", tmp_path / "out", emit=["ptx"]).header.exists()
+
+
+def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch):
+    """A relative folder in it is an error that says so; paths that are absolute do."""
+    source = tmp_path / "udfs.py"
+    source.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(pl.ExportError, match="out is relative to the working directory, which was deleted"):
+        pl.export(source, "out", emit=["ptx"])
+    assert pl.export(source, tmp_path / "out", emit=["ptx"]).header.is_file()
+
+
+def test_names_like_options_are_names(tmp_path):
+    """The compiler and ar take a file for one, whatever it begins with."""
+    if shutil.which("g++") is None or shutil.which("ar") is None:
+        pytest.skip("g++ or ar is not installed")
+    for name in ("-dash.py", "@at.py"):
+        source = tmp_path / name
+        source.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+        exported = pl.export(source, tmp_path / "out", emit=["object", "library"])
+        assert exported.read("library").startswith(b"!<arch>")

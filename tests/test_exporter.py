@@ -256,6 +256,11 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
             'udf() needs a signature: write @udf("float32(float32)").',
         ),
         (
+            "@udf()\ndef f(x):\n    return x",
+            pl.ExportError,
+            'udf() needs a signature: write @udf("float32(float32)").',
+        ),
+        (
             "udf('int32(int32)')(len)",
             pl.ExportError,
             "udf() decorates Python functions, not builtin_function_or_method",

@@ -126,6 +126,13 @@ def check_out(out_dir: str | Path | None) -> Path:
     out = Path("" if out_dir is None else out_dir)
     if "\0" in str(out):
         raise ExportError(f"{str(out)!r} is no path: it has a NUL in it; give another folder.")
+    if out_dir is not None and not out.is_absolute():
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:
+            raise ExportError(
+                f"{out} is relative to the working directory, which was deleted; change to one that exists."
+            ) from error
     try:
         if out_dir is None or out.is_dir():
             return out

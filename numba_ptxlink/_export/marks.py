@@ -181,7 +181,7 @@ def _asking() -> FrontEnd | None:
 
 
 def udf(
-    signature: Any,
+    signature: Any = None,
     *,
     name: str | None = None,
     on_error: str = "zero",
@@ -226,7 +226,8 @@ def udf(
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: The decorated object is not a Python function, or *front_end* is unknown.
+        ExportError: There is no signature, the decorated object is not a Python function, or *front_end* is
+            unknown.
     """
     options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
     cxx = {
@@ -240,7 +241,7 @@ def udf(
 
 
 def kernel(
-    signature: Any,
+    signature: Any = None,
     *,
     name: str | None = None,
     on_error: str = "zero",
@@ -276,7 +277,8 @@ def kernel(
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: The decorated object is not a Python function, or *front_end* is unknown.
+        ExportError: There is no signature, the decorated object is not a Python function, or *front_end* is
+            unknown.
     """
     options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
     cxx = {
@@ -290,7 +292,7 @@ def kernel(
 
 
 def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:
-    if callable(signature) and not hasattr(signature, "return_type"):
+    if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     name = abi_info.pop("name")

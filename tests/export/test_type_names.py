@@ -122,6 +122,7 @@ def test_names_of_enclosing_functions_stand_for_types():
         ("float32(cuda.grid)", "'cuda.grid' stands for .*, which is no type"),
         ("float32(cuda.missing)", "has no attribute 'missing'"),
         ((types.float32, 3), "expected a type instance, got 3"),
+        ("Optional(Optional(float32))(float32)", r"is no Numba signature \(AssertionError\)"),
     ],
 )
 def test_what_is_no_type_is_refused(signature, message):
