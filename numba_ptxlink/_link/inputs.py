@@ -127,6 +127,20 @@ def read(source: Any, number: int = 1) -> Input:
     return Input(kind, name or f"<{kind} {number}>", code)
 
 
+def with_members(code: bytes, path: Path) -> bytes:
+    """
+    Return *code*, which was read from *path*; of a thin archive, a common one with its members.
+
+    Raises:
+        LinkError: A member cannot be read, or has changed.
+    """
+    if not code.startswith(THIN_ARCHIVE):
+        return code
+    from numba_ptxlink._formats import containers
+
+    return containers.completed(code, path.name, lambda member: _member_of(path, member))
+
+
 def _member_of(archive: Path, member: str) -> bytes:
     try:
         return (archive.parent / member).read_bytes()
@@ -184,10 +198,7 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
             f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
         ) from error
     code = code.removeprefix(codecs.BOM_UTF8)
-    if code.startswith(THIN_ARCHIVE):
-        from numba_ptxlink._formats import containers
-
-        code = containers.completed(code, path.name, lambda member: _member_of(path, member))
+    code = with_members(code, path)
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
     if kind is None and declared == CU and code.strip() and is_text(code):

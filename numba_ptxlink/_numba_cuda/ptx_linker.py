@@ -319,11 +319,15 @@ class PtxLinker:
 
     def _read(self, path: Any) -> bytes:
         """Return the content of a file; remember what it exports, by the manifest beside it."""
+        from numba_ptxlink._link.inputs import with_members
+
         path = Path(path)
         try:
-            code: bytes = path.read_bytes()
+            code: bytes = with_members(path.read_bytes(), path)
         except FileNotFoundError as error:
             raise _refused(f"{path} not found") from error
+        except LinkError as error:
+            raise self._fail(error) from error
         if config().checks != "none":
             from numba_ptxlink._link import manifests
             from numba_ptxlink._link.declarations import declarations_of

@@ -214,11 +214,15 @@ def content_of(path: Any) -> bytes:
     Raises:
         MlirLinkError: It does not exist, or is not the artifact that the manifest beside it lists.
     """
+    from numba_ptxlink._link.inputs import with_members
+
     path = Path(path)
     try:
-        content: bytes = path.read_bytes()
+        content: bytes = with_members(path.read_bytes(), path)
     except FileNotFoundError as error:
         raise _of_mlir(LinkError(f"{path} not found; correct the path.")) from error
+    except LinkError as error:
+        raise _of_mlir(error) from error
     if config().checks == "none":
         return content
     from numba_ptxlink._link import manifests

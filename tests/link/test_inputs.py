@@ -304,6 +304,20 @@ def test_a_thin_archive_is_read_with_its_members(tmp_path, monkeypatch):
     assert {"f", "g"} == names
 
 
+def test_a_kernel_of_numba_links_a_thin_archive(tmp_path):
+    """The linker that numba-cuda asks reads the members, too, and says what it catches where one is gone."""
+    from numba.cuda.cudadrv.driver import LinkerError
+
+    path = thin_archive(tmp_path, f=cubin(function()))
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_file_guess_ext(str(path))
+    (source,) = linker._inputs
+    assert source.code.startswith(b"!<arch>\n")
+    (tmp_path / "parts" / "f_with_a_long_name.o").unlink()
+    with pytest.raises(LinkerError, match="could not be read"):
+        linker.add_file_guess_ext(str(path))
+
+
 def test_a_thin_archive_without_its_members_is_refused(tmp_path):
     """A member that is gone or has changed, and an archive that is given without its path, are errors."""
     path = thin_archive(tmp_path, f=cubin(function()))
