@@ -197,7 +197,7 @@ def test_paths_with_spaces_are_escaped():
     assert text == "a\\ b.json: \\\n  /x/\\#1\\ $$y.py\n\n/x/\\#1\\ $$y.py:\n"
 
 
-READ = "a:b c#$%&'\"()[]{}~@!,+?\\\\d\\é.py"
+READ = "a:b c#$%()[]{}~@!,+\\\\d\\é.py"
 
 
 @pytest.mark.parametrize(("tool", "idle"), [("make", "Nothing to be done"), ("ninja", "no work to do")])
