@@ -9,11 +9,13 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ptx_kernels import make_kernel, make_large_kernel
 
+import numba_ptxlink as pl
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion
 from numba_ptxlink.assembler import assemble, compiler_version, supported_archs, supported_ptx_versions
@@ -293,8 +295,8 @@ def test_unbuilt_tree_says_how_to_install(kernel: str, monkeypatch: pytest.Monke
     """A source tree without the compiled part says how to get it."""
     monkeypatch.setitem(sys.modules, "numba_ptxlink._native._nvptxcompiler", None)
     error = refusal(kernel)
-    assert str(error).startswith("The compiled part of numba-ptxlink cannot be imported (")
-    assert str(error).endswith("or python -m pip install -e . in a checkout.")
+    assert str(error).startswith("numba-ptxlink's compiled part cannot be loaded (")
+    assert str(error).endswith(f"build it: python -m pip install -e {Path(pl.__file__).parents[1]}.")
 
 
 def test_import_loads_no_library() -> None:

@@ -92,3 +92,22 @@ def test_an_archive_is_no_place_for_it(tmp_path, monkeypatch) -> None:
     with pytest.raises(pl.AssembleError, match="loads no compiled modules out of an archive") as caught:
         nvptxcompiler.identity()
     assert f"numba-ptxlink is in {archive}, " in str(caught.value)
+
+
+def test_a_library_is_looked_at_before_it_is_loaded(tmp_path, monkeypatch) -> None:
+    """An empty file and one cut off say so; the newest glibc that is asked for is the one readelf shows."""
+    whole = Path(EXTENSION).read_bytes()
+    needed = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", run("readelf", "-V", EXTENSION))
+    newest = max((int(major), int(minor)) for major, minor in needed)
+    assert newest <= _native.glibc()
+    library = tmp_path / "library.so"
+    monkeypatch.setattr(_native, "location", lambda: str(library))
+    for content, said in ((whole, None), (b"", "it is no shared"), (whole[:-1], "it is incomplete")):
+        library.write_bytes(content)
+        cause = _native.hindrance()
+        assert cause is said or f"library.so: {said}" in str(cause)
+    library.write_bytes(whole)
+    monkeypatch.setattr(_native, "glibc", lambda: (newest[0], newest[1] - 1))
+    cause = _native.hindrance()
+    assert f"needs glibc {newest[0]}.{newest[1]}, and this machine has {newest[0]}.{newest[1] - 1}" in cause
+    assert cause.endswith(f"--no-deps numba_ptxlink-{pl.__version__}.tar.gz")

@@ -204,8 +204,6 @@ class Activation:
         cause = _native.hindrance()
         if cause is not None:
             raise ActivationError(f"{cause}.")
-        if _native.location() is None:
-            raise ImportError(f"{_native.EXTENSION} is missing")
         driver = self.front_end.driver
         with self._all_or_nothing():
             self.active = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     _Getter = Callable[[object, object], int]
 
 _WORKING_SET = 16 << 20
-_NOT_BUILT = (
-    "The compiled part of numba-ptxlink cannot be imported ({reason}); "
-    "install the package instead of importing its source tree: python -m pip install numba-ptxlink, "
-    "or python -m pip install -e . in a checkout."
-)
-_DAMAGED = (
-    "The compiled part of numba-ptxlink cannot be imported ({reason}); "
-    "install it again: python -m pip install --force-reinstall numba-ptxlink."
-)
 
 
 class RefusedError(Exception):
@@ -71,8 +63,7 @@ def identity() -> tuple[str, ...]:
     """
     path = _native.location()
     if path is None:
-        cause = _native.hindrance()
-        raise AssembleError(f"{cause}." if cause else _NOT_BUILT.format(reason="it is missing"))
+        raise AssembleError(f"{_native.hindrance() or _native.refusal('it is missing')}.")
     return ("nvPTXCompiler", build_id.build_id(path))
 
 
@@ -156,14 +147,14 @@ def load() -> tuple[_Ffi, _Lib]:
     Raises:
         AssembleError: It is not built or is damaged, or cffi is not installed.
     """
+    # To load a library that is cut off can end the process, by SIGBUS.
+    cause = _native.hindrance() if _native.EXTENSION not in sys.modules else None
+    if cause is not None:
+        raise AssembleError(f"{cause}.")
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        cause = _native.hindrance()
-        if cause is not None:
-            raise AssembleError(f"{cause}.") from error
-        message = _NOT_BUILT if _native.location() is None else _DAMAGED
-        raise AssembleError(message.format(reason=error)) from error
+        raise AssembleError(f"{_native.refusal(error)}.") from error
     return ffi, lib
 
 
