@@ -17,7 +17,7 @@ from ._formats.ptx.isa import newest_isa
 from ._front_end import registry
 from ._link import single_ptx
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, host_compiler, machine, nvjitlink, nvrtc, packages
+from ._tools import driver, host_compiler, machine, nvjitlink, nvptxcompiler, nvrtc, packages
 from ._tools.compilers import Compiler, compilers
 from ._tools.components import Component, components, nvvm_version
 from ._tools.toolchain import toolchain
@@ -37,6 +37,7 @@ _INSTALL = "install the package with pip, import numba_ptxlink first, or call nu
 # By words of the reason; the first that are in it count.
 _CURES = (
     ("is unknown", "set the variable to a value that the message names, or unset it"),
+    ("compiled part", "make that loadable, as the message says"),
     ("is damaged", "install numba-ptxlink again, as the message says"),
     (
         "NUMBA_PTXLINK=auto",
@@ -138,12 +139,7 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
 
 
 def diagnose() -> Diagnosis:
-    """
-    Diagnose this environment. Imports the front ends, as a program would; needs neither a GPU nor a driver.
-
-    Raises:
-        AssembleError: The package is not built.
-    """
+    """Diagnose this environment. Imports the front ends, as a program would; needs no GPU and no driver."""
     config()
     broken = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
@@ -210,7 +206,7 @@ def _trials(tools: Toolchain, nvvm: Release | None, driver_isa: PtxVersion | Non
     together = f"upgrade together: {packages.install()} --upgrade"
     compiler = nvvm or tools.nvrtc
     emitted = newest_isa(compiler) if compiler else None
-    if emitted is not None:
+    if emitted is not None and tools.ptx_versions:
         newest = tools.ptx_versions[-1]
         why = f"PTX {emitted} at most; nvPTXCompiler {dotted(tools.nvptxcompiler)} reads {newest}"
         able, cure = emitted <= newest, together
@@ -227,14 +223,13 @@ def _trials(tools: Toolchain, nvvm: Release | None, driver_isa: PtxVersion | Non
             "none needed here: kernels are compiled before the driver sees them",
             ". Other programs that hand PTX to this driver fail",
         )
-    if tools.driver is not None:
-        yield from _loads(tools, tools.driver)
+    if tools.driver is not None and tools.nvptxcompiler is not None:
+        yield from _loads(tools.nvptxcompiler, tools.nvjitlink, tools.driver)
     if tools.nvrtc is not None and tools.nvjitlink is not None:
         yield _Trial(_links_ltoir(tools), together)
 
 
-def _loads(tools: Toolchain, driver: Release) -> Iterator[_Trial]:
-    compiler, linker = tools.nvptxcompiler, tools.nvjitlink
+def _loads(compiler: Release, linker: Release | None, driver: Release) -> Iterator[_Trial]:
     rule = f"driver of CUDA {dotted(driver)}: any minor version of one major version"
     # Under a toolkit of an older major version, all links are nvJitLink's.
     maker = linker if linker and linker[0] < compiler[0] else compiler
@@ -294,6 +289,11 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
 def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
     compilers = " and ".join(each.name for each in registry.front_ends() if registry.installed(each))
     nothing = f", and {compilers} cannot compile" if compilers else ""
+    try:
+        nvptxcompiler.load()
+    except PtxlinkError as error:
+        reason, _, cure = str(error).removesuffix(".").rpartition("; ")
+        yield Problem(f"PTX is not assembled: {reason}", cure)
     for name, package, version, fails in (
         ("nvJitLink", "nvidia-nvjitlink", tools.nvjitlink, "CUDA C++ and links of several inputs fail"),
         ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, f"CUDA C++ fails{nothing}"),
@@ -308,7 +308,7 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
     release = host_compiler.nvcc_release()
-    held = {"PTX": nvvm, "machine code": single_ptx.usual_release()}
+    held = {"PTX": nvvm, "machine code": single_ptx.usual_release() if tools.nvptxcompiler else None}
     newer = [
         f"the {kind} of {dotted(maker)}"
         for kind, maker in held.items()

@@ -206,6 +206,14 @@ def lose_the_native_module(package):
     native.unlink()
 
 
+def break_the_native_module(package):
+    """Cut off the compiled module, as a full disk does."""
+    (native,) = (package / "_native").glob("*.so")
+    content = native.read_bytes()
+    native.unlink()
+    native.write_bytes(content[: len(content) // 2])
+
+
 # What Python does where cffi is not installed.
 WITHOUT_CFFI = """
 import sys
@@ -227,32 +235,44 @@ def test_an_absent_dependency_keeps_nobody_from_numba_cuda(installed, options):
 
 
 def test_what_needs_an_absent_dependency_names_it(installed):
-    """`enable()`, `assemble()` and `diagnose()` end in the name of what is to be installed."""
+    """`enable()` and `assemble()` end in the name of what is to be installed, and `diagnose()` has it."""
     lines, _ = run(
         installed,
         WITHOUT_CFFI
         + HOOKS
         + "import numba.cuda\nimport numba_ptxlink as pl\n"
-        + "for function in (pl.enable, lambda: pl.assemble('.version 8.0', 'sm_90'), pl.diagnose):\n"
+        + "for function in (pl.enable, lambda: pl.assemble('.version 8.0', 'sm_90')):\n"
         + "    try: function()\n"
-        + "    except pl.PtxlinkError as error: print(type(error).__name__, str(error)[-60:])\n",
+        + "    except pl.PtxlinkError as error: print(type(error).__name__, str(error)[-60:])\n"
+        + "print(*(each.cure for each in pl.diagnose().problems if 'cffi' in each.what), sep='\\n')\n",
     )
     cure = "which is not installed; install it: python -m pip install cffi."[-60:]
-    assert lines == [f"{name} {cure}" for name in ("ActivationError", "AssembleError", "AssembleError")]
+    assert lines[:2] == [f"{name} {cure}" for name in ("ActivationError", "AssembleError")]
+    assert "install it: python -m pip install cffi" in lines[2:]
 
 
-def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged):
-    """A compiled module that is there and is no library is told from one that was never built."""
-    (native,) = (damaged / "numba_ptxlink" / "_native").glob("*.so")
-    native.unlink()
-    native.write_bytes(b"no library")
-    lines, _ = run(
+@pytest.mark.parametrize("damage", [lose_the_native_module, break_the_native_module])
+def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged, damage):
+    """What an installed package lacks comes from where that came from; doctor has its table without it."""
+    damage(damaged / "numba_ptxlink")
+    lines, stderr = run(
         damaged,
         "import numba_ptxlink as pl\n"
         "try: pl.assemble('.version 8.0', 'sm_90')\n"
-        "except pl.AssembleError as error: print(error)\n",
+        "except pl.AssembleError as error: print(error)\n"
+        "from numba_ptxlink.cli import main\n"
+        "main(['doctor'])\n",
+        NUMBA_PTXLINK="0",
     )
-    assert lines[-1].endswith("install it again: python -m pip install --force-reinstall numba-ptxlink.")
+    cure = (
+        "install the wheel or sdist that it came from again: "
+        "python -m pip install --force-reinstall --no-deps FILE"
+    )
+    assert lines[0].endswith(f"; {cure}.")
+    assert f"   cure: {cure}" in lines
+    assert any(re.match("nvPTXCompiler +missing", line) for line in lines)
+    assert any(re.match("numba +0", line) for line in lines)
+    assert "" == stderr
 
 
 @pytest.mark.parametrize(
@@ -263,6 +283,7 @@ def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged):
         pytest.param(lose_a_module, "ptx_linker", ERRORS, marks=pytest.mark.slow),
         pytest.param(break_a_module, "SyntaxError", (), marks=pytest.mark.slow),
         (lose_the_native_module, "_native._nvptxcompiler is missing", ()),
+        (break_the_native_module, "nvptxcompiler.abi3.so: it is incomplete", ()),
     ],
 )
 def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, options):

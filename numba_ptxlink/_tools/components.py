@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numba_ptxlink import _native
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink.errors import PtxlinkError
@@ -43,9 +44,7 @@ def components(tools: Toolchain, nvvm_release: tuple[int, int] | None) -> Iterat
         tools: The versions that the tools report.
         nvvm_release: What `nvvm_version` says.
     """
-    from numba_ptxlink._native import _nvptxcompiler
-
-    yield Component("nvPTXCompiler", dotted(tools.nvptxcompiler), str(_nvptxcompiler.__file__))
+    yield Component("nvPTXCompiler", dotted(tools.nvptxcompiler), _native.location() or "")
     for name, library, version in (
         ("nvJitLink", "nvJitLink", tools.nvjitlink),
         ("NVRTC", "nvrtc", tools.nvrtc),

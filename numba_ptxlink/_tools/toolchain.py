@@ -42,9 +42,9 @@ class Toolchain:
     The tools of this environment, with the versions they report.
 
     Args:
-        nvptxcompiler: Version of the PTX compiler inside this package.
-        archs: The architectures it generates code for, as listed by the library.
-        ptx_versions: The PTX ISA versions it reads.
+        nvptxcompiler: Version of the PTX compiler inside this package, None if it cannot be loaded.
+        archs: The architectures it generates code for, as listed by the library; none if it cannot be loaded.
+        ptx_versions: The PTX ISA versions it reads; none if it cannot be loaded.
         nvjitlink: nvJitLink's version, None if it cannot be loaded.
         nvrtc: NVRTC's version, None if it cannot be loaded.
         nvfatbin: nvFatbin's version, None if it cannot be loaded.
@@ -52,7 +52,7 @@ class Toolchain:
         packages: The versions of the installed packages involved.
     """
 
-    nvptxcompiler: tuple[int, int]
+    nvptxcompiler: tuple[int, int] | None
     archs: tuple[Arch, ...]
     ptx_versions: tuple[PtxVersion, ...]
     nvjitlink: tuple[int, int] | None
@@ -63,16 +63,12 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """
-    Return the version of every tool, as the tool reports it. Needs neither a GPU nor a driver.
-
-    Raises:
-        AssembleError: The package is not built.
-    """
+    """Return the version of every tool, as the tool reports it. Needs neither a GPU nor a driver."""
+    own = _if_there(nvptxcompiler.version)
     return Toolchain(
-        nvptxcompiler=nvptxcompiler.version(),
-        archs=nvptxcompiler.supported_archs(),
-        ptx_versions=nvptxcompiler.supported_ptx_versions(),
+        nvptxcompiler=own,
+        archs=nvptxcompiler.supported_archs() if own else (),
+        ptx_versions=nvptxcompiler.supported_ptx_versions() if own else (),
         nvjitlink=_if_there(nvjitlink.version),
         nvrtc=_if_there(nvrtc.version),
         nvfatbin=_if_there(nvfatbin.version),
