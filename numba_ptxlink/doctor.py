@@ -47,6 +47,7 @@ _CURES = (
     ("before numba.cuda", "import both packages in the order that the reason names"),
     ("simulator", "unset NUMBA_ENABLE_CUDASIM to run on a device"),
     ("not supported", "install the release that the message names, or a newer numba-ptxlink"),
+    ("does not run with", "install the release of NumPy that the message names"),
     ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
 )
 _SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'

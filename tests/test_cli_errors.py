@@ -203,10 +203,7 @@ def test_the_simulator_is_said():
 @pytest.mark.usefixtures("folder")
 def test_a_numpy_that_is_too_new_is_said(capsys, monkeypatch):
     """With a NumPy that numba-cuda does not run with, an export says which one it needs."""
-    from importlib import metadata
-
-    version = metadata.version
-    monkeypatch.setattr(metadata, "version", lambda name: "2.5.0" if name == "numpy" else version(name))
+    monkeypatch.setattr("numpy.__version__", "2.5.0")
     message = shown([*EXPORT, "out"], capsys)
     assert "does not run with NumPy 2.5.0; run `pip install 'numpy<2.5'`." in message
 

@@ -216,6 +216,18 @@ def test_an_unsupported_release_that_cannot_be_imported(monkeypatch):
         release.require_compiler()
 
 
+def test_a_numpy_that_is_too_new_is_the_reason(monkeypatch):
+    """With a NumPy that numba-cuda does not run with, that is why the plugin is not active there."""
+    importlib.import_module("numba.cuda")
+    pl.disable()
+    monkeypatch.setattr("numpy.__version__", "2.5.1")
+    said = r"does not run with NumPy 2\.5\.1; run `pip install 'numpy<2\.5'`"
+    with pytest.raises(pl.ActivationError, match=said) as caught:
+        pl.enable()
+    assert "install the release of NumPy" in doctor._activation_cure(str(caught.value))
+    assert "numpy" in pl.toolchain().packages
+
+
 def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):
     """One that passes structs wrongly is to be upgraded."""
     monkeypatch.setattr(nvjitlink, "version", lambda: (13, 0))

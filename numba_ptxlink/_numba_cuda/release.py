@@ -45,11 +45,23 @@ def unsupported_reason() -> str | None:
             "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
             "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
         )
-    return None
+    return _numpy_reason(version)
 
 
 def _unsupported(version: str) -> str:
     return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
+
+
+def _numpy_reason(version: str) -> str | None:
+    """Return that numba-cuda *version* does not run with this NumPy, with the cure; None if it does."""
+    try:
+        numpy = getattr(sys.modules.get("numpy"), "__version__", None) or metadata.version("numpy")
+        if tuple(int(part) for part in numpy.split(".")[:2]) < NUMPY_BELOW:
+            return None
+    except (metadata.PackageNotFoundError, ValueError):
+        return None  # The import tells.
+    below = ".".join(map(str, NUMPY_BELOW))
+    return f"numba-cuda {version} does not run with NumPy {numpy}; run `pip install 'numpy<{below}'`"
 
 
 def extra() -> str:
@@ -87,16 +99,9 @@ def require_compiler() -> None:
 
         if version not in SUPPORTED:
             raise ExportError(f"{_unsupported(version)}, as `pip install 'numba-ptxlink[{extra()}]'` does.")
-    try:
-        numpy = metadata.version("numpy")
-        if tuple(int(part) for part in numpy.split(".")[:2]) >= NUMPY_BELOW:
-            below = ".".join(map(str, NUMPY_BELOW))
-            raise ExportError(
-                f"numba-cuda {metadata.version('numba-cuda')} does not run with NumPy {numpy}; "
-                f"run `pip install 'numpy<{below}'`."
-            )
-    except (metadata.PackageNotFoundError, ValueError):
-        pass  # The import tells.
+        numpy = _numpy_reason(version)
+        if numpy is not None:
+            raise ExportError(f"{numpy}.")
     try:
         import numba.cuda  # noqa: F401 - the package whose import is tried
         from numba.cuda.core import config

@@ -22,6 +22,7 @@ _PACKAGES = (
     "numba-ptxlink",
     "numba",
     *FRONT_ENDS,
+    "numpy",
     "cuda-core",
     "cuda-bindings",
     "nvidia-nvvm",
