@@ -17,14 +17,15 @@ from ._formats.ptx.isa import newest_isa
 from ._front_end import registry
 from ._link import single_ptx
 from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, host_compiler, machine, nvjitlink, nvptxcompiler, nvrtc, packages
+from ._tools import driver, host_compiler, machine, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, packages
 from ._tools.compilers import Compiler, compilers
 from ._tools.components import Component, components, nvvm_version
+from ._tools.nvvm import emitted_isa
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ._arch import PtxVersion
     from ._tools.toolchain import Toolchain
@@ -295,14 +296,32 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
     except PtxlinkError as error:
         reason, _, cure = str(error).removesuffix(".").rpartition("; ")
         yield Problem(f"PTX is not assembled: {reason}", cure)
-    for name, package, version, fails in (
-        ("nvJitLink", "nvidia-nvjitlink", tools.nvjitlink, "CUDA C++ and links of several inputs fail"),
-        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, f"CUDA C++ fails{nothing}"),
-        ("NVVM", "nvidia-nvvm", nvvm, "no Python function is compiled"),
-        ("nvFatbin", "nvidia-nvfatbin", tools.nvfatbin, "exports make no fat binaries, kernels and objects"),
+    for name, package, version, ask, fails in (
+        (
+            "nvJitLink",
+            "nvidia-nvjitlink",
+            tools.nvjitlink,
+            nvjitlink.version,
+            "CUDA C++ and links of several inputs fail",
+        ),
+        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, nvrtc.version, f"CUDA C++ fails{nothing}"),
+        ("NVVM", "nvidia-nvvm", nvvm, lambda: emitted_isa(Arch(9, 0)), "no Python function is compiled"),
+        (
+            "nvFatbin",
+            "nvidia-nvfatbin",
+            tools.nvfatbin,
+            nvfatbin.version,
+            "exports make no fat binaries, kernels and objects",
+        ),
     ):
         if version is None:
-            yield Problem(f"{name} is missing: {fails}", packages.elsewhere(package) or packages.install())
+            reason, _, cure = _refusal(ask).rpartition("; ")
+            if packages.FOUND in reason:
+                yield Problem(f"{reason}: {fails}", cure)
+            else:
+                yield Problem(
+                    f"{name} is missing: {fails}", packages.elsewhere(package) or packages.install()
+                )
     if tools.nvjitlink == LOSES_STRUCTS:
         yield Problem(
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
@@ -327,6 +346,15 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
             "there is no driver: code can be compiled and linked, but not run",
             "none needed on a build machine; install NVIDIA's driver to run kernels",
         )
+
+
+def _refusal(ask: Callable[[], object]) -> str:
+    """Return the error of *ask*, "" if it has none."""
+    try:
+        ask()
+    except PtxlinkError as error:
+        return str(error).removesuffix(".")
+    return ""
 
 
 def _activation_cure(reason: str) -> str:

@@ -18,7 +18,7 @@ from numba_ptxlink._export import groups
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import components, nvjitlink, nvrtc, nvvm, packages
+from numba_ptxlink._tools import components, nvfatbin, nvjitlink, nvrtc, nvvm, packages
 
 ARCH = pl.Arch.of("sm_80")
 REASON = 'Failure finding "libnvrtc.so.13": No such file,\nNo such file'
@@ -59,6 +59,45 @@ def test_packages_that_are_installed_elsewhere_are_no_reason_to_install(monkeypa
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path)])
     monkeypatch.setattr(site, "ENABLE_USER_SITE", False)
     assert packages.elsewhere(tool).startswith(f"{tool} is installed in {folder}, which is no site directory")
+
+
+def test_a_target_folder_has_no_interpreter_to_run(monkeypatch, tmp_path):
+    """The cure for wheels in a folder of `pip install --target` is the path of their libraries."""
+    target = tmp_path / "target"
+    for name in ("nvidia_nvjitlink", "nvidia_cuda_nvrtc"):
+        info = target / f"{name}-13.5.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 13.5.0\n"
+        )
+        (info / "RECORD").write_text(f"nvidia/cu13/lib/lib{name}.so.13,,\n{name}.h,,\n")
+    monkeypatch.setattr(sys, "path", [str(target)])
+    assert packages.elsewhere("nvidia-nvjitlink").endswith(f": set LD_LIBRARY_PATH={target}/nvidia/cu13/lib")
+
+
+def test_a_library_that_is_found_is_not_to_be_installed():
+    """One that the dynamic loader refuses has the loader's reason, and no command that installs it."""
+    reason = "/lib/libnvrtc.so.13: failed to map segment from shared object"
+    error = RuntimeError(f"Failed to dlopen /lib/libnvrtc.so.13: {reason}")
+    for said in (packages.missing("NVRTC", "nvidia-cuda-nvrtc", error), packages.explained(error)):
+        assert str(said).startswith(f"NVRTC was found but could not be loaded ({reason}); remove what")
+        assert "pip install" not in str(said)
+
+
+def test_doctor_installs_no_library_that_is_found(monkeypatch):
+    """A library that the dynamic loader refuses is a problem with the loader's reason."""
+    error = RuntimeError("Failed to dlopen /lib/libnvfatbin.so: /lib/libnvfatbin.so: file too short")
+
+    def refused():
+        raise packages.missing("nvFatbin", "nvidia-nvfatbin", error)
+
+    monkeypatch.setattr(nvfatbin, "version", refused)
+    (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("nvFatbin")]
+    assert (
+        "nvFatbin was found but could not be loaded (/lib/libnvfatbin.so: file too short): " in problem.what
+    )
+    assert "replace the file" in problem.cure
+    assert "pip install" not in problem.cure
 
 
 @pytest.mark.usefixtures("without_nvrtc")

@@ -154,7 +154,13 @@ def load() -> tuple[_Ffi, _Lib]:
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        raise AssembleError(f"{_native.refusal(error)}.") from error
+        if _native.location() is None:
+            raise AssembleError(f"{_native.refusal(error)}.") from error
+        # The file is whole.
+        from .packages import UNLOADABLE_CURE
+
+        reason = f"numba-ptxlink's compiled part was found but could not be loaded ({error})"
+        raise AssembleError(f"{reason}; {UNLOADABLE_CURE}.") from error
     return ffi, lib
 
 

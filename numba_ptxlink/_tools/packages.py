@@ -26,6 +26,15 @@ _LIBRARIES = {
     "nvvm": ("libNVVM", "nvidia-nvvm"),
     "device": ("libdevice", "nvidia-nvvm"),
 }
+# What cuda-pathfinder raises for a file that it has found; the dynamic loader's reason names that file.
+_UNLOADABLE = re.compile(r"Failed to dlopen .+?: (.+)")
+FOUND = "was found but could not be loaded"
+"""What the error of `missing` says of a library that is there."""
+UNLOADABLE_CURE = (
+    "remove what the reason tells, such as a limit of memory (ulimit -v) or a mount without execution, "
+    "or replace the file if it is damaged"
+)
+"""What helps against that."""
 
 
 @functools.cache
@@ -97,10 +106,22 @@ def elsewhere(name: str) -> str:
     folder = location(name)
     if folder is None or _is_site(folder):
         return ""
-    return (
-        f"{package(name)} is installed in {folder}, which is no site directory of this interpreter: run the "
-        "one of that environment, rather than add the folder to PYTHONPATH"
-    )
+    where = f"{package(name)} is installed in {folder}, which is no site directory of this interpreter"
+    # That of an environment is lib/python3.11/site-packages; that of `pip install --target` any.
+    if any((parent / "bin" / "python").exists() for parent in folder.parents[2:3]):
+        return f"{where}: run the one of that environment, rather than add the folder to PYTHONPATH"
+    return f"{where}: set LD_LIBRARY_PATH={':'.join(_library_folders())}"
+
+
+def _library_folders() -> list[str]:
+    """Return the folders of the shared libraries of all tools that are installed."""
+    folders: dict[str, None] = {}
+    for _, name in _LIBRARIES.values():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            for file in metadata.files(package(name)) or ():
+                if re.search(r"\.so(\.\d+)*$", file.name):
+                    folders[str(Path(str(file.locate())).resolve().parent)] = None
+    return list(folders)
 
 
 def is_site(path: os.PathLike[str]) -> bool:
@@ -116,6 +137,9 @@ def _is_site(folder: Path) -> bool:
 def missing(tool: str, name: str, reason: object) -> LinkError:
     """Return the error that *tool*, which the package of *name* brings, could not be loaded for *reason*."""
     said = (str(reason).strip() or type(reason).__name__).splitlines()[0]
+    found = _UNLOADABLE.match(said)
+    if found is not None:
+        return LinkError(f"{tool} {FOUND} ({found[1]}); {UNLOADABLE_CURE}.")
     cure = elsewhere(name) or f"install it with `{install()}`"
     return LinkError(f"{tool} could not be loaded ({said}); {cure}.")
 
@@ -124,12 +148,15 @@ def explained(error: BaseException) -> LinkError | None:
     """
     Return what says which package to install, where *error* is that a library of the toolkit is not found.
 
+    Or why it cannot be loaded, where it is found.
+
     None for any other error. What a front end raises for it names the file alone, or another installer.
     """
     seen: BaseException | None = error
     while seen is not None:
         # By name: pathfinder may not be imported yet, and need not be.
-        if type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
+        absent = type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError"))
+        if absent or (isinstance(seen, RuntimeError) and _UNLOADABLE.match(str(seen))):
             match = re.search(f"lib({'|'.join(_LIBRARIES)})", str(seen))
             if match is not None:
                 return missing(*_LIBRARIES[match[1]], seen)
