@@ -42,22 +42,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     parser = make_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.include_dir or arguments.cmake_dir:
-        from .linker import INCLUDE_DIR
-
-        print(INCLUDE_DIR if arguments.include_dir else INCLUDE_DIR / "cmake")
-        return 0
-    if arguments.run is None:
-        parser.print_help()
-        return 2
     status = 0
     try:
-        config()
-        args.set_verbosity(arguments.verbose)
-        said: Said = arguments.run(arguments)
-        status = said.status
-        said.show(arguments)
+        arguments = parser.parse_args(argv)
+        if arguments.include_dir or arguments.cmake_dir:
+            from .linker import INCLUDE_DIR
+
+            print(INCLUDE_DIR if arguments.include_dir else INCLUDE_DIR / "cmake")
+        elif arguments.run is None:
+            status = 2
+            parser.print_help()
+        else:
+            config()
+            args.set_verbosity(arguments.verbose)
+            said: Said = arguments.run(arguments)
+            status = said.status
+            said.show(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:

@@ -317,6 +317,23 @@ def test_completion_wants_an_extra(capsys, monkeypatch):
     assert "pip install 'numba-ptxlink[completion]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--include-dir", "--print-completion"])
+def test_options_that_print_stand_outputs_that_take_nothing(option):
+    """A full disk is an error in one line, and a reader that has quit is none, for options too."""
+    if option == "--print-completion":
+        pytest.importorskip("shtab", reason="shtab is not installed")
+    command = [sys.executable, "-m", "numba_ptxlink", option, *(["bash"] if "print" in option else [])]
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "numba-ptxlink: error: The output: No space left on device; check path and disk.\n"
+    assert (1, said) == (done.returncode, done.stderr)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
 def test_completion_knows_commands_and_paths(capsys):
     """With shtab, the script has each command, and completes files."""
     pytest.importorskip("shtab", reason="shtab is not installed")

@@ -145,7 +145,7 @@ class Completion(argparse.Action):
         except ImportError:
             parser.error("shtab is not installed; install it with `pip install 'numba-ptxlink[completion]'`")
         _complete_paths(parser, shtab.FILE)
-        print(shtab.complete(parser, given[1]))
+        print(shtab.complete(parser, given[1]), flush=True)
         parser.exit()
 
 
