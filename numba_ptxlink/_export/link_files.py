@@ -19,7 +19,7 @@ from numba_ptxlink._formats import mangling
 from numba_ptxlink._formats.demangle import demangled
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link import symbols
+from numba_ptxlink._link import device_runtime, symbols
 from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._tools import include_scan, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
@@ -162,7 +162,8 @@ def compile_files(
     ]
     given = linkable.tables((Input(LTOIR, name, content) for name, content in compiled), missing, arch)
     others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
-    left_out = linkable.tables(dict.fromkeys(others), missing, arch)
+    others = [other for other in dict.fromkeys(others) if not device_runtime.is_runtime(other)]
+    left_out = linkable.tables(others, missing, arch)
     read = [symbols.table(Input(PTX, each.name, each.ptx.encode(), compiled=True), arch) for each in sources]
     linkable.check_prototypes([*read, *given, *left_out], missing, callers or {})
     supplied = {symbol.name for table in given for symbol in table.symbols or () if symbol.defined}

@@ -16,7 +16,7 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link import checks, inputs, ltoir_symbols, symbols
+from numba_ptxlink._link import checks, device_runtime, inputs, ltoir_symbols, symbols
 from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._link.symbols import Table
 from numba_ptxlink.errors import ExportError, LinkError
@@ -141,9 +141,11 @@ def warn_of_left_out(files: Iterable[LinkFile], found: Iterable[Table], missing:
         found: The symbols of those that are not part of the export.
         missing: The functions that are undefined in the export.
     """
+    # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
+    wanted = sorted(name for name in missing if not device_runtime.is_runtime_call(name))
     for table in found:
         defined = None if table.symbols is None else {each.name for each in table.symbols if each.defined}
-        names = sorted(name for name in missing if defined is None or name in defined)
+        names = [name for name in wanted if defined is None or name in defined]
         if names:
             log.warning(
                 "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "

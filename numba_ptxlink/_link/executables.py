@@ -140,7 +140,10 @@ def _has_runtime_for(consumer: Consumer | None) -> bool:
 
 def _incomplete(undefined: Sequence[str]) -> str:
     """Return why code with *undefined* symbols is not loaded, and what helps."""
+    # The device runtime is linked with what synchronises a grid.
+    names = sorted(name for name in undefined if not device_runtime.is_grid_call(name))
+    be, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
     return (
-        f"{', '.join(sorted(undefined))} is not defined, and code that a driver loads has to be complete; "
-        "name the file that defines it by link= of cuda.declare_device, or link() a cubin."
+        f"{', '.join(names)} {be} not defined, and code that a driver loads has to be complete; name the "
+        f"file that defines {pronoun} by link= of cuda.declare_device, or link() a cubin."
     )

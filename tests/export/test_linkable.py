@@ -8,9 +8,10 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import choice, function_keys
+from numba_ptxlink._export import choice, function_keys, linkable
 from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._link.symbols import Table
 
 DEFINED = """
 extern "C" __device__ int numbas(float* r, float a) { *r = a; return 0; }
@@ -132,6 +133,24 @@ def test_what_is_no_part_of_an_export_is_told(name, kind, tmp_path, caplog):
     assert f"doubled stays for C++ to define: link= gives {path.name}, of kind {kind}" in caplog.text
     assert ["doubled"] == undefined(made)
     assert b"caller" in pl.link(CALLER, made.read("ptx"), path, arch="sm_90").cubin
+
+
+def test_the_device_runtime_is_not_told(name, caplog):
+    """Nobody has to supply what nvcc and `link` add, also where another file does not tell what it has."""
+    cuda = front_ends.cuda(name)
+    types = front_ends.get(name).types
+
+    def meet(out):
+        cuda.cg.this_grid().sync()
+        out[0] = 1
+
+    kernel = pl.kernel(types.void(types.int32[::1]), name="meet")(meet)
+    made = pl.export([kernel], archs=["sm_90"], emit=["ptx"], name="meet")
+    assert any(each.startswith("cudaCG") for each in undefined(made))
+    assert caplog.text == ""
+
+    linkable.warn_of_left_out([], [Table("unread.a", "archive", None)], ["cudaCGSynchronize", "supplied"])
+    assert "supplied stays for C++ to define: link= gives unread.a" in caplog.text
 
 
 def test_callbacks_are_told(name, caplog):

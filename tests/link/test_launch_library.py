@@ -314,6 +314,17 @@ def test_code_that_is_not_complete_is_not_emitted():
     with pytest.raises(pl.ExportError, match="supplied is not defined, and code that a driver loads"):
         pl.export([calls], archs=["sm_90"], emit=["kernels"])
 
+    other = cuda.declare_device("other", "float32(float32)", abi="c")
+
+    @pl.kernel("void(float32[::1])")
+    def calls_two(out):
+        cuda.cg.this_grid().sync()
+        out[0] = supplied(other(out[0]))
+
+    # The device runtime, which this kernel calls too, is not theirs to define.
+    with pytest.raises(pl.ExportError, match=r"^other, supplied are not defined, .* that defines them by"):
+        pl.export([calls_two], archs=["sm_90"], emit=["kernels"])
+
     with pytest.raises(pl.ExportError, match="no kernel to launch; mark one with @kernel"):
         pl.export([same], archs=["sm_90"], emit=["kernels"])
     assert ("kernels", "") not in pl.export([same], archs=["sm_90"]).artifacts
