@@ -75,7 +75,12 @@ def lower(  # noqa: PLR0917 - as in the protocol
     options: CompileOptions,
     abi: AbiOptions,
 ) -> Lowered:
-    """Compile *function* to LLVM IR in which its errors do what *abi* says."""
+    """
+    Compile *function* to LLVM IR in which its errors do what *abi* says.
+
+    Raises:
+        ExportError: numba-cuda-mlir lacks what it uses; a `NotLoweredError` where that is one statement.
+    """
     from numba_cuda_mlir import mlir_compiler
     from numba_cuda_mlir.decorators import verify_target_options
     from numba_cuda_mlir.descriptor import mlir_target
@@ -99,9 +104,11 @@ def lower(  # noqa: PLR0917 - as in the protocol
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
         except Exception as error:
             lack = _lack(function, error)
-            if lack is None:
-                raise
-            raise ExportError(lack) from error
+            if lack is not None:
+                raise ExportError(lack) from error
+            if program.refused is not None and program.refused.cause is error:
+                raise program.refused from error
+            raise
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
     module = functions.read(text)

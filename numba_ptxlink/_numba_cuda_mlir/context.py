@@ -7,10 +7,28 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink.errors import ExportError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
+
+
+class NotLoweredError(ExportError):
+    """
+    numba-cuda-mlir has no code for a statement.
+
+    Args:
+        cause: Its error.
+        place: The file and line of the statement.
+        report: Raises what numba-cuda-mlir raises on its own.
+    """
+
+    def __init__(self, cause: BaseException, place: str, report: Callable[[], None]) -> None:
+        super().__init__(f"{place}: {cause}")
+        self.cause = cause
+        self.report = report
 
 
 @dataclass(eq=False, repr=False)
@@ -28,6 +46,7 @@ class Program:
         sites: The file and line of each place that meets errors, by its number.
         packed: The types of records and arrays that lie in packed records.
         unaligned: The addresses of packed records, and of what lies in them.
+        refused: The last statement that it has no code for.
     """
 
     chip: str
@@ -39,6 +58,7 @@ class Program:
     sites: list[tuple[str, int]] = field(default_factory=list)
     packed: set[Any] = field(default_factory=set)
     unaligned: set[Any] = field(default_factory=set)
+    refused: NotLoweredError | None = None
     _borrowed: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def site(self, file: str, line: int) -> int:

@@ -7,6 +7,7 @@ It is imported once numba-cuda-mlir is.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir._mlir import ir
@@ -45,6 +46,12 @@ class _Export(_Stock):  # type: ignore[misc]
     @property
     def _program(self) -> Program:
         return compiled_now()
+
+    @property
+    def place(self) -> str:
+        """The file and line of the current statement."""
+        file, line = self._place if all(self._place) else (self.func_ir.loc.filename, self.func_ir.loc.line)
+        return f"{Path(file).name}:{line}"
 
     def lower_inst(self, inst: Any) -> None:
         self._place = (inst.loc.filename, inst.loc.line)

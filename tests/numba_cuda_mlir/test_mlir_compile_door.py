@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import abi_rows as rows
 import errors_module as errors
 import front_ends
 import pytest
 from mlir_replaced import replaced, stock  # noqa: F401 - a fixture
+from numba_cuda_mlir.errors import UserFacingInternalCompilerError
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.containers import fatbin_entries
@@ -90,6 +93,29 @@ def test_kernels_have_a_c_abi():
     assert ".maxntid 64" in ptx
     with pytest.raises(NotImplementedError, match="not supported for kernels"):
         cuda.compile(store, types.void(types.float64[::1], types.float64), cc=CC, device=False)
+
+
+def compared(first, second):
+    """Compare two tuples, for which numba-cuda-mlir has no code."""
+    first = (first[1], first[0])
+    return first < second
+
+
+def test_an_error_of_the_lowering_is_its_own():
+    """Class and place are those of the other ABI; an export names statement and reason."""
+    pair = types.UniTuple(types.int64, 2)
+    texts = []
+    for abi in ("c", "numba"):
+        with pytest.raises(UserFacingInternalCompilerError) as caught:
+            cuda.compile(compared, types.boolean(pair, pair), cc=CC, abi=abi)
+        texts.append(re.sub(r"\S+\.log", "LOG", str(caught.value)))
+    assert texts[0] == texts[1]
+    assert "test_mlir_compile_door.py" in texts[0]
+
+    udf = pl.udf(types.boolean(pair, pair), front_end=NAME)(compared)
+    line = compared.__code__.co_firstlineno + 3
+    with pytest.raises(pl.ExportError, match=rf"test_mlir_compile_door.py:{line}: .*lowering binop"):
+        pl.export([udf], archs=["sm_90"], emit=["ptx"], name="compared")
 
 
 @pytest.mark.parametrize("device", [True, False])

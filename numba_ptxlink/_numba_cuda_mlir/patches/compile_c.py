@@ -10,6 +10,7 @@ from typing import Any
 
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._numba_cuda_mlir.context import NotLoweredError
 from numba_ptxlink._numba_cuda_mlir.requests import requested_cc
 from numba_ptxlink.errors import AbiError
 
@@ -93,7 +94,11 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     arch = Arch.of(given["cc"] or _device_cc())
     args, result = front_end.normalize(given["sig"])
     kernel = not given["device"]
-    lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
+    try:
+        lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
+    except NotLoweredError as error:
+        error.report()
+        raise
     name = info.abi_name or _default_name(function)
     labeled = list(zip(_labels(function, len(args)), lowered.args, strict=True))
     names = record_names(function, front_end)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda_mlir.context import current
+from numba_ptxlink._numba_cuda_mlir.context import NotLoweredError, current
 
 
 def _wrap_init(original: Any) -> Any:
@@ -46,10 +47,16 @@ def _wrap_compile(original: Any) -> Any:
 
 def _wrap_handle_lowering_error(original: Any) -> Any:
     @functools.wraps(original)
-    def handle_lowering_error(*args: Any, **kwargs: Any) -> Any:
-        if current() is None:
-            return original(*args, **kwargs)
-        raise  # noqa: PLE0704 - it is called where an error is handled
+    def handle_lowering_error(lower: Any, func_ir: Any) -> Any:
+        program = current()
+        if program is None:
+            return original(lower, func_ir)
+        error: Any = sys.exc_info()[1]
+        # The callers of a function handle its error again.
+        if program.refused is None or program.refused.cause is not error:
+            report = functools.partial(original, lower, func_ir)
+            program.refused = NotLoweredError(error, lower.place, report)
+        raise error
 
     return handle_lowering_error
 
