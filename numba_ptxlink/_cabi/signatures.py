@@ -154,11 +154,15 @@ def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CT
         yield path, offset, ctype
 
 
-def check_ptx(signature: Signature) -> None:
+def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
     """
     Check that nvcc passes the arguments and the result of *signature* rightly between functions in PTX.
 
     A function in LTO-IR is inlined into its callers, which passes nothing.
+
+    Args:
+        signature: The function.
+        option: What asks for LTO-IR, for the message.
 
     Raises:
         AbiError: A struct that is passed by value holds a member that is not aligned.
@@ -172,6 +176,6 @@ def check_ptx(signature: Signature) -> None:
             raise AbiError(
                 f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
                 "which is not aligned, and nvcc passes such structs by value wrongly in PTX. "
-                f"{alignment.cure(ctype)}, pass a pointer to it or an array of it, or export and link LTO-IR "
-                "alone (emit=['ltoir'])."
+                f"{alignment.cure(ctype)}, pass a pointer to it or an array of it, or make and link LTO-IR "
+                f"alone ({option})."
             )

@@ -66,12 +66,16 @@ def several_definitions(
         ltoir: Whether one of them is LTO-IR.
     """
     spelled = f"{demangled(name)} ({name})" if demangled(name) else name
+    # What Python names so is no name of C++.
+    rename = (
+        "" if demangled(name) else " (of Python: name= of udf, abi_info={'abi_name': ...} of cuda.compile)"
+    )
     # PTX and cubins of an export keep what is not exported to themselves.
     cure = "; of exports, link PTX or cubins" if ltoir else ""
     what = (
         f"{spelled} is defined {len(places)} times, differently, with variables of its own or where it "
         f"cannot be compared: {', '.join(places)}. Which one a call reaches would depend on the order of the "
-        f"inputs. Rename one, leave one out, make it static, or mark it weak (inline in C++){cure}."
+        f"inputs. Rename one{rename}, leave one out, make it static, or mark it weak (inline in C++){cure}."
     )
     if CUBIN in unsure:
         what += (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import abi_bytes
 import abi_rows as rows
+import front_ends
 import numpy as np
 import pytest
 from numba.cuda import types
@@ -126,6 +127,23 @@ def test_members_that_are_not_aligned_are_refused_for_ptx(tmp_path, name):
     for cure in ("align=True", "a pointer to it", "emit=['ltoir']"):
         assert cure in str(error.value)
     assert [] == list(tmp_path.iterdir())
+
+
+def constant(record):  # noqa: ARG001 - it is passed
+    """Return a number."""
+    return 1.0
+
+
+@pytest.mark.parametrize("name", front_ends.NAMES)
+def test_compile_names_its_own_option(name):
+    """`cuda.compile` has LTO-IR by `output`, and makes it."""
+    there = front_ends.get(name).types
+    record = front_ends.get(name).from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
+    asked = {"sig": there.float64(record), "device": True, "abi": "c", "cc": (9, 0)}
+    asked["abi_info"] = {"abi_name": "f", "aggregates": "value"}
+    with pytest.raises(pl.AbiError, match=r"LTO-IR alone \(output='ltoir'\)"):
+        front_ends.cuda(name).compile(constant, **asked)
+    assert front_ends.cuda(name).compile(constant, **asked, output="ltoir")[0]
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])

@@ -29,7 +29,7 @@ SAID = {
     "alignment in PTX": ("f(.align 8 .b8[8])  defined in a.ptx:4", "f(.align 4 .b8[8])  declared in k.ptx"),
     "definitions in PTX": ("f is defined 2 times", "a.ptx:4, b.ptx:4"),
     "definitions in cubins": ("f is defined 2 times", "a.cubin, b.cubin"),
-    "definitions in LTO-IR": ("f is defined 2 times", "a.ltoir, b.ltoir"),
+    "definitions in LTO-IR": ("f is defined 2 times, ", "a.ltoir, b.ltoir", "abi_info={'abi_name': ...}"),
     "definitions in LTO-IR and PTX": ("f is defined 2 times", "a.ltoir, b.ptx:4"),
     "variables in LTO-IR": ("v is defined 2 times", "a.ltoir, b.ltoir"),
     "variables in LTO-IR and PTX": ("v is defined 2 times", "a.ltoir, b.ptx:4"),

@@ -171,7 +171,7 @@ def _check_passing(outcome: Result, output: str) -> None:
     from numba_ptxlink import abi
 
     if output != LTOIR and outcome.signature is not None:
-        abi.check_ptx(outcome.signature)
+        abi.check_ptx(outcome.signature, "output='ltoir'")
 
 
 def _resolved(code: Any, made: Result) -> Any:

@@ -109,7 +109,7 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
             raise
         raise _NoCTypeError from error
     if output != LTOIR:
-        abi.check_ptx(signature)
+        abi.check_ptx(signature, "output='ltoir'")
     bounds = given["launch_bounds"]
     front_end.wrap(lowered, signature, info, inline=options.opt or given["forceinline"], launch_bounds=bounds)
     portable = build.portable(front_end, lowered, signature, arch)
