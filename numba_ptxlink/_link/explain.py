@@ -130,8 +130,9 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
         asked = f"{name} is asked for{' by ' + ', '.join(users) if users else ''}"
         if name in defined:
             lines.append(
-                f"{asked} and defined in {defined[name]}, out of which the linker dropped it: in LTO-IR it "
-                "can take for unused what only PTX or machine code calls. Give both as LTO-IR, or neither."
+                f"{asked} and defined in {defined[name]}, out of which the linker dropped it: where LTO-IR "
+                "holds a kernel, it takes for unused what only PTX or machine code calls. Give both as "
+                "LTO-IR, or neither, or keep the kernels out of that LTO-IR."
             )
             continue
         line = f"{asked} and defined in no input"
@@ -148,7 +149,9 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
         return ""
     if len(names) > _MOST:
         lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
-    return "\n".join((*lines, "Add the input that defines it, or correct the name."))
+    if not defined.keys() >= set(names):
+        lines.append("Add the input that defines it, or correct the name.")
+    return "\n".join(lines)
 
 
 def _near(name: str, defined: dict[str, str]) -> list[str]:

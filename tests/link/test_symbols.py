@@ -433,3 +433,18 @@ def test_what_the_linker_drops_out_of_ltoir_is_explained():
     ]
     said = explain.explain("error: Undefined reference to 'f' in 'k.ptx'", tables)
     assert "f is asked for by k.ptx and defined in a.ltoir, out of which the linker dropped it" in said
+    assert "Add the input" not in said
+    both = explain.explain("Undefined reference to 'f' in 'k.ptx'\nUndefined reference to 'g' in ''", tables)
+    assert both.endswith(
+        "g is asked for and defined in no input.\nAdd the input that defines it, or correct the name."
+    )
+
+
+def test_a_kernel_makes_the_linker_drop_functions_of_ltoir():
+    """What only PTX calls is kept in LTO-IR without a kernel, and lost beside one: the message says so."""
+    caller = nvrtc.compile_source(CALLER, "k.cu", ARCH, output="ptx").code
+    callee = CALLEE.format(value=1)
+    libraries = [own(ltoir(code), "a.ltoir") for code in (callee, callee + "__global__ void other() {}")]
+    assert pl.link(caller, libraries[0].code, arch=ARCH).cubin
+    with pytest.raises(pl.LinkError, match="where LTO-IR holds a kernel, it takes for unused"):
+        pl.link(caller, libraries[1].code, arch=ARCH)
