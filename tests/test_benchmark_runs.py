@@ -203,14 +203,14 @@ def test_parts_of_several_builds_are_told(modules):
 
 @pytest.mark.parametrize(
     ("ending", "reason"),
-    [("time.sleep(600)", "its time was over after"), ("sys.exit('no')", "it failed with 1")],
+    [("time.sleep(0.1)", "its time was over after"), ("sys.exit('no')", "it failed with 1")],
 )
 def test_a_part_that_does_not_end_well_keeps_its_rows(modules, tmp_path, monkeypatch, ending, reason):
     """A part that is late is ended, one that fails ends itself; what it has measured is kept, with why."""
     main, late = modules("__main__"), ending in SLEEPER
     monkeypatch.setattr(modules("_parts"), "HERE", tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    (tmp_path / "sleeper.py").write_text(SLEEPER.replace("time.sleep(600)", ending))
+    (tmp_path / "sleeper.py").write_text(SLEEPER.replace("time.sleep(0.1)", ending))
     part = modules("_parts").Part("sleeper", "Sleep", "sleeper", (1, 1))
     results = modules("_results").Results(tmp_path / "results.json", HEAD, quick=True)
 
