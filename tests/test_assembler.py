@@ -9,17 +9,18 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ptx_kernels import make_kernel, make_large_kernel
 
-import numba_ptxlink as pl
-from numba_ptxlink import assembler
+from numba_ptxlink import _native, assembler
 from numba_ptxlink._arch import Arch, PtxVersion
 from numba_ptxlink.assembler import assemble, compiler_version, supported_archs, supported_ptx_versions
 from numba_ptxlink.errors import AssembleError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ET_REL, ET_EXEC = 1, 2
 VERSION = ".".join(map(str, compiler_version()))
@@ -291,12 +292,20 @@ def test_common_refusals_have_their_own_cure(ptx: str, said: str, cure: str) -> 
     assert str(error).endswith(cure)
 
 
-def test_unbuilt_tree_says_how_to_install(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source tree without the compiled part says how to get it."""
+@pytest.mark.parametrize(
+    ("beside", "cure"),
+    [("pyproject.toml", "build it: python -m pip install -e {}."), ("METADATA", "--no-deps FILE.")],
+)
+def test_unbuilt_tree_says_how_to_install(
+    kernel: str, beside: str, cure: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A source tree without the compiled part says how to build it, an installation where it comes from."""
     monkeypatch.setitem(sys.modules, "numba_ptxlink._native._nvptxcompiler", None)
+    monkeypatch.setattr(_native, "__file__", str(tmp_path / "numba_ptxlink" / "_native" / "__init__.py"))
+    (tmp_path / beside).touch()
     error = refusal(kernel)
     assert str(error).startswith("numba-ptxlink's compiled part cannot be loaded (")
-    assert str(error).endswith(f"build it: python -m pip install -e {Path(pl.__file__).parents[1]}.")
+    assert str(error).endswith(cure.format(tmp_path))
 
 
 def test_import_loads_no_library() -> None:
