@@ -198,12 +198,18 @@ def test_a_directory_fits_a_screen():
         assert len(there) <= MOST_IN_A_DIRECTORY, directory
 
 
-def test_deferred_imports_are_seen(tmp_path):
-    """An import in a function, in a condition, absolute or of a sub-package is held against the floors."""
-    package = tmp_path / "thing"
+def make_package(folder):
+    """Return a package with a lower sub-package, both empty."""
+    package = folder / "thing"
     (package / "low").mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "low" / "__init__.py").write_text("")
+    return package
+
+
+def test_deferred_imports_are_seen(tmp_path):
+    """An import in a function, in a condition, absolute or of a sub-package is held against the floors."""
+    package = make_package(tmp_path)
     (package / "low" / "leaf.py").write_text("def f():\n    from thing.high import g\n    return g\n")
     (package / "high.py").write_text("if True:\n    from .low import leaf\n")
     assert upward(package, ("low", "high")) == ["low.leaf -> high"]
@@ -227,10 +233,8 @@ def test_deferred_imports_are_seen(tmp_path):
 )
 def test_imports_that_name_no_module_are_seen(tmp_path, text):
     """What the package itself offers, and a module whose name is a string, are held against the floors."""
-    package = tmp_path / "thing"
-    (package / "low").mkdir(parents=True)
+    package = make_package(tmp_path)
     (package / "__init__.py").write_text("from .high import g\nfrom .low import leaf\n")
-    (package / "low" / "__init__.py").write_text("")
     (package / "low" / "leaf.py").write_text("x = 1\n")
     (package / "high.py").write_text("from .low import leaf\ng = leaf.x\n")
     assert upward(package, ("low", "high")) == []
