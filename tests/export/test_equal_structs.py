@@ -39,7 +39,7 @@ def test_arrays_of_equal_structs_are_passed_without_a_call(tmp_path, name, arch)
         udfs.append(pl.udf(view(view), name=function, front_end=name)(lambda a: a))
     made = pl.export(udfs, tmp_path, archs=[arch], emit=["ltoir"], name="apart")
     caller = abi_rows.nvrtc(CALLER, arch, tmp_path, output="ltoir")
-    # The caller first, as nvcc has it: the other way round no call is left without any care.
+    # The caller first: the other way round no call is left without any care.
     inputs = [("ltoir", "caller", caller), ("ltoir", "apart", made.artifacts["ltoir", arch].read_bytes())]
     linked = nvjitlink.link(inputs, [f"-arch={arch}", "-lto", "-ptx"], output="ptx").code
     assert [] == [line for line in linked.decode().splitlines() if "call" in line]
