@@ -237,6 +237,11 @@ def is_mangled(name: object) -> bool:
     return isinstance(name, str) and bool(re.fullmatch(r"_Z[\dN]\w+", name, re.ASCII))
 
 
+def is_for_compilers(name: str) -> bool:
+    """Return whether *name* is of those that C++ leaves to compilers and their libraries: `__f`, `_F`, `f$1`."""
+    return "$" in name or bool(_PRIVATE.match(name))
+
+
 def legal(name: str, taken: Collection[str] = ()) -> str:
     """Return *name*, or the closest legal and unused name, for a parameter or member."""
     return name if problem_anywhere(name) is None and name not in taken else propose(name, taken)

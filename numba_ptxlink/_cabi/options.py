@@ -74,9 +74,10 @@ class AbiOptions:
         """
         Read the `abi_info` of `numba.cuda.compile`: whatever numba-cuda takes is taken.
 
-        Callers that compile for OptiX or for a library of device functions know by what name the function is
-        called, even if no C++ declares it. Such names, and unknown keys, are logged at level INFO: a warning
-        would be an error for some of those callers, and noise on stderr for the rest.
+        A name that C++ cannot call is logged as a warning, unless it is one that compilers keep for
+        themselves, as those of OptiX and of libraries of device functions are: they know by what name the
+        function is called, even if no C++ declares it. Those, and unknown keys, are logged at level INFO.
+        Neither is a Python warning, which would be an error for some callers.
 
         Raises:
             AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
@@ -103,5 +104,6 @@ class AbiOptions:
         try:
             cls.of({"abi_name": name})
         except AbiError as error:
-            log.info("%s Compiled all the same.", error)
+            level = logging.INFO if cnames.is_for_compilers(name) else logging.WARNING
+            log.log(level, "%s Compiled all the same.", error)
         return dataclasses.replace(options, abi_name=name)
