@@ -238,7 +238,7 @@ def is_mangled(name: object) -> bool:
 
 
 def is_for_compilers(name: str) -> bool:
-    """Return whether *name* is of those that C++ leaves to compilers and their libraries: `__f`, `_F`, `f$1`."""
+    """Return whether *name* is left to compilers and their libraries by C++: `__f`, `_F`, `f$1`."""
     return "$" in name or bool(_PRIVATE.match(name))
 
 

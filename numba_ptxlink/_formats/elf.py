@@ -12,6 +12,7 @@ llvm/BinaryFormat/ELF.h.
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -68,6 +69,8 @@ _SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
 # The OS ABI and its version, which determine the layout of flags and notes: up to CUDA 12, and since CUDA 13.
 _ABIS = ((0x33, 7), (0x41, 8))
 _ABI_SINCE_13 = 0x41
+# In the note of the tool that made it.
+_RELEASE = re.compile(rb"Cuda compilation tools, release (\d+)\.(\d+)")
 
 
 class UnfamiliarError(LinkError):
@@ -162,6 +165,13 @@ class Image:
             )
             for header in self.headers
         )
+
+    @property
+    def toolkit(self) -> tuple[int, int] | None:
+        """The release of CUDA whose tools made it, None where it does not say so."""
+        note = self.section(".note.nv.tkinfo")
+        said = _RELEASE.search(note.content) if note else None
+        return (int(said[1]), int(said[2])) if said else None
 
     def section(self, name: str) -> Section | None:
         """Return the section *name*, None if there is none."""

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._formats import containers, ltoir
-from numba_ptxlink._formats.kinds import ARCHIVE, FATBIN, LTOIR, OBJECT, PTX, recognise
+from numba_ptxlink._formats import containers, elf, ltoir
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import left_out, symbols
@@ -31,6 +31,7 @@ _TWICE = re.compile("Linking globals named '([^']+)': symbol multiply defined")
 _NO_LTOIR = "NVVM_ERROR_NO_MODULE_IN_PROGRAM"
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
+_UNREADABLE = "bad input"
 NEWER = "may need newer version of nvJitLink"
 _MOST = 5
 # The container of CUDA 12.9, the last release of CUDA 12.
@@ -62,7 +63,11 @@ def cure(
     lines = [
         line
         for source in inputs
-        for line in (_too_new(source, failure, linker, package, inputs), _misfit(source, arch))
+        for line in (
+            _too_new(source, failure, linker, package, inputs),
+            _misfit(source, arch),
+            _made_by_newer(source, failure, arch, linker, package),
+        )
     ]
     if any(lines):
         return "\n".join(filter(None, lines))
@@ -181,6 +186,33 @@ def _too_new(
         f"{source.name} {holds} LTO-IR of container version {dotted(version)}, which nvJitLink "
         f"{dotted(linker)} does not read; {cure}"
     )
+
+
+def _made_by_newer(source: Input, failure: str, arch: Arch, linker: tuple[int, int], package: str) -> str:
+    """Return a message that machine code in *source* is newer than the linker, "" where that is not known."""
+    if _UNREADABLE not in failure:
+        return ""
+    made = _toolkit(source, arch)
+    if made is None or made <= linker:
+        return ""
+    holds = "is" if source.kind == CUBIN else "holds"
+    return (
+        f"{source.name} {holds} machine code of CUDA {dotted(made)}, which nvJitLink {dotted(linker)} does "
+        "not read; link its PTX or CUDA C++ in its place, or "
+        f"{upgrade(linker, package, of_cuda_13=made >= (13, 0))}"
+    )
+
+
+def _toolkit(source: Input, arch: Arch) -> tuple[int, int] | None:
+    """Return the release of CUDA that made the machine code in *source*, the newest, None where unknown."""
+    codes = [source.code] if source.kind == CUBIN else []
+    try:
+        for entries in containers.fatbins(source.code, source.kind, source.name):
+            entry = containers.chosen(entries, arch, lto=False)
+            codes += [entry.content() or b""] if entry and entry.kind == CUBIN else []
+        return max(filter(None, (elf.read(code).toolkit for code in codes)), default=None)
+    except LinkError:
+        return None
 
 
 def _ltoir_version(source: Input) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._tools import nvfatbin
 
 ARCH = pl.Arch.of("sm_80")
 NEWER = "may need newer version of nvJitLink"
@@ -35,6 +36,26 @@ def test_ltoir_that_is_too_new(linker, minor, cure):
     with pytest.raises(pl.LinkError, match=cure):
         raise pl.LinkError(said)
     assert ("--upgrade" in said) is ("--upgrade" in cure)
+
+
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_machine_code_that_is_too_new(kind):
+    """What nvJitLink tells as bad input alone is told with the releases of both, and with a cure."""
+    ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .func f { ret; }\n"
+    code = pl.assemble(ptx, ARCH, relocatable=True).code
+    if kind == "fatbin":
+        code = nvfatbin.pack([("cubin", ARCH, "a.cubin", code)])
+    made = ".".join(map(str, pl.assembler.compiler_version()))
+    source = Input(kind, f"a.{kind}", code)
+    said = explain.cure("ERROR 4: bad input:a", [source], ARCH, (13, 0), "nvidia-nvjitlink")
+    assert (
+        f"a.{kind} {'is' if kind == 'cubin' else 'holds'} machine code of CUDA {made}, which nvJitLink 13.0"
+        in said
+    )
+    assert "PTX or CUDA C++ in its place" in said
+    assert "pip install --upgrade nvidia-nvjitlink" in said
+    assert "" == explain.cure("ERROR 4: bad input:a", [source], ARCH, (99, 0), "nvidia-nvjitlink")
+    assert "" == explain.cure("ERROR 1: something else", [source], ARCH, (13, 0), "nvidia-nvjitlink")
 
 
 @pytest.mark.parametrize(("isa", "upgrades"), [("9.5", False), ("8.7", True)])
