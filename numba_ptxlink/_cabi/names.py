@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import AbiError
 
 from . import compiler_names
+from .spelling import spell
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -254,7 +255,7 @@ def legal_type(name: str) -> str:
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
     """Return a legal, unused name as close to *name* as possible, for anything."""
-    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
+    base = spell(name)
     if base[0].isdigit():
         base = f"f{base}"
     if RUNTIME.match(base) or _OWN.match(base):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from numba_ptxlink._cabi import numbers
+from numba_ptxlink._cabi.spelling import spell
 
 Types = Mapping[str, Mapping[str, Any]]
 """The C types of a manifest, as `_cabi.layouts` describes them."""
@@ -133,5 +134,4 @@ def is_name(name: str, member: str) -> bool:
     if member in (name, ""):
         return True
     # A name that is none in C has become the closest legal one.
-    base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "unnamed"
-    return re.fullmatch(rf"(?:my_)?f?{base}_?(?:_\d+)?", member) is not None
+    return re.fullmatch(rf"(?:my_)?f?{spell(name)}_?(?:_\d+)?", member) is not None
