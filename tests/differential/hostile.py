@@ -5,8 +5,8 @@ Damage pairs of PTX modules at random, and read, combine, inline and assemble th
 
 An input is refused with an error of this package, left to nvJitLink with a reason, or refused by the
 assembler. One that passes is compared with nvJitLink's link of the two modules: functions, kernels, and the
-bytes of variables; with --execute, which needs a device, also what the kernels write. A program whose results
-change with nvJitLink's own level of optimisation reads what nobody wrote, and is counted apart.
+bytes of variables; with --execute, which needs a device, also what the kernels write. A program that reads
+what nobody wrote has no result, and is counted apart: see `executed`.
 """
 
 from __future__ import annotations
@@ -242,18 +242,27 @@ def outcomes(seeds: Iterable[int], workers: int, ends: float = float("inf")) -> 
             yield reply.request, Outcome(f"{theirs}{what} in {stage}", reply.error)
 
 
+WAYS = ("ours", "theirs", "theirs unoptimised", "ours unoptimised", "combined", "ours again")
+"""
+How a case is linked before it is executed: here; by nvJitLink; by it without optimisation; what is made of
+it here, assembled without optimisation; as the two modules in one, nothing inlined; and here once more, over
+what the others left in memory, which the driver does not clear for a module.
+"""
+
+
 def links(seed: int) -> Iterator[bytes]:
-    """Yield the cubins of the case *seed*: linked here, by nvJitLink, and by it without optimisation."""
+    """Yield the cubins of the case *seed*, one for each of WAYS."""
     texts = case(seed)
     inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
     fused = fuse(inputs, ARCH, everything=len(texts[0]) % 2 == 0)
     assert not isinstance(fused, str)
-    yield pl.assemble(fused.input.code, ARCH).code
+    ours = pl.assemble(fused.input.code, ARCH).code
+    yield ours
     yield nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}"]).code
     yield nvjitlink.link(sources(texts), [f"-arch={ARCH.sm}", "-O0"]).code
-
-
-LINKS = 3
+    yield pl.assemble(fused.input.code, ARCH, opt_level=0).code
+    yield pl.assemble(combine([ptx.parse(text) for text in texts]).text, ARCH).code
+    yield ours
 
 
 @functools.cache
@@ -310,7 +319,7 @@ def runs(seeds: Sequence[int], workers: int, ends: float = float("inf")) -> Iter
     """Yield how cases execute, linked here and by nvJitLink. A fault takes the process with it."""
     said: dict[int, list[str]] = {seed: [] for seed in seeds}
     command = [sys.executable, __file__, "--run"]
-    while waiting := [(seed, len(done)) for seed, done in said.items() if len(done) < LINKS]:
+    while waiting := [(seed, len(done)) for seed, done in said.items() if len(done) < len(WAYS)]:
         if time.monotonic() > ends:
             return
         for reply in servers.answers(command, waiting, workers, ends=ends):
@@ -318,20 +327,30 @@ def runs(seeds: Sequence[int], workers: int, ends: float = float("inf")) -> Iter
             said[seed] += reply.said
             if reply.ended is not None:
                 said[seed].append("ended: hang" if reply.hung else "ended: fault")
-            if len(said[seed]) == LINKS:
+            if len(said[seed]) == len(WAYS):
                 yield seed, executed(said[seed])
 
 
 def executed(said: Sequence[str]) -> Outcome:
-    """Return how a case executes, of which the links did what is *said*."""
-    ours, theirs, unoptimised = said
-    if theirs != unoptimised:
+    """
+    Return how a case executes, of which the links did what is *said*, one for each of WAYS.
+
+    What a program reads that nobody wrote differs with the level of optimisation, or with what was in memory
+    before; or with what the assembler sees at one time, where the two modules in one do as what is inlined
+    does. No case traps by intention: where nvJitLink's link faults, an access was damaged.
+    """
+    did = dict(zip(WAYS, said, strict=True))
+    ours, theirs = did["ours"], did["theirs"]
+    if theirs == ours:
+        ended = ours.startswith("ended")
+        return Outcome("executed, and ended as by nvJitLink" if ended else "executed, and equal")
+    if theirs.startswith("ended") or theirs != did["theirs unoptimised"]:
         return Outcome("executed, and not defined")
-    if ours != theirs:
-        return Outcome("WRONG: executed to something else", f"{ours}, by nvJitLink {theirs}")
-    return Outcome(
-        "executed, and ended as by nvJitLink" if ours.startswith("ended") else "executed, and equal"
-    )
+    if not ours.startswith("ended") and {did["ours unoptimised"], did["ours again"]} != {ours}:
+        return Outcome("executed, and not defined")
+    if ours == did["combined"]:
+        return Outcome("executed as the modules in one, and not as by nvJitLink")
+    return Outcome("WRONG: executed to something else", f"{ours}, by nvJitLink {theirs}")
 
 
 def main() -> int:

@@ -67,16 +67,27 @@ def test_what_is_wrong_is_found():
     assert "" == hostile.unlike(one, one)
 
 
-def test_what_is_executed_is_compared():
-    """Other results than nvJitLink's are wrong, unless its own depend on how it optimises."""
-    words = {
-        hostile.executed(said).word
-        for said in (("a", "a", "a"), ("ended: fault",) * 3, ("b", "a", "c"), ("b", "a", "a"))
-    }
-    assert {
-        "executed, and equal",
-        "executed, and ended as by nvJitLink",
-        "executed, and not defined",
-        "WRONG: executed to something else",
-    } == words
-    assert hostile.executed(("ended: fault", "a", "a")).wrong
+# By the links of hostile.WAYS.
+EXECUTED = {
+    "executed, and equal": [("a", "a", "b", "a", "a", "c"), ("a",) * 6],
+    "executed, and ended as by nvJitLink": [("ended: fault",) * 6],
+    "executed, and not defined": [
+        ("b", "a", "c", "b", "b", "b"),
+        ("b", "a", "a", "c", "b", "b"),
+        ("b", "a", "a", "b", "a", "c"),
+        ("b", "ended: fault", "a", "b", "b", "b"),
+    ],
+    "executed as the modules in one, and not as by nvJitLink": [("b", "a", "a", "b", "b", "b")],
+    "WRONG: executed to something else": [
+        ("b", "a", "a", "b", "a", "b"),
+        ("ended: fault", "a", "a", "ended: fault", "a", "ended: fault"),
+        ("ended: fault", "a", "a", "a", "a", "a"),
+    ],
+}
+
+
+@pytest.mark.parametrize("word", EXECUTED)
+def test_what_is_executed_is_compared(word):
+    """Other results than nvJitLink's are wrong, unless the program reads what nobody wrote."""
+    assert {word} == {hostile.executed(said).word for said in EXECUTED[word]}
+    assert all(word.startswith("WRONG") is hostile.executed(said).wrong for said in EXECUTED[word])
