@@ -21,7 +21,7 @@ _LETTER = re.compile(r"[A-Za-z_$%]")
 _OPAQUE = ("texref", "samplerref", "surfref")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Directive(Node):
     """
     A directive that has no class of its own.
@@ -38,7 +38,7 @@ class Directive(Node):
         return f".{self.keyword} {', '.join(map(str, self.operands))}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Pragma(Node):
     """
     A `.pragma`.
@@ -54,7 +54,7 @@ class Pragma(Node):
         return f".pragma {values};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Pointer(Node):
     """
     What a kernel's parameter points to.
@@ -75,7 +75,7 @@ class Pointer(Node):
         return " ".join(filter(None, (".ptr" if self.marked else "", space, alignment)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Variable(Node):
     """
     One name that a declaration declares. It begins at the name in the text.
@@ -165,7 +165,7 @@ class Variable(Node):
         return tuple(dict.fromkeys(names(value))) if value else ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Declaration(Node):
     """
     A statement that declares variables of one type.
@@ -183,7 +183,7 @@ class Declaration(Node):
         return f"{_prefix(self.variables[0])} {declarators};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Register(Node):
     """
     One name of a `.reg`.
@@ -200,7 +200,7 @@ class Register(Node):
         return self.name if self.count is None else f"{self.name}<{self.count}>"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Registers(Node):
     """
     A `.reg`.
@@ -222,7 +222,7 @@ class Registers(Node):
         return f".reg {_typed(self)} {names};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Parameter(Node):
     """
     A parameter or a result of a function.

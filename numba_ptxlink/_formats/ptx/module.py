@@ -27,7 +27,7 @@ _LOCATION = re.compile(r"\.loc(?![\w$:])", re.ASCII)
 _NOWHERE = Span(-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class File(Node):
     """
     A `.file`, which names a source.
@@ -46,7 +46,7 @@ class File(Node):
         return ", ".join((f'.file {self.index} "{self.path}"', *map(str, self.times)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Alias(Node):
     """
     An `.alias`.
@@ -63,7 +63,7 @@ class Alias(Node):
         return f".alias {self.name}, {self.target};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Unknown(Node):
     """
     Text that this package does not understand. The tool that compiles it reports the error.
@@ -80,7 +80,7 @@ class Unknown(Node):
         return self.text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Section(Node):
     """
     A `.section` of DWARF.
@@ -113,7 +113,7 @@ class Section(Node):
         return f".section {self.section}\n{{\n{lines}}}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Function(Node):
     """
     One occurrence of a function. It begins at its linkage, and ends after its body or its semicolon.

@@ -14,10 +14,13 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Node:
     """
     A value that was read from text. Two are equal where their values are, wherever they stand.
+
+    Nothing assigns to a node. It is not `frozen` all the same: that would more than double the time it takes
+    to make one, of which there are several for each statement.
 
     Args:
         start: Its offset in the text of its module, -1 if it was not parsed.
@@ -33,7 +36,7 @@ class Node:
         return Span(self.start, self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Name(Node):
     """
     A register, label, variable, function or special register.
@@ -50,7 +53,7 @@ class Name(Node):
         return f"{self.name}.{self.selector}" if self.selector else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Immediate(Node):
     """
     A number.
@@ -80,7 +83,7 @@ class Immediate(Node):
         return int(text, 8 if octal else 10)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class String(Node):
     """
     A string.
@@ -95,7 +98,7 @@ class String(Node):
         return f'"{self.value}"'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Word(Node):
     """
     A directive that is an operand, such as the section `.debug_abbrev`.
@@ -110,7 +113,7 @@ class Word(Node):
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Vector(Node):
     """
     Operands in braces.
@@ -125,7 +128,7 @@ class Vector(Node):
         return f"{{{', '.join(map(str, self.elements))}}}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Address(Node):
     """
     Operands in brackets: an address, with coordinates where it is one of a texture or a tensor.
@@ -172,7 +175,7 @@ class Address(Node):
         return number * (1 if signs == "+" else -1) if isinstance(number, int) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Pair(Node):
     """
     Two results of one instruction, as in `%p1|%p2`.
@@ -189,7 +192,7 @@ class Pair(Node):
         return f"{self.first}|{self.second}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Negated(Node):
     """
     An operand that is negated.
@@ -206,7 +209,7 @@ class Negated(Node):
         return f"{self.sign}{self.operand}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Expression(Node):
     """
     What is computed by the assembler, such as `array+4` or `generic(array)`.

@@ -20,7 +20,7 @@ _BETWEEN_WORDS = str.maketrans(dict.fromkeys("()[]{},;+-*/|&!<>=^~?@\0", " "))
 _NOT_NAMES = frozenset("%0123456789.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Label(Node):
     """
     A label.
@@ -35,7 +35,7 @@ class Label(Node):
         return f"{self.name}:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Instruction(Node):
     """
     An instruction that is no call.
@@ -57,7 +57,7 @@ class Instruction(Node):
         return f"{_guard(self.predicate)}{'.'.join((self.opcode, *self.modifiers))}{operands};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Call(Node):
     """
     A call.
@@ -86,7 +86,7 @@ class Call(Node):
         return f"{_guard(self.predicate)}{call}{results} {self.callee}{arguments}{prototype};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Location(Node):
     """
     A `.loc`: where in a source the instructions after it come from.
@@ -114,7 +114,7 @@ class Location(Node):
         return f".loc {self.file} {self.line} {self.column}{function}{inlined}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Targets(Node):
     """
     A list of labels or functions that a branch or a call may go to.
@@ -133,7 +133,7 @@ class Targets(Node):
         return f"{_labelled(self.name)}.{self.keyword} {', '.join(map(str, self.targets))};"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class CallPrototype(Node):
     """
     A `.callprototype`, which an indirect call names.
@@ -163,7 +163,7 @@ class CallPrototype(Node):
         return Prototype(self.name, result, tuple(parameter.param for parameter in self.params))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Line(Node):
     """
     A line for a preprocessor, such as `#line`, or of DWARF in PTX 1.
@@ -178,7 +178,7 @@ class Line(Node):
         return f"\n{self.text}\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Block(Node):
     """
     Statements in braces, with a scope of names of their own.
@@ -193,7 +193,7 @@ class Block(Node):
         return block(self.statements)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Code(Node):
     """
     Labels and instructions in the outline of a function.
@@ -256,7 +256,7 @@ Statement = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Values(Node):
     """
     A line of a `.section`.
