@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "malformed", "end"]
 
 # NUL ends a C string, and PTX out of a fat binary keeps it. A comment of one line ends at LF, never at CR.
-_TRIVIA = r"(?:[ \t\r\n\f\v\0]+|//[^\n]*|/\*.*?\*/)*"
+_BLANKS = r"[ \t\r\n\f\v\0]*"
+_TRIVIA = rf"{_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*"
 # An unclosed comment or string runs to the end of the text, so that each character is read once.
 _TOKEN = r"""
     (?:[A-Za-z_]|[%$][\w$])[\w$]*(?:(?:\.|::)[\w$]+)*     # names, and opcodes with their modifiers

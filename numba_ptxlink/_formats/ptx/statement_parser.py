@@ -16,6 +16,7 @@ from .declaration_parser import (
     registers,
 )
 from .declarations import Directive
+from .forms import read_form
 from .lexer import MalformedError, kind, split, token_at
 from .operands import Name, Negated, Operand
 from .statements import (
@@ -46,9 +47,7 @@ _LABELLING = re.compile(_LABEL, re.ASCII)
 _OPERANDS = r"[^;:{}\"/@]*(?:\{[^;:{}\"/@]*\}[^;:{}\"/@]*)*"
 _NOT_PLAIN = r"(?:call|ret|brx|alloca|stack\w+)\b|(?:ld|st)[\w.:]*\.param\b"
 _INSTRUCTION = rf"(?:@!?%[\w$]+\s+)?(?!{_NOT_PLAIN})[a-z]\w*(?:\.\w+|::\w+)*\s(?!\s*\.){_OPERANDS};"
-# What calls consist of, in common forms too.
-_SPECIAL = re.compile(rf"(?:\s*(?:\.(?:reg|param|local)|(?:ld|st)\.param|call|ret)\b{_OPERANDS};)+", re.ASCII)
-_PLAIN = re.compile(rf"(?:\s*(?:{_INSTRUCTION}|{_LABEL}))*", re.ASCII)
+_PLAIN = re.compile(rf"(?:\s*(?:{_INSTRUCTION}|{_LABEL}))+", re.ASCII)
 
 
 def read_statements(text: str, start: int, end: int, *, closed: bool = True) -> tuple[Statement, ...]:
@@ -58,6 +57,8 @@ def read_statements(text: str, start: int, end: int, *, closed: bool = True) -> 
     Raises:
         MalformedError: They are none.
     """
+    if closed and start == end:
+        return ()
     cursor = Cursor(text, *split(text, start, end))
     outer: list[tuple[int, list[Statement]]] = []
     statements: list[Statement] = []
@@ -94,17 +95,20 @@ def read_outline(text: str, start: int, end: int) -> tuple[Statement, ...]:
     """
     outer: list[tuple[int, list[Statement]]] = []
     statements: list[Statement] = []
-    # Other statements are read together, up to the next plain one or brace.
+    # Statements of other forms are read together, up to the next one of these or a brace.
     unread = start
     while True:
-        plain = _PLAIN.match(text, start, end)
-        token = token_at(text, plain.end() if plain else start)
+        common = read_form(text, start, end) or _code(text, start, end)
+        if common:
+            statements += (*read_statements(text, unread, start), common)
+            start = unread = common.end
+            continue
+        token = token_at(text, start)
         ends = token.start >= end or not token.text
-        if (plain and plain.end() > start) or ends or token.text in ("{", "}"):
-            statements += read_statements(text, unread, start)
-            if plain and plain.end() > start:
-                statements.append(Code(text[start : plain.end()], start=start, end=plain.end()))
-            unread = token.start
+        if not ends and token.text not in ("{", "}"):
+            start = _statement_end(text, token, end)
+            continue
+        statements += read_statements(text, unread, start)
         if ends:
             if outer:
                 raise MalformedError("'}' is expected", token.start)
@@ -114,17 +118,19 @@ def read_outline(text: str, start: int, end: int) -> tuple[Statement, ...]:
                 raise MalformedError("blocks are nested too deeply", token.start)
             outer.append((token.start, statements))
             statements = []
-            start = unread = token.end
-        elif token.text == "}":
+        else:
             if not outer:
                 raise MalformedError("a statement is expected", token.start)
             begin, enclosing = outer.pop()
             enclosing.append(Block(tuple(statements), start=begin, end=token.end))
             statements = enclosing
-            start = unread = token.end
-        else:
-            special = _SPECIAL.match(text, token.start, end)
-            start = special.end() if special else _statement_end(text, token, end)
+        start = unread = token.end
+
+
+def _code(text: str, start: int, end: int) -> Code | None:
+    """Return the plain instructions and labels at *start*, None if there are none."""
+    plain = _PLAIN.match(text, start, end)
+    return Code(plain[0], start=start, end=plain.end()) if plain else None
 
 
 def _statement_end(text: str, token: Token, end: int) -> int:
