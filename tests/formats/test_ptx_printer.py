@@ -137,6 +137,15 @@ def test_ranges_that_cannot_be_replaced(spans):
         parse(TEXT).replace({Span(*span): "" for span in spans})
 
 
+def test_replaced_text_within_a_range():
+    """A part of a text is returned alone, with other text in it; ranges outside of the part are refused."""
+    text = "one two three"
+    assert ptx.replaced(text, {Span(4, 7): "2", Span(4, 4): "+"}, Span(4, 9)) == "+2 t"
+    for outside in (Span(0, 4), Span(8, 10)):
+        with pytest.raises(ValueError, match="is outside of the text"):
+            ptx.replaced(text, {outside: ""}, Span(4, 9))
+
+
 def test_other_linkage():
     """Linkage of functions and variables is changed, added and removed by their names."""
     text = parse(TEXT).relinked(

@@ -30,25 +30,26 @@ def reassembled(text: str, spans: Iterable[Span]) -> str:
     return "".join((*pieces, text[end : trivia_end(text, end)]))
 
 
-def replaced(text: str, edits: Mapping[Span, str]) -> str:
+def replaced(text: str, edits: Mapping[Span, str], within: Span | None = None) -> str:
     """
     Return *text* with other text in some places.
 
     Args:
         text: The text of a module.
         edits: New text for ranges of the text, which may be empty.
+        within: The part of the text to return; None for all of it.
 
     Raises:
         ValueError: Ranges overlap, or lie outside of the text.
     """
     pieces: list[str] = []
-    end = 0
-    for span in sorted(edits):
-        if not end <= span.start <= span.end <= len(text):
-            raise ValueError(f"the range {span.start}:{span.end} overlaps another, or is outside of the text")
-        pieces += (text[end : span.start], edits[span])
-        end = span.end
-    return "".join((*pieces, text[end:]))
+    end, last = within or (0, len(text))
+    for (start, stop), new in sorted(edits.items()):
+        if not end <= start <= stop <= last:
+            raise ValueError(f"the range {start}:{stop} overlaps another, or is outside of the text")
+        pieces += (text[end:start], new)
+        end = stop
+    return "".join((*pieces, text[end:last]))
 
 
 def statement_spans(statements: Iterable[Statement]) -> Iterator[Span]:

@@ -18,7 +18,7 @@ _DIGITS = "0123456789"
 _STACK = ("alloca", "stacksave", "stackrestore")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Access:
     """
     One load or store of a parameter at a constant offset.
@@ -29,6 +29,9 @@ class Access:
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
         bits: Their widths in bits, None for an immediate.
+
+    Attributes:
+        ranges: Offset and size of each element, in bytes.
     """
 
     instruction: ptx.Instruction
@@ -36,6 +39,11 @@ class Access:
     type: str
     values: tuple[ptx.Operand, ...]
     bits: tuple[int | None, ...]
+    ranges: list[tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = width(self.type) // 8
+        self.ranges = [(self.offset + size * number, size) for number in range(len(self.values))]
 
     @property
     def stores(self) -> bool:
@@ -51,12 +59,6 @@ class Access:
     def plain(self) -> bool:
         """Whether all values are registers and numbers."""
         return all(isinstance(value, (ptx.Name, ptx.Immediate)) for value in self.values)
-
-    @property
-    def ranges(self) -> list[tuple[int, int]]:
-        """Offset and size of each element, in bytes."""
-        size = width(self.type) // 8
-        return [(self.offset + size * number, size) for number in range(len(self.values))]
 
 
 @dataclass(eq=False)

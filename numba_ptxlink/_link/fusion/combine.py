@@ -292,11 +292,11 @@ def plain(function: ptx.Function) -> ptx.Function:
     if not function.has_line_numbers and function.text.find(_HINT, *function.body_span) < 0:
         return function
     edits = {
-        ptx.Span(statement.start - function.start, statement.end - function.start): ""
+        statement.span: ""
         for statement in ptx.flattened(function.body)
         if isinstance(statement, ptx.Location) or _is_hint(statement)
     }
-    (edited,) = ptx.parse(ptx.replaced(source(function), edits)).functions
+    (edited,) = ptx.parse(ptx.replaced(function.text, edits, function.span)).functions
     return edited
 
 

@@ -21,7 +21,7 @@ from .depots import aligned, promoted
 from .spaces import proven
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from .body import Access, Param, Site
     from .combine import Combined
@@ -160,7 +160,7 @@ class _Inliner:
                 self._reached_from[name] |= self._reached_from[site.callee]
         if not edits:
             return ""
-        text = _edited(body.function, body.function.span, edits)
+        text = ptx.replaced(body.function.text, edits, body.function.span)
         if self._callers[name]:
             (function,) = ptx.parse(text).functions
             self._bodies[name] = Body(function)
@@ -309,7 +309,7 @@ def _block(callee: Body, prefix: str, edits: dict[ptx.Span, str]) -> str:
         edits[instruction.span] = "" if falls else f"{guard(instruction.predicate)}bra {end};"
         jumps |= not falls
     start, stop = function.body_span
-    text = _edited(function, ptx.Span(start + 1, stop - 1), edits)
+    text = ptx.replaced(function.text, edits, ptx.Span(start + 1, stop - 1))
     return f"{{{text}\n{end}:\n}}" if jumps else f"{{{text}}}"
 
 
@@ -319,10 +319,3 @@ def _guarded(call: ptx.Call, prefix: str, block: str) -> str:
         return block
     opposite = predicate.operand if isinstance(predicate, ptx.Negated) else f"!{predicate}"
     return f"{{ @{opposite} bra {prefix}skip;\n{block}\n{prefix}skip:\n}}"
-
-
-def _edited(function: ptx.Function, span: ptx.Span, edits: Mapping[ptx.Span, str]) -> str:
-    """Return a range of the text of *function* after *edits*."""
-    start = span.start
-    moved = {ptx.Span(edit.start - start, edit.end - start): text for edit, text in edits.items()}
-    return ptx.replaced(function.text[start : span.end], moved)

@@ -18,12 +18,13 @@ _ASIDE = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LABEL = r"[%\w$]+[ \t]*:(?!:)"
 _GUARD = r"@!?\s*[%\w$]+\s+"
 _OPERANDS = r"[^;:{}\"@]*(?:\{[^;:{}\"@]*\}[^;:{}\"@]*)*"
-# No address is written or read generically: there are words for 32 bits or fewer alone, or it is a branch.
-_SPACED = r"(?!(?:ld|st|atom|red)\.)|(?=\w+[\w.:]*\.(?:global|shared|local|const)\.)"
-_NARROW = r"(?:\.(?:(?!wide\b)[a-z]+|v[24]|[busf](?:8|16|32)))*\.[busf](?:8|16|32)(?=\s)"
-_SKIPPED = rf"(?:(?:{_SPACED})[a-z]\w*{_NARROW}|bra(?:\.uni)?(?=\s)){_OPERANDS};"
+# Opcodes that neither access memory generically nor write 64 bits: their last types have 32 bits or fewer,
+# and no other modifier has a digit, as types have.
+_NOT_SPACED = r"(?:ld|st|atom|red)(?!\.(?:global|shared|local|const)\.)"
+_NARROW = r"(?:\.[a-z]{2,}|\.v[24])*(?<!\.wide)(?:\.[busf](?:8|16|32)){1,2}(?=\s)"
+_SKIPPED = rf"(?!{_NOT_SPACED})(?:[a-z]\w*{_NARROW}|bra(?:\.uni)?(?=\s)){_OPERANDS};"
 _OTHER = (
-    r"\s*(?:([{}])|(\.loc\b[^\n]*|\.\w+(?:[^;{}\"]|\"[^\"]*\")*;)"
+    r"\s*(?:([{}])|(\.loc\b[^\n]*|\.\w+[^;{}\"]*(?:\"[^\"]*\"[^;{}\"]*)*;)"
     rf"|({_GUARD})?([a-z]\w*(?:\.\w+|::\w+)*)(?![\w.:]){_OPERANDS.join('()')};|\Z)"
 )
 _ALL = re.compile(rf"(?:\s*{_LABEL})+|{_OTHER}", re.ASCII)
@@ -156,6 +157,8 @@ def instructions(inner: str, *, wide: bool = False) -> Iterator[tuple[Instructio
         if match is None:
             raise NotReadError
         end = match.end()
+        if match.lastindex is None:
+            continue
         brace, directive, guard, opcode, operands = match.groups()
         if opcode:
             place = match.start(4)

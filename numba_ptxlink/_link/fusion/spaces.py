@@ -60,17 +60,18 @@ _ACCESSING = frozenset(("ld", "st", "atom", "red"))
 
 
 class _Access(NamedTuple):
-    """An access to a generic address, and the register of the address."""
+    """
+    An access to a generic address.
+
+    Args:
+        instruction: The access.
+        parts: The opcode, what orders it, and its other modifiers.
+        base: The register of the address.
+    """
 
     instruction: Instruction
+    parts: tuple[str, str, str]
     base: Register
-
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """The opcode, what orders it, and its other modifiers."""
-        parts = _GENERIC.fullmatch(self.instruction.opcode)
-        assert parts  # noqa: S101 - it was one when it was found
-        return parts[1], parts[2], parts[3]
 
     @property
     def span(self) -> ptx.Span:
@@ -173,14 +174,14 @@ class _Flow:
         opcode, *modifiers = spelled.split(".")
         first, _, others = listed.partition(",")
         first = first.strip()
-        if opcode in _ACCESSING and _GENERIC.fullmatch(spelled):
+        if opcode in _ACCESSING and (generic := _GENERIC.fullmatch(spelled)):
             address = _BASE.search(listed)
             base = _address(scope, address[1]) if address else None
             if base:
-                self.accesses.append(_Access(instruction, base))
+                self.accesses.append(_Access(instruction, (generic[1], generic[2], generic[3]), base))
         if opcode == "call":
             self._define(NAME.findall(listed.partition(")")[0]), _UNKNOWN, scope)
-        elif opcode == "ld" and any(word.startswith("param") for word in modifiers):
+        elif opcode == "ld" and ".param" in spelled:
             address = _BASE.search(listed)
             passed = address and address[1] in self._params and not scope.declares(address[1])
             self._define(NAME.findall(listed.partition("[")[0]), "global" if passed else _UNKNOWN, scope)
