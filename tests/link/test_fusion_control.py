@@ -165,6 +165,16 @@ def test_registers_with_a_count_are_not_renamed_with_a_variable():
     pl.assemble(text, "sm_90")
 
 
+def test_a_new_name_of_a_variable_is_nobody_elses():
+    """Private variables that two modules have get names that end with a number no word ends with."""
+    own = ".global .align 4 .b32 g = 1;\n"
+    first = callee("ld.global.u32 %r2, [g__1];", f"{own}.visible .global .align 4 .b32 g__1;\n")
+    second = caller(f"{CALL} ld.global.u32 %r3, [g];").replace(".visible .entry", f"{own}.visible .entry")
+    text = combine([ptx.parse(second), ptx.parse(first)]).text
+    assert [".b32 g__1;", ".b32 g__2 = 1;", ".b32 g__3 = 1;"] == sorted(re.findall(r"\.b32 g.*;", text))
+    pl.assemble(text, "sm_90")
+
+
 def test_a_variable_with_the_name_of_a_register_is_left_to_the_linker():
     """Code is not searched for names that have the form of registers."""
     text = f"{TOP}.visible .global .align 4 .b32 %g;\n{kernel('mov.u32 %r2, 1;')}"

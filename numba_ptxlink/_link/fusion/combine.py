@@ -22,6 +22,7 @@ _ARCH = re.compile(r"sm_\d+[af]?")
 _INDEPENDENT_THREADS = 70
 # PTX ISA, "Pragma Strings": which bytes of the next load are used.
 _HINT = "used_bytes_mask"
+_NUMBERED = re.compile(r"__(\d{1,9})(?![\w$])", re.ASCII)
 # Comments and strings, whose words are no names.
 _ASIDE = r'"[^"]*"|//[^\n]*|/\*.*?\*/'
 
@@ -158,23 +159,23 @@ def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str
         symbols: Name and linkage of all that each of them declares or defines.
     """
     counts = Counter(name for listed in symbols for name in {name for name, _ in listed})
-    parts = []
-    for position, (module, listed) in enumerate(zip(modules, symbols, strict=True)):
+    clashes = []
+    for listed in symbols:
         private = {name for name, linkage in listed if not linkage}
         # A forward declaration of a kernel or an alias has the linkage, too.
         shared = {name for name, linkage in listed if linkage}
-        clashes = {name for name in private - shared if counts[name] > 1}
-        if not clashes:
-            parts.append(module)
-            continue
-        new = {}
-        for name in sorted(clashes):
-            fresh = f"{name}__{position}"
-            while any(fresh in other.text for other in modules):
-                fresh += "_"
-            new[name] = fresh
-        parts.append(ptx.parse(_with_names(module.text, new)))
-    return parts
+        clashes.append({name for name in private - shared if counts[name] > 1})
+    if not any(clashes):
+        return [*modules]
+    # No word of the modules ends with a number as high.
+    numbers = (int(number) for module in modules for number in _NUMBERED.findall(module.text))
+    first = max(numbers, default=-1) + 1
+    return [
+        ptx.parse(_with_names(module.text, {name: f"{name}__{first + position}" for name in sorted(names)}))
+        if names
+        else module
+        for position, (module, names) in enumerate(zip(modules, clashes, strict=True))
+    ]
 
 
 def _with_names(text: str, new: dict[str, str]) -> str:
