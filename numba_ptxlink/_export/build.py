@@ -26,10 +26,11 @@ from . import constants, externs, function_keys, groups, link_files, linkable, l
 from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
     from numba_ptxlink._link.consumer import Consumer
 
@@ -148,7 +149,8 @@ def build(
     whole = ptx is None
     if ptx is None:
         ptx = compile_program(modules, lto=False).rstrip(b"\0").strip() + b"\n"
-    missing = externs.undefined(ptx.decode())
+    read = parse(ptx.decode())
+    missing = externs.undefined(read)
     links = dict.fromkeys(link for each in lowered for link in each.links)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
     linkable.check_declarations(_declaring(compiled), arch)
@@ -174,8 +176,9 @@ def build(
             lineinfo=options.lineinfo,
             opt=options.opt,
         ).encode()
-        externs.check_supplied(ptx.decode(), linked)
-        missing = externs.undefined(ptx.decode())
+        read = parse(ptx.decode())
+        externs.check_supplied(read, linked)
+        missing = externs.undefined(read)
         if LTOIR in kinds:
             try:
                 ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
@@ -184,17 +187,27 @@ def build(
                     raise
                 log.warning("no LTO-IR for %s: %s", compiled.arch.sm, error)
                 kinds = {*kinds} - {LTOIR}
-    ptx = consumer.lowered(ptx, compiled.arch) if consumer else ptx
-    _verify(ptx.decode(), compiled.signatures, compiled.arch)
+    if consumer:
+        ptx = consumer.lowered(ptx, compiled.arch)
+        read = parse(ptx.decode())
+    _verify(read, compiled.signatures, compiled.arch)
     optimised = partial(compile_program, modules, options=replace(options, opt=True), lto=False)
-    _check_const(compiled, None if options.opt else optimised, ptx)
-    constants.check(ptx.decode(), compiled.functions)
+    _check_const(compiled, None if options.opt else optimised, read)
+    constants.check(read, compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
         joined = None if whole or linked.code or consumer else groups.join_cubins(codes, arch)
         artifacts[CUBIN], made_by = joined or single_ptx.compile_ptx(
             ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
         )
+    kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
+    return Built(kept, *_with_signatures(missing, declared), made_by, merged=bool(linked.code))
+
+
+def _with_signatures(
+    missing: Mapping[str, Prototype], declared: Sequence[tuple[str, abi.Signature | None]]
+) -> tuple[dict[str, tuple[Prototype, abi.Signature | None]], tuple[str, ...]]:
+    """Return the functions *missing* with their C signatures, and those *declared* that have none."""
     declarations: dict[str, list[abi.Signature | None]] = {}
     for name, plain in declared:
         if name in missing:
@@ -203,11 +216,9 @@ def build(
         name: (prototype, next(filter(None, declarations.get(name, ())), None))
         for name, prototype in missing.items()
     }
-    undeclared = tuple(
+    return known, tuple(
         name for name, (_, signature) in known.items() if signature is None and name in declarations
     )
-    kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
-    return Built(kept, known, undeclared, made_by, merged=bool(linked.code))
 
 
 def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[str]]]:
@@ -227,10 +238,8 @@ def _place(function: Any) -> str:
     return f"{Path(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
 
 
-def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
-    visible = {
-        f.prototype.name: f.prototype for f in parse(ptx).functions if f.defined and f.linkage == "visible"
-    }
+def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
+    visible = {f.name: f.prototype for f in ptx.functions if f.defined and f.linkage == "visible"}
     for signature in signatures:
         expected = signature.prototype_for(modern=llvm_ir.is_modern(arch))
         if visible.get(signature.name) != expected:
@@ -240,7 +249,7 @@ def _verify(ptx: str, signatures: Sequence[abi.Signature], arch: Arch) -> None:
             )
 
 
-def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: bytes) -> None:
+def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: Module) -> None:
     """
     Refuse functions that may write through a parameter that is const.
 
@@ -253,11 +262,10 @@ def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: byt
         return
     if again is not None:
         # Code that is not optimised keeps addresses in memory, where they are not followed.
-        ptx = again()
-    module = parse(ptx.decode())
+        ptx = parse(again().decode())
     for signature, function in zip(compiled.signatures, compiled.functions, strict=True):
         for number, param in written.addresses(signature).items():
-            found = written.through(module, signature.name, number)
+            found = written.through(ptx, signature.name, number)
             if found:
                 raise AbiError(
                     f"Function {signature.name} ({_place(function)}): parameter {param!r} is const, and its "

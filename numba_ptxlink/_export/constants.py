@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink.errors import ExportError
 
 from . import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numba_ptxlink._formats.ptx import Module
 
 SIZE = 0x10000
 """Bytes of constant memory that one linked program may define (CUDA C++ Programming Guide)."""
@@ -19,7 +20,7 @@ _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _SHOWN = 5
 
 
-def check(ptx: str, functions: Iterable[Any]) -> None:
+def check(ptx: Module, functions: Iterable[Any]) -> None:
     """
     Check that the constants of *ptx* fit into constant memory.
 
@@ -32,7 +33,7 @@ def check(ptx: str, functions: Iterable[Any]) -> None:
     """
     import numpy as np
 
-    size = sum(map(_size, (variable for variable in parse(ptx).variables if variable.space == "const")))
+    size = sum(map(_size, (variable for variable in ptx.variables if variable.space == "const")))
     if size <= SIZE:
         return
     places: dict[tuple[int, str], list[str]] = {}

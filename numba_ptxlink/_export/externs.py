@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Module
 
     from .link_files import LinkFiles
 
@@ -31,18 +32,17 @@ _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_refl
 _KEEP = "numba_ptxlink_keep"
 
 
-def undefined(ptx: str) -> dict[str, Prototype]:
+def undefined(ptx: Module) -> dict[str, Prototype]:
     """Return the functions that *ptx* references but does not define, by name."""
-    functions = parse(ptx).functions
-    defined = {function.prototype.name for function in functions if function.defined}
+    there = {function.name for function in ptx.functions if function.defined} | _SUPPLIED
     return {
-        function.prototype.name: function.prototype
-        for function in functions
-        if function.linkage == "extern" and function.prototype.name not in defined | _SUPPLIED
+        function.name: function.prototype
+        for function in ptx.functions
+        if function.linkage == "extern" and function.name not in there
     }
 
 
-def check_supplied(ptx: str, linked: LinkFiles) -> None:
+def check_supplied(ptx: Module, linked: LinkFiles) -> None:
     """
     Refuse the *ptx* of a merge that lacks a definition of the *linked* files.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Function, Prototype, Variable
+    from numba_ptxlink._formats.ptx import Function, Module, Prototype, Variable
     from numba_ptxlink._front_end.protocol import LinkFile
 
 log = logging.getLogger(__name__)
@@ -59,10 +59,9 @@ class LinkFiles:
     names: Mapping[str, str] = field(default_factory=dict)
     tag: str = ""
 
-    def lost(self, ptx: str) -> list[str]:
+    def lost(self, ptx: Module) -> list[str]:
         """Return what *ptx*, which the files are merged into, leaves undefined of what they define."""
-        module = parse(ptx)
-        items: list[Function | Variable] = [*module.functions, *module.variables]
+        items: list[Function | Variable] = [*ptx.functions, *ptx.variables]
         undefined = {item.name for item in items} - {item.name for item in items if item.defined}
         supplied = {*self.names, *self.names.values()}
         # A private name exists only where it is defined.
@@ -70,6 +69,8 @@ class LinkFiles:
 
     def renamed(self, modules: Iterable[str]) -> list[str]:
         """Return the LLVM IR *modules* with calls of the files' functions by their private names."""
+        if not self.names:
+            return [*modules]
         parsed = [stable_names.Module(module) for module in modules]
         # A function of the export can have such a name too, and keeps it.
         defined = {name for module in parsed for name in module.defined}

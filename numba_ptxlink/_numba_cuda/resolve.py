@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._export import build, externs, link_files
 from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._formats.ptx import parse
 
 from .link_files import declarations, memory_manager, of_libraries
 from .modules import ordered_modules
@@ -37,7 +38,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     options.pop("gen-lto", None)
     modules = llvm_ir.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
-    missing = externs.undefined(ptx)
+    missing = externs.undefined(parse(ptx))
     declared = externs.declared(
         (
             (name, externs.candidate(name, args, result))
@@ -72,7 +73,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         lineinfo=lines,
         opt=options.get("opt") != 0,
     )
-    externs.check_supplied(merged, linked)
+    externs.check_supplied(parse(merged), linked)
     return merged
 
 

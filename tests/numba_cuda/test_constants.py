@@ -113,9 +113,9 @@ def test_the_limit_is_the_assemblers():
             ld.param.u64 %rd1, [p]; ld.const.u32 %r1, [table]; st.global.u32 [%rd1], %r1; ret;
         }}
     """
-    constants.check(text.format(size=constants.SIZE), [])
+    constants.check(parse(text.format(size=constants.SIZE)), [])
     pl.assemble(text.format(size=constants.SIZE), "sm_80")
     with pytest.raises(pl.ExportError, match="defined in a link file"):
-        constants.check(text.format(size=constants.SIZE + 4), [])
+        constants.check(parse(text.format(size=constants.SIZE + 4)), [])
     with pytest.raises(pl.AssembleError, match="too much global constant data"):
         pl.assemble(text.format(size=constants.SIZE + 4), "sm_80")

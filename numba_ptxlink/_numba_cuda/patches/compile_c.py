@@ -200,13 +200,14 @@ def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._export import externs
+    from numba_ptxlink._formats.ptx import parse
     from numba_ptxlink._link import single_ptx
     from numba_ptxlink._tools import nvfatbin
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
     arch = Arch.of(cc)
     # A kernel without undefined symbols can be loaded without linking.
-    relocatable = given["device"] or bool(externs.undefined(ptx))
+    relocatable = given["device"] or bool(externs.undefined(parse(ptx)))
     options = AssembleOptions(
         relocatable=relocatable,
         opt_level=0 if given["debug"] or given["opt"] is False else 3,

@@ -165,6 +165,7 @@ def _labels(function: Any, count: int) -> list[str]:
 
 def _binary(artifacts: dict[str, bytes], arch: Any, options: Any, output: str, *, relocatable: bool) -> bytes:
     from numba_ptxlink._export import externs
+    from numba_ptxlink._formats.ptx import parse
     from numba_ptxlink._link import single_ptx
     from numba_ptxlink._tools import nvfatbin
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
@@ -172,7 +173,7 @@ def _binary(artifacts: dict[str, bytes], arch: Any, options: Any, output: str, *
     ptx = artifacts[PTX]
     asked = AssembleOptions(
         # A kernel without undefined symbols can be loaded without linking.
-        relocatable=relocatable or bool(externs.undefined(ptx.decode())),
+        relocatable=relocatable or bool(externs.undefined(parse(ptx.decode()))),
         opt_level=options.level,
         lineinfo=options.lineinfo,
     )
