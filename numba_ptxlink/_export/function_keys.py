@@ -17,7 +17,7 @@ import importlib.util
 import os
 import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -134,17 +134,21 @@ def _extended(front_end: FrontEnd, modules: Iterable[str]) -> Iterator[str]:
 
 def of_each(functions: Sequence[Typed]) -> list[FunctionKey]:
     """Return what each of *functions*, which are of one front end, depends on."""
-    around = environment(functions[0].front_end, {str(each.udf.function.__module__) for each in functions})
-    return [of(function, around) for function in functions]
+    front_end = functions[0].front_end
+    around = environment(front_end, {str(each.udf.function.__module__) for each in functions})
+    digest = _digest(around)
+    compiler = f"{front_end.name} {metadata.version(front_end.name)}"
+    keys = (_of(function, digest) for function in functions)
+    return [replace(key, environment=around, compiler=compiler) if key.code else key for key in keys]
 
 
-def of(function: Typed, around: tuple[str, ...]) -> FunctionKey:
-    """Return what *function* depends on, in the environment *around*."""
+def _of(function: Typed, around: str) -> FunctionKey:
+    """Return what *function* depends on, in the environment with the digest *around*."""
     described = _Description(function.front_end)
     udf = function.udf
     try:
         parts = [
-            *around,
+            around,
             function.front_end.name,
             function.symbol,
             repr(udf.options),
@@ -162,9 +166,7 @@ def of(function: Typed, around: tuple[str, ...]) -> FunctionKey:
         return FunctionKey(None, reason=str(error))
     except RecursionError:
         return FunctionKey(None, reason="values within values within values")
-    name = function.front_end.name
-    compiler = f"{name} {metadata.version(name)}"
-    return FunctionKey(_digest(parts), _digest(described.lines), environment=around, compiler=compiler)
+    return FunctionKey(_digest(parts), _digest(described.lines))
 
 
 def sorted_records(records: Mapping[Any, str]) -> list[tuple[Any, str]]:
@@ -173,11 +175,9 @@ def sorted_records(records: Mapping[Any, str]) -> list[tuple[Any, str]]:
 
 
 def _digest(parts: Iterable[str]) -> str:
-    whole = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogateescape")
-        whole.update(len(encoded).to_bytes(8, "little") + encoded)
-    return whole.hexdigest()
+    encoded = (part.encode("utf-8", "surrogateescape") for part in parts)
+    whole = b"".join(len(part).to_bytes(8, "little") + part for part in encoded)
+    return hashlib.sha256(whole).hexdigest()
 
 
 class _Description:
@@ -357,7 +357,7 @@ class _Description:
         return _group([dtype.str, str(dtype), f"{dtype.itemsize} {dtype.alignment}", inner, *fields])
 
     def _code(self, code: CodeType) -> list[str]:
-        self.lines += [code.co_filename, *map(str, code.co_lines())]
+        self.lines += [code.co_filename, str([*code.co_lines()])]
         numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         table = getattr(code, "co_exceptiontable", b"")
