@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80
+
+# The names of record types by the identity of the globals that they are in.
+_Modules: TypeAlias = "dict[int, dict[Any, str]]"
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,16 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
     Raises:
         AbiError: Two functions have the same C name, or a signature is not a Numba signature.
     """
-    return tuple(resolved(function, front_end, name) for name, function in expand(marked, front_end).items())
+    modules: _Modules = {}
+    return tuple(
+        resolved(function, front_end, name, modules=modules)
+        for name, function in expand(marked, front_end, modules).items()
+    )
 
 
-def resolved(function: Udf, front_end: FrontEnd, symbol: str | None = None) -> Typed:
+def resolved(
+    function: Udf, front_end: FrontEnd, symbol: str | None = None, *, modules: _Modules | None = None
+) -> Typed:
     """
     Return *function* with the types of *front_end*.
 
@@ -80,6 +89,7 @@ def resolved(function: Udf, front_end: FrontEnd, symbol: str | None = None) -> T
         function: The function.
         front_end: What compiles it.
         symbol: Its C name, None to work it out.
+        modules: What modules name, as for `record_names`.
 
     Raises:
         AbiError: Its signature is not a Numba signature.
@@ -89,13 +99,13 @@ def resolved(function: Udf, front_end: FrontEnd, symbol: str | None = None) -> T
         front_end,
         *arguments(function, front_end),
         tuple(parameters(function)),
-        record_names(function.function, front_end),
+        record_names(function.function, front_end, modules),
         existing_structs(function, front_end),
-        _symbol(function, front_end) if symbol is None else symbol,
+        _symbol(function, front_end, modules) if symbol is None else symbol,
     )
 
 
-def expand(marked: Sequence[Udf], front_end: FrontEnd) -> dict[str, Udf]:
+def expand(marked: Sequence[Udf], front_end: FrontEnd, modules: _Modules | None = None) -> dict[str, Udf]:
     """
     Return every signature of *marked* as a function by its unique C name.
 
@@ -107,7 +117,7 @@ def expand(marked: Sequence[Udf], front_end: FrontEnd) -> dict[str, Udf]:
     )
     taken: dict[str, Udf] = {}
     for function in functions:
-        symbol = _symbol(function, front_end)
+        symbol = _symbol(function, front_end, modules)
         other = taken.setdefault(symbol, function)
         if other is not function:
             where = f"{function.function.__qualname__} ({function.source})"
@@ -127,12 +137,12 @@ def expand(marked: Sequence[Udf], front_end: FrontEnd) -> dict[str, Udf]:
     return taken
 
 
-def _symbol(each: Udf, front_end: FrontEnd) -> str:
+def _symbol(each: Udf, front_end: FrontEnd, modules: _Modules | None) -> str:
     """Return the C name of *each*; one that overloads others in a namespace has its types in it."""
     if not each.overloads:
         return each.name
     names: dict[Any, str | Existing] = {
-        **record_names(each.function, front_end),
+        **record_names(each.function, front_end, modules),
         **existing_structs(each, front_end),
     }
     parts = [*each.cxx.namespace.split("::"), each.name]
@@ -237,13 +247,33 @@ def _spell(ty: Any, names: Mapping[Any, str]) -> str:
     return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
 
 
-def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
-    """Return the names of record types in the module of *function* and in its enclosing scopes."""
+def record_names(
+    function: Callable[..., Any], front_end: FrontEnd, modules: _Modules | None = None
+) -> dict[Any, str]:
+    """
+    Return the names of record types in the module of *function* and in its enclosing scopes.
+
+    Args:
+        function: The function.
+        front_end: Whose types these are.
+        modules: The names in modules that were searched before, by the identity of their globals; the module
+            of *function* is added. So that many functions of one module take no longer for each.
+    """
+    scope = function.__globals__
+    known = {} if modules is None else modules
+    if id(scope) not in known:
+        known[id(scope)] = _named_records(scope, front_end)
+    names = _named_records(inspect.getclosurevars(function).nonlocals, front_end)
+    for ty, name in known[id(scope)].items():
+        names.setdefault(ty, name)
+    return names
+
+
+def _named_records(scope: Mapping[str, Any], front_end: FrontEnd) -> dict[Any, str]:
     import numpy as np
 
-    cells = inspect.getclosurevars(function).nonlocals
     names: dict[Any, str] = {}
-    for name, value in (*cells.items(), *function.__globals__.items()):
+    for name, value in scope.items():
         ty = value
         if isinstance(value, np.dtype) and value.fields:
             try:

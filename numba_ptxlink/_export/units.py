@@ -321,10 +321,11 @@ def _resolved(modules: list[ModuleType], front_end: Any) -> dict[str, Typed]:
     if _known and _known[:2] == [modules, front_end.name]:
         return dict(_known[2])
     found: dict[str, Typed] = {}
+    names: dict[int, dict[Any, str]] = {}
     for module in modules:
         for each in definitions.of_module(module):
             for variant in (*each.others, each):
-                function = resolved(variant, front_end)
+                function = resolved(variant, front_end, modules=names)
                 found.setdefault(function.symbol, function)
     _known[:] = [modules, front_end.name, found]
     return found

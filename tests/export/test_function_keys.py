@@ -12,7 +12,7 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import choice, function_keys
+from numba_ptxlink._export import choice, function_keys, signatures
 from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._front_end import extensions
 from numba_ptxlink._tools import python_imports
@@ -215,6 +215,26 @@ def test_versions_and_settings_count(known, tmp_path, monkeypatch):
         assert keys(tmp_path)["f"].code != known["f"].code
     monkeypatch.setitem(os.environ, "NUMBA_OPT", "1")
     assert keys(tmp_path)["f"].code != known["f"].code
+
+
+def test_what_all_functions_have_in_common_is_asked_for_once(tmp_path, monkeypatch):
+    """Releases are looked up, and modules searched for records, once for an export, not for each function."""
+    asked: list[object] = []
+    version, named = importlib.metadata.version, signatures._named_records
+
+    def searched(scope, front_end):
+        asked.extend([scope["__name__"]] if "__name__" in scope else [])
+        return named(scope, front_end)
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: asked.append(name) or version(name))
+    monkeypatch.setattr(signatures, "_named_records", searched)
+    keys(tmp_path)
+    few = [*asked]
+    asked.clear()
+    more = "".join(f'\n\n@udf("float32(float32)")\ndef f{n}(x):\n    return x\n' for n in range(5))
+    assert len(keys(tmp_path, SOURCE + more)) == 7
+    assert few == asked
+    assert few.count("udfs") == 1
 
 
 def test_a_package_without_a_release_counts_as_another_each_time(tmp_path, monkeypatch):

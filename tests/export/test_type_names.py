@@ -20,7 +20,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.signatures import arguments
+from numba_ptxlink._export.signatures import arguments, record_names
 from numba_ptxlink._front_end import registry
 
 particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
@@ -109,6 +109,23 @@ def test_names_of_enclosing_functions_stand_for_types():
 
     marked = marks.Udf(use, "float32(local)", abi.AbiOptions("f"))
     assert ((from_dtype(local),), types.float32) == arguments(marked, registry.get("numba-cuda"))
+
+
+def test_records_have_the_names_of_the_nearest_scope():
+    """A name in an enclosing function comes before the module's, which holds for other functions of it."""
+    mine = particle
+
+    def use(value):
+        return mine, value
+
+    def other(value):
+        return value
+
+    front_end, modules = registry.get("numba-cuda"), {}
+    for function, name in ((use, "mine"), (other, "particle"), (use, "mine")):
+        assert name == record_names(function, front_end, modules)[PARTICLE]
+        assert record_names(function, front_end) == record_names(function, front_end, modules)
+    assert len(modules) == 1
 
 
 @pytest.mark.parametrize(
