@@ -171,7 +171,9 @@ def _run_all(
 
     # What is in the cache is read sooner than sent.
     sent = {unit for unit in units if executor and _can_be_sent(unit)}
-    waiting = deque(unit for unit in units if unit in sent)
+    # The largest first: this process is not busy with one for longer than a worker with the two that it has,
+    # and what is left in the end is small.
+    waiting = deque(sorted((unit for unit in units if unit in sent), key=_size, reverse=True))
     own = deque(unit for unit in units if unit not in sent)
     futures: dict[Future[Done], Unit] = {}
     try:
@@ -188,8 +190,7 @@ def _run_all(
                 else:
                     finish(unit, result)
             if own or waiting:
-                # What the workers would begin last.
-                unit = own.popleft() if own else waiting.pop()
+                unit = own.popleft() if own else waiting.popleft()
                 finish(unit, _compile(unit, units[unit]))
             elif futures:
                 wait(futures, return_when=FIRST_COMPLETED)
@@ -227,6 +228,10 @@ def _result(future: Future[Done], unit: Unit) -> Done | None:
     for key, lowered in zip(unit.keys, result.lowered, strict=True):
         lowering.keep(lowered, unit.arch, unit.options, key)
     return result
+
+
+def _size(unit: Unit) -> int:
+    return len(unit.names)
 
 
 def _can_be_sent(unit: Unit) -> bool:

@@ -140,6 +140,20 @@ def test_the_files_need_not_exist_where_a_worker_is(program, monkeypatch):
     assert [each.refusal for each in done] == ["", "", ""]
 
 
+def test_the_largest_groups_are_given_away_first(program, monkeypatch):
+    """What is left in the end is small, and the files are those of the order of the functions."""
+    monkeypatch.setattr(groups, "split", lambda *_: [range(1), range(1, 4), range(4, 5)])
+    given = []
+
+    class Noting(Pickling):
+        def submit(self, call, unit, /):
+            given.append(unit.names)
+            return super().submit(call, unit)
+
+    assert export(program) == export(program, executor=Noting())
+    assert given == [("f1", "f2", "f3"), ("f0",), ("f4",)]
+
+
 def test_progress_is_told_after_each_group(program):
     """What shows progress hears of each group once, with their number."""
     told = []
