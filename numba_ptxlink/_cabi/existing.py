@@ -60,6 +60,25 @@ struct shape<T[n][m], ns...> { enum : bool { is_kept = extents<T[n][m], ns...>::
 }
 #endif
 """
+# C++ leaves offsetof in classes with bases or private members to its compilers, which have it and warn.
+_QUIET = """\
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+#endif
+#if defined(__CUDACC__) && defined(__NVCC_DIAG_PRAGMA_SUPPORT__)
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1427
+#endif
+"""
+_LOUD = """\
+#if defined(__CUDACC__) && defined(__NVCC_DIAG_PRAGMA_SUPPORT__)
+#pragma nv_diagnostic pop
+#endif
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic pop
+#endif
+"""
 # Each compiler chooses the sign of char, and the type of an enum that says none: they are no numbers here,
 # and neither are bool, unions and classes.
 INTEGERS = """\
@@ -135,7 +154,7 @@ def assertions(struct: c.Struct) -> str:
         "".join(f'static_assert({check.condition}, "{check.what}, as in Python");\n' for check in checks)
         for checks in (_layout_checks(struct), _kind_checks(struct))
     )
-    return f"{layout}#if defined(__cplusplus)\n{kinds}#endif\n"
+    return f"{_QUIET}{layout}{_LOUD}#if defined(__cplusplus)\n{kinds}#endif\n"
 
 
 def _layout_checks(struct: c.Struct) -> Iterator[_Check]:

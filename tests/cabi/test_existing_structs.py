@@ -13,6 +13,7 @@ from typing import NamedTuple
 import front_ends
 import numpy as np
 import pytest
+from linkcases import find_nvcc
 
 import numba_ptxlink as pl
 from numba_ptxlink._cabi.existing import SHIMS
@@ -624,6 +625,47 @@ def test_c_has_a_struct_by_its_tag(tmp_path):
     command = ["gcc", *flags, str(source)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (0, "") == (run.returncode, run.stderr)
+
+
+derived = np.dtype([("id", "i4"), ("w", "f4")], align=True)
+closed = np.dtype({"names": ["a", "next"], "formats": ["f4", "u8"], "offsets": [0, 8], "itemsize": 24})
+OPEN = {derived: "Derived", closed: "Closed"}
+
+
+def widest(d, c):
+    """Read a member of a class with a base, and one of a class with private members."""
+    return d.w * c[0].a
+
+
+@pytest.mark.parametrize("program", ["g++", "clang++", "nvcc"])
+def test_derived_and_private_members_are_no_warning(program, tmp_path):
+    """Structs with bases or private members are compared without warnings, which users' code still has."""
+    command, suffix = (find_nvcc(), ".cu") if program == "nvcc" else (shutil.which(program), ".cpp")
+    if command is None:
+        pytest.skip(f"{program} is not installed")
+    (tmp_path / "d.h").write_text(
+        "struct Base { int id; };\n"
+        "struct Derived : Base { float w; };\n"
+        "struct Closed { float a; double get() const { return b; } Closed* next; private: double b; };\n"
+    )
+    function = pl.udf("float32(derived, CPointer(closed))", structs=OPEN, include="d.h")(widest)
+    pl.export(function, tmp_path, name="udfs", emit=["ptx"], include_dirs=[tmp_path])
+    strict = {".cpp": ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]}
+    strict[".cu"] = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-arch=sm_90"]
+    strict[".cu"] += ["-cuda", "-o", str(tmp_path / "out")]
+    searched = [part for path in (INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) for part in ("-isystem", path)]
+    source = tmp_path / f"use{suffix}"
+    said = []
+    for after in ("", "unsigned long after = __builtin_offsetof(Derived, w);\n"):
+        source.write_text(f'#include "udfs.h"\n{after}')
+        run = subprocess.run(
+            [command, "-std=c++17", *strict[suffix], *searched, source],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said.append((run.returncode == 0, "offsetof" in run.stderr, "udfs.h" in run.stderr))
+    assert [(True, False, False), (False, True, False)] == said
 
 
 def first(p):
