@@ -262,6 +262,8 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(emit, Iterable):
         raise ExportError(f"emit is {emit!r}; pass a list of kinds: {', '.join(EMIT)}.")
     kinds = (emit,) if isinstance(emit, str) else tuple(emit)
+    if not kinds:
+        raise ExportError(f"emit names no kind of artifact; give at least one of {', '.join(EMIT)}, or None.")
     for kind in kinds:
         if kind not in EMIT:
             raise ExportError(f"Cannot emit {kind!r}; the kinds are {', '.join(EMIT)}.")

@@ -137,6 +137,9 @@ def test_names_that_can(name):
         ["export", "", "-o", "out"],
         ["export", "udfs.py", "-o", ""],
         ["export", "udfs.py", "empty.py", "-o", "out"],
+        *(["export", "udfs.py", "-o", "out", "--emit", kinds] for kinds in ("", ",", " , ", "ptx,elf")),
+        ["link", "kernel.ptx", "--arch", "sm_90", "-o", "out", "--checks", "many"],
+        ["link", "kernel.ptx", "--arch", "sm_90", "-o", "out", "--max-registers", "few"],
         ["link", "kernel.ptx", "--arch", "sm_90"],
         ["link", "", "--arch", "sm_90", "-o", "out"],
         ["assemble", "kernel.ptx", "--arch", "sm_90", "-o", ""],
@@ -149,7 +152,7 @@ def test_names_that_can(name):
     ],
 )
 def test_wrong_usage(folder, arguments):
-    """A missing or an empty value is wrong usage."""
+    """A missing or an empty value, and one outside of a fixed list, is wrong usage."""
     before = state(folder)
     with pytest.raises(SystemExit) as left:
         cli.main(arguments)

@@ -26,7 +26,9 @@ answered with the one that may have been meant, where one is near.
 | 2 | arguments that the command does not take, so that it was not run |
 | 130 | Ctrl-C |
 
-A value that only the run can judge, as of `--arch`, `--emit` or `--checks`, is an error of status 1.
+Status 2 is that of values outside of a fixed list too, as of `--emit` or `--checks`, of what is no number
+where one belongs, and of empty lists and paths. What only the run can judge, as of `--arch` or `--cuda`, has
+status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
 results alone, warnings and errors) and `--json`, which prints what the command has done or found for

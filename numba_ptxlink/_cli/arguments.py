@@ -98,7 +98,9 @@ def path(text: str) -> Path:
 
 
 def known(given: list[str], choices: Sequence[str]) -> list[str]:
-    """Return *given*, the parts of a list with commas, all of which are among *choices*."""
+    """Return *given*, the parts of a list with commas: at least one, and all of them among *choices*."""
+    if not given:
+        raise argparse.ArgumentTypeError(f"the list is empty; choose from {', '.join(choices)}")
     for each in given:
         if each not in choices:
             raise argparse.ArgumentTypeError(_unknown(each, choices))
