@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import cffi
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink import _native
 from numba_ptxlink._native import _nvptxcompiler
+from numba_ptxlink._native.modules import find_module
 from numba_ptxlink._tools import nvptxcompiler
 
 ROOT = Path(__file__).parents[1]
@@ -111,3 +114,26 @@ def test_a_library_is_looked_at_before_it_is_loaded(tmp_path, monkeypatch) -> No
     cause = _native.hindrance()
     assert f"needs glibc {newest[0]}.{newest[1]}, and this machine has {newest[0]}.{newest[1] - 1}" in cause
     assert cause.endswith(f"--no-deps numba_ptxlink-{pl.__version__}.tar.gz")
+
+
+@pytest.mark.parametrize("name", ["_cffi_backend", _native.EXTENSION])
+def test_a_module_that_is_being_imported_is_found(name: str, monkeypatch: pytest.MonkeyPatch):
+    """A compiled module that is in `sys.modules` and has no spec yet is where its finder says."""
+    path = find_module(name).origin
+    assert path.endswith(".so")
+    identity = nvptxcompiler.identity()
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert sys.modules[name].__spec__ is None
+    assert path == find_module(name).origin
+    assert None is _native.hindrance()
+    assert identity == nvptxcompiler.identity()
+
+
+def test_what_is_not_there_or_blocked_is_not_found(monkeypatch):
+    """A module has no place where no finder knows one, or where its import is blocked."""
+    assert json.__file__ == find_module("json").origin
+    assert None is find_module("no_module_of_that_name")
+    monkeypatch.setitem(sys.modules, "wave", None)
+    assert None is find_module("wave")
+    monkeypatch.setitem(sys.modules, "no_module_of_that_name", ModuleType("no_module_of_that_name"))
+    assert None is find_module("no_module_of_that_name")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import importlib.util
 import os
 import platform
 import sys
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end.describe import IndescribableError
+from numba_ptxlink._native.modules import find_module
 from numba_ptxlink._tools import import_state, python_sources
 
 from . import reached
@@ -95,7 +95,7 @@ def _installed() -> Iterator[str]:
         try:
             yield f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:
-            spec = importlib.util.find_spec(name.replace("-", "_"))
+            spec = find_module(name.replace("-", "_"))
             # Any folder of that name has a spec, but no file of its own.
             if spec is not None and spec.origin is not None:
                 # Whatever its release is, it is not what another process has.

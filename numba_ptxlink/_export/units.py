@@ -323,8 +323,9 @@ def _functions(program: Program) -> Iterator[tuple[dict[str, Typed], str]]:
 
 
 def _resolved(modules: list[ModuleType], front_end: Any) -> dict[str, Typed]:
-    if _known and _known[:2] == [modules, front_end.name]:
-        return dict(_known[2])
+    known = _known[:]  # An executor of threads changes it meanwhile.
+    if known[:2] == [modules, front_end.name]:
+        return dict(known[2])
     found: dict[str, Typed] = {}
     names: dict[int, dict[Any, str]] = {}
     for module in modules:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import struct
 from pathlib import Path
 
 from numba_ptxlink._version import __version__
+
+from .modules import find_module
 
 EXTENSION = f"{__name__}._nvptxcompiler"
 """The extension module."""
@@ -27,7 +28,7 @@ _AGAIN = (
 
 def location() -> str | None:
     """Return the path of the extension module, None where it is missing. Loads nothing."""
-    spec = importlib.util.find_spec(EXTENSION)
+    spec = find_module(EXTENSION)
     return None if spec is None else spec.origin
 
 
@@ -45,9 +46,9 @@ def hindrance() -> str | None:
             "it with pip beside that, or unpack the archive"
         )
     try:
-        cffi = importlib.util.find_spec(_CFFI)
-    except (ImportError, ValueError):
-        cffi = None  # Another finder refuses it, or something else stands there.
+        cffi = find_module(_CFFI)
+    except ImportError:
+        cffi = None  # Another finder refuses it.
     if cffi is None:
         return "numba-ptxlink needs cffi, which is not installed; install it: python -m pip install cffi"
     path = location()

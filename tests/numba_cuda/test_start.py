@@ -49,7 +49,7 @@ print(json.dumps({
 """
 PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
 AT_IMPORT = {
-    *("_config", "_front_end", "_locks", "_native", "_plugin", "_version", "errors"),
+    *("_config", "_front_end", "_locks", "_native", "_native.modules", "_plugin", "_version", "errors"),
     *("_formats", "_formats.kinds"),
     *("_front_end.activation", "_front_end.carried", "_front_end.describe", "_front_end.imports"),
     *("_front_end.registry", "_front_end.releases", "_front_end.served", "_front_end.substitution"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._native.modules import find_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def _wrap_have_nvjitlink(original: Callable[[], bool]) -> Callable[[], bool]:
             major = int(build_id.library_path("nvJitLink").rpartition(".so.")[2].partition(".")[0])
         except Exception:  # noqa: BLE001 - pathfinder raises a different type for each way of not finding it
             return original()
-        return (major >= _SURE and bool(importlib.util.find_spec("cuda.bindings.nvjitlink"))) or original()
+        return (major >= _SURE and bool(find_module("cuda.bindings.nvjitlink"))) or original()
 
     return functools.cache(_have_nvjitlink)
 
