@@ -46,7 +46,8 @@ class Config(NamedTuple):
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
             The variable may say on, true, yes, off, false and no as well.
-        backend: NUMBA_PTXLINK_BACKEND: the tool that generates cubins, "auto" to choose it by the inputs.
+        backend: NUMBA_PTXLINK_BACKEND: the tool that links, "auto" to choose it by the inputs. The cubins
+            of exports are not linked: `_link.single_ptx` chooses their tool by what reads them.
         checks: NUMBA_PTXLINK_CHECKS: how thoroughly the inputs of a link are checked against each other.
         inline: NUMBA_PTXLINK_INLINE: which calls between PTX inputs of a link are inlined.
         front_end: NUMBA_PTXLINK_FRONT_END: what compiles functions that do not tell; None if it is unset.

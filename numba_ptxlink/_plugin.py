@@ -57,7 +57,7 @@ class Status(NamedTuple):
         reason: Why, or why not.
         trigger: The event that decided: "import hook", "entry point", "import of numba_ptxlink", "enable()",
             "disable()", or None before any.
-        backend: NUMBA_PTXLINK_BACKEND, the tool that makes cubins; "auto" selects it by the inputs.
+        backend: NUMBA_PTXLINK_BACKEND, the tool that links; "auto" selects it by the inputs.
         links_served: Links of front ends completed by this package in this process.
         assembled: Those of them done by nvPTXCompiler.
         linked: Those of them done by nvJitLink.

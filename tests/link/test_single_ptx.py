@@ -10,7 +10,8 @@ from linkcases import KERNEL, function
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._link import single_ptx
+from numba_ptxlink._config import Config
+from numba_ptxlink._link import engine, single_ptx
 from numba_ptxlink._tools import nvjitlink, ptxas
 from numba_ptxlink._tools.nvdisasm import find_tool
 from numba_ptxlink._tools.ptxas_options import AssembleOptions
@@ -170,3 +171,13 @@ def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypat
     code, tool = single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))
     assert ("nvJitLink 12.9", [("-arch=sm_80", flag)]) == (tool, vectors)
     assert code.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("named", ["nvptxcompiler", "nvjitlink", "pynvjitlink"])
+def test_the_backend_that_is_named_is_for_links_alone(monkeypatch, named):
+    """Cubins to be linked or loaded later are the same whatever NUMBA_PTXLINK_BACKEND names."""
+    asked = [AssembleOptions(relocatable=True), AssembleOptions()]
+    usual = [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]
+    monkeypatch.setattr(engine, "config", lambda: Config(backend=named))
+    assert named == engine.LinkOptions().tool
+    assert usual == [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]
