@@ -22,7 +22,7 @@ def converts(typing_context: Any, source: Any, target: Any, result: Any, types: 
         types: The module of types of the front end.
     """
     named = (types.NamedTuple, types.NamedUniTuple)
-    if not isinstance(target, named) or not isinstance(source, types.BaseTuple) or not _holds(result, target):
+    if not isinstance(target, named) or not isinstance(source, types.BaseTuple) or not holds(result, target):
         return False
     if isinstance(source, named) and source.instance_class is not target.instance_class:
         return False
@@ -32,7 +32,7 @@ def converts(typing_context: Any, source: Any, target: Any, result: Any, types: 
     )
 
 
-def _holds(ty: Any, target: Any) -> bool:
+def holds(ty: Any, target: Any) -> bool:
     """Return whether values of the type *ty* are, or have members, of the type *target*."""
     members = getattr(ty, "types", ()) or filter(None, [getattr(ty, "type", None)])
-    return ty == target or any(_holds(member, target) for member in members)
+    return ty == target or any(holds(member, target) for member in members)

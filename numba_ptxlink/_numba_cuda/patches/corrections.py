@@ -157,7 +157,10 @@ def _wrap_get_function(original: Any) -> Any:
         from numba.cuda import types
         from numba.cuda.core.base import _wrap_impl
 
-        if sig.args and isinstance(sig.args[0], types.CPointer):
+        if sig.args and sig.args[0] in (types.float16, types.bfloat16):
+            if (fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn) is bool:
+                return _wrap_impl(_half_as_boolean, self, sig)
+        elif sig.args and isinstance(sig.args[0], types.CPointer):
             access = accesses.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
             model = self.data_model_manager[sig.args[0].dtype]
             if access is not None and model.get_data_type() != model.get_value_type():
@@ -186,13 +189,19 @@ def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
     context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
 
 
+def _half_as_boolean(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
+    # Without its sign, since zero has two.
+    return builder.icmp_unsigned("!=", builder.and_(args[0], args[0].type(0x7FFF)), args[0].type(0))
+
+
 CODE = (
     Substitution(
         "numba.cuda.core.base",
         "BaseContext.get_function",
         _wrap_get_function,
         "A pointer to records, to booleans, or to tuples of booleans can be read and written, where "
-        "numba-cuda takes what lies in memory for a value and fails.",
+        "numba-cuda takes what lies in memory for a value and fails. Halves are conditions, as in `if x:`, "
+        "which it does not compile.",
     ),
     Substitution(
         "numba.cuda.compiler",
