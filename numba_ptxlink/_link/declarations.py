@@ -135,16 +135,37 @@ def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
     Raises:
         LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
     """
-    declared = llvm_ir.declared_floats(text) if functions else {}
-    wrong = [
-        function
-        for function in functions
-        if len(floats := declared.get(function.name, ())) == len(function.types)
-        and any(
-            is_float is not None and _kind(spelled) not in (0, 1 if is_float else 2)
-            for is_float, spelled in zip(floats, function.types, strict=True)
-        )
-    ]
+    floats = llvm_ir.declared_floats(text) if functions else {}
+    kinds = {None: 0, True: 1, False: 2}
+    declared = [(symbol, [kinds[value] for value in values]) for symbol, values in floats.items()]
+    _compare(name, declared, functions)
+
+
+def check_types(
+    name: str, called: Iterable[tuple[str, Sequence[str]]], functions: Sequence[Declared]
+) -> None:
+    """
+    Compare what a program declares of *functions* with what they are.
+
+    Args:
+        name: The program, for messages.
+        called: Each symbol that it declares, with the names of the C types: of the result, of each parameter.
+        functions: What is linked with it.
+
+    Raises:
+        LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
+    """
+    _compare(name, [(symbol, list(map(_kind, types))) for symbol, types in called], functions)
+
+
+def _compare(name: str, declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declared]) -> None:
+    wrong = []
+    for symbol, kinds in declared:
+        for function in functions:
+            own = list(map(_kind, function.types))
+            pairs = zip(own, kinds, strict=True) if symbol == function.name and len(own) == len(kinds) else ()
+            if function not in wrong and any(a and b and a != b for a, b in pairs):
+                wrong.append(function)
     _refuse(name, wrong)
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._link import engine
+    from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.inputs import Input
 
 # What `cuda.core` calls the kinds of code.
@@ -38,8 +39,16 @@ _KINDS = {
 }
 _REMEMBERED = 256
 
-_names: OrderedDict[bytes, str] = OrderedDict()
-_names_lock = Lock()
+
+class _Known(NamedTuple):
+    """What is known of the content of a link file: its name, and the functions of an export in it."""
+
+    name: str = ""
+    exported: tuple[Declared, ...] = ()
+
+
+_known: OrderedDict[bytes, _Known] = OrderedDict()
+_known_lock = Lock()
 
 
 class PlacedName(str):
@@ -58,11 +67,20 @@ class PlacedName(str):
 def remember(code: Any, name: str) -> None:
     """Note the *name* of a link file, which its linker forgets where it is created again."""
     if isinstance(code, bytes) and _is_named(name):
-        with _names_lock.held:
-            _names[code] = name
-            _names.move_to_end(code)
-            while len(_names) > _REMEMBERED:
-                _names.popitem(last=False)
+        _remember(code, name=name)
+
+
+def _remember(code: bytes, **news: Any) -> None:
+    with _known_lock.held:
+        _known[code] = _known.get(code, _Known())._replace(**news)
+        _known.move_to_end(code)
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+
+
+def _known_of(code: bytes) -> _Known:
+    with _known_lock.held:
+        return _known.get(code, _Known())
 
 
 def _is_named(name: str) -> bool:
@@ -118,6 +136,11 @@ class CoreLinker:
 
         inputs, arch, options, lto = self._prepared()
         try:
+            if current().called and config().checks != "none":
+                from numba_ptxlink._link.declarations import check_types
+
+                exported = [function for source in inputs for function in _known_of(source.code).exported]
+                check_types(current().origin, current().called, exported)
             if any(source.kind not in (PTX, LTOIR) for source in inputs):
                 from numba_ptxlink._link import left_out
 
@@ -209,7 +232,7 @@ def compile_source(
 
 def content_of(path: Any) -> bytes:
     """
-    Return the content of a link file.
+    Return the content of a link file; remember what it exports, by the manifest beside it.
 
     Raises:
         MlirLinkError: It does not exist, or is not the artifact that the manifest beside it lists.
@@ -226,12 +249,15 @@ def content_of(path: Any) -> bytes:
     if config().checks == "none":
         return content
     from numba_ptxlink._link import manifests
+    from numba_ptxlink._link.declarations import declarations_of
     from numba_ptxlink._link.inputs import Input
 
     try:
-        manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, content, path=path))
+        manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, content, path=path))
     except LinkError as error:
         raise _of_mlir(error) from error
+    if manifest is not None:
+        _remember(content, exported=tuple(declarations_of(manifest)))
     return content
 
 
@@ -242,8 +268,7 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
     origin = current().origin
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
-        with _names_lock.held:
-            name = code.name if _is_named(code.name) else _names.get(content, "")
+        name = code.name if _is_named(code.name) else _known_of(content).name
         inputs.append(Input(_KINDS[code.code_type], name or origin or code.name, content))
     return inputs
 

@@ -18,12 +18,14 @@ class Request(NamedTuple):
     Args:
         cc: The requested compute capability, which counts where there is no device.
         origin: The Python function that is being compiled, with file and line, for messages.
+        called: The C functions that it calls, with the names of their C types: result, then parameters.
         links: Whether anybody has use for a cubin.
         remarks: The warnings of NVVM.
     """
 
     cc: tuple[int, int] | None = None
     origin: str = ""
+    called: tuple[tuple[str, tuple[str, ...]], ...] = ()
     links: bool = True
     remarks: list[str] | None = None
 

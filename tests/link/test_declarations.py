@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import fakedevice
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._front_end import substitution
 from numba_ptxlink._link import declarations
 
 UDFS = """
@@ -170,6 +175,41 @@ def test_numba_kernels_are_compared_by_their_llvm_ir(exported, monkeypatch, case
 
     if right:
         assert build()
+        return
+    with pytest.raises(pl.LinkError, match=f"declares {name} with floating point in the place of an integer"):
+        build()
+
+
+KINDS = ("ptx", "cubin", "ltoir", "ptx", "ltoir")
+
+
+@pytest.mark.parametrize(("case", "kind"), list(zip(NUMBA, itertools.cycle(KINDS), strict=False)))
+def test_the_second_front_ends_kernels_are_compared_by_what_they_declare(exported, case, kind):
+    """A kernel of numba-cuda-mlir is held against the manifest, whichever way it is given the artifact."""
+    name, signature, right = case
+    cuda = front_ends.cuda("numba-cuda-mlir")
+    from numba_ptxlink._numba_cuda_mlir.patches.table import TABLE
+
+    link = str(exported.artifacts[kind, "sm_90"])
+    by_kernel = kind == "cubin"
+    function = cuda.declare_device(name, signature, abi="c", link=None if by_kernel else link)
+
+    def damping(x, _pointer):
+        x[0] = function(x[0], 2)
+
+    def picking(x, pointer):
+        x[0] = function(pointer, x[0], True)
+
+    def build():
+        pointer = re.search(r"\w+(?:\(float32\))?(?=,)", signature.partition("(")[2])[0]
+        types = f"void(float32[::1], {pointer if name == 'pick' else 'int64'})"
+        options = {"link": [link]} if by_kernel else {}
+        body = picking if name == "pick" else damping
+        with substitution.applied(TABLE):
+            return cuda.jit(types, chip="sm_90", **options)(body)
+
+    if right:
+        assert build().overloads
         return
     with pytest.raises(pl.LinkError, match=f"declares {name} with floating point in the place of an integer"):
         build()

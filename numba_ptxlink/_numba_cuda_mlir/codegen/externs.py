@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _CALL = "numba_ptxlink_call_"
 _DECLARED = re.compile(rf"^declare (?P<result>.*?)@{_CALL}(?P<digest>[0-9a-f]+)\(")
 
+_CALLED = re.compile(rf"@{_CALL}([0-9a-f]+)")
+
 
 class _Extern(NamedTuple):
     name: str
@@ -67,6 +69,22 @@ def used() -> bool:
 def called_in(text: str) -> bool:
     """Return whether *text*, of MLIR or LLVM IR, calls a C function."""
     return _CALL in text
+
+
+def declared_in(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """
+    Return the C functions that the MLIR *text* calls.
+
+    Returns:
+        The symbol of each, and the names of its C types: of the result and of each parameter.
+    """
+    found = []
+    for digest in dict.fromkeys(_CALLED.findall(text)):
+        extern = _externs[digest]
+        signature = abi.c_signature(extern.name, extern.result, _params(extern.args))
+        types = (signature.result, *(ctype for _, ctype in signature.params))
+        found.append((extern.name, tuple(ctype.name for ctype in types)))
+    return tuple(found)
 
 
 def defined(text: str, *, modern: bool) -> str:

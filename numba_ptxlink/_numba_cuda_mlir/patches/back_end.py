@@ -26,7 +26,8 @@ def _wrap_optimize(original: Any) -> Any:
         from numba_ptxlink._tools import packages
 
         options = cres.metadata["targetoptions"]
-        with packages.explaining(), entered(cc=requested_cc(options), origin=_origin(cres)):
+        request = {"cc": requested_cc(options), "origin": _origin(cres), "called": _called(cres)}
+        with packages.explaining(), entered(**request):
             if not config().cache or _is_shown(options):
                 original(cres)
             else:
@@ -118,6 +119,15 @@ def _origin(cres: Any) -> str:
     if func_id is None:
         return ""
     return f"{func_id.func_qualname} ({func_id.filename}:{func_id.firstlineno})"
+
+
+def _called(cres: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the C functions that the function calls, and with which C types."""
+    from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
+
+    from numba_ptxlink._numba_cuda_mlir.codegen import externs
+
+    return externs.declared_in(get_mlir_module_str(cres.metadata)) if externs.used() else ()
 
 
 def _key(cres: Any) -> cache.Key:
