@@ -11,6 +11,7 @@ from linkcases import HEAD
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import depots
+from numba_ptxlink._link.fusion.scan import Scanned
 from numba_ptxlink._tools.nvdisasm import disassemble, find_tool
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3") + ".extern .func g(.param .b64 p);\n"
@@ -29,7 +30,7 @@ def kernel(body: str, name: str = "k") -> str:
 
 def promoted(text: str) -> str:
     """Return the function *text* with registers in place of its depots, which has to assemble."""
-    result = depots.promoted(text, ptx.parse(text).functions[0], "inl")
+    result = depots.promoted(Scanned(text, ptx.parse(text).functions[0]), "inl").text
     pl.assemble(TOP + result, "sm_90", relocatable=True)
     return result
 
@@ -121,7 +122,7 @@ def test_variables_of_many_parts_stay_in_memory():
 def test_what_is_not_understood_stays(body):
     """Text that does not assemble, or that is read by others alone, is left alone."""
     text = kernel(body)
-    assert "depot[64]" in depots.promoted(text, ptx.parse(text).functions[0], "inl")
+    assert "depot[64]" in depots.promoted(Scanned(text, ptx.parse(text).functions[0]), "inl").text
 
 
 def test_it_takes_time_in_proportion_to_the_text():
@@ -129,7 +130,8 @@ def test_it_takes_time_in_proportion_to_the_text():
     count = 3000
     chain = "".join(f"mov.u64 %x{number + 1}, %x{number};\n" for number in reversed(range(count)))
     text = kernel(f".reg .b64 %x<{count + 1}>; mov.u64 %x0, %SP;\n{chain}st.u32 [%x{count}], %r1;")
-    assert "%x5" not in depots.promoted(text, ptx.parse(text).functions[0], "inl").replace("%x<", "")
+    result = depots.promoted(Scanned(text, ptx.parse(text).functions[0]), "inl").text
+    assert "%x5" not in result.replace("%x<", "")
 
 
 def program(generator: random.Random) -> tuple[str, str]:
@@ -178,7 +180,7 @@ def test_values_are_those_of_memory():
     codes = []
     for texts in zip(*programs, strict=True):
         kernels = [kernel(body, f"k{number}") for number, body in enumerate(texts)]
-        moved = [depots.promoted(text, ptx.parse(text).functions[0], "inl") for text in kernels]
+        moved = [depots.promoted(Scanned(text, ptx.parse(text).functions[0]), "inl").text for text in kernels]
         assert not any("depot" in text for text in moved)
         code, _ = disassemble(pl.assemble(TOP + "".join(moved), "sm_90").code)
         codes.append(re.findall(r"\.text\.k\d+:|/\*[0-9a-f]{4}\*/.*", code))

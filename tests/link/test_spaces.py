@@ -15,6 +15,7 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import spaces
+from numba_ptxlink._link.fusion.scan import Scanned
 from numba_ptxlink._tools.nvdisasm import disassemble, find_tool
 
 # What the three functions are called by.
@@ -54,7 +55,8 @@ def kernel(body: str) -> str:
 
 def proven(text: str) -> str:
     """Return the function *text* with state spaces where they are proven."""
-    return spaces.proven(text, ptx.parse(text).functions[0], "%gen")
+    (function,) = ptx.parse(text).functions
+    return spaces.proven(Scanned(text, function), function, "%gen").text
 
 
 def accesses(body: str, function: str = "") -> list[str]:

@@ -27,20 +27,21 @@ from numba_ptxlink.errors import LinkError
 
 from .body import VECTORS, Access, size_of
 from .cells import Cells
-from .scan import NAME, NotReadError, body, instructions
+from .scan import NAME, NotReadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .scan import Instruction, Register
+    from .scan import Instruction, Register, Scanned
 
 STACK_ALIGNMENT = 16
 """What a stack begins at, in bytes."""
 MOST_CELLS = 256
 """Registers that may take the place of one variable: more would be put into local memory again."""
 
-_DECLARATION = re.compile(r"(?<=[;{}:\s])\.(?:reg|local|param|shared|global|const)\b[^;]*;", re.ASCII)
-_ALIGNMENT = re.compile(r"(?<=[;{}:\s])(\.local\s+\.align)\s+(?:1|2|4|8)\b", re.ASCII)
+# A search is fast for a pattern that begins with a letter: what is before it is looked at second.
+_DECLARATION = re.compile(r"\.(?<=[;{}:\s]\.)(?:reg|local|param|shared|global|const)\b[^;]*;", re.ASCII)
+_ALIGNMENT = re.compile(r"(\.local(?<=[;{}:\s]\.local)\s+\.align)\s+(?:1|2|4|8)\b", re.ASCII)
 _MOVING = re.compile(
     r"(?:mov|cvta\.local|cvta\.to\.local|add)\.[bus]64\s+([%\w$]+)\s*,\s*([%\w$]+)", re.ASCII
 )
@@ -74,30 +75,27 @@ class _Variable:
     accesses: list[tuple[_Use, int]] = field(default_factory=list)
 
 
-def promoted(text: str, function: ptx.Function, prefix: str) -> str:
+def promoted(scanned: Scanned, prefix: str) -> Scanned:
     """
-    Return *text* with registers in place of its local variables, where that is proven to be the same.
+    Return a function with registers in place of its local variables, where that is proven to be the same.
 
     Args:
-        text: A function with a body.
-        function: What it was before its calls were inlined: its heading is the same.
-        prefix: What no name in the text begins with.
-
+        scanned: The function.
+        prefix: What no name in its text begins with.
     """
-    if ".local" not in text:
-        return text
-    heading, inner = body(text, function)
+    if ".local" not in scanned.text:
+        return scanned
     try:
-        variables = _read(inner)
+        variables = _read(scanned)
     except NotReadError:
-        return text
+        return scanned
     edits: dict[ptx.Span, str] = {}
     for number, variable in enumerate(variables):
         try:
             edits.update(_in_registers(variable, f"%{prefix}l{number}_"))
         except (NotReadError, ValueError):
             continue
-    return f"{heading}{ptx.replaced(inner, edits)}" if edits else text
+    return scanned.edited(edits)
 
 
 def aligned(text: str) -> str:
@@ -105,13 +103,13 @@ def aligned(text: str) -> str:
     return _ALIGNMENT.sub(rf"\1 {STACK_ALIGNMENT}", text) if ".local" in text else text
 
 
-def _read(inner: str) -> list[_Variable]:
-    """Return the variables in *inner* whose addresses are known wherever they are."""
-    declared = _declared(inner)
-    names = _names(inner, declared)
+def _read(scanned: Scanned) -> list[_Variable]:
+    """Return the variables in a function whose addresses are known wherever they are."""
+    declared = _declared(scanned.body)
+    names = _names(scanned.body, declared)
     uses: list[_Use] = []
     variables: dict[Register, _Variable] = {}
-    for instruction, scope in instructions(inner):
+    for instruction, scope in scanned.instructions():
         words = NAME.findall(instruction.operands)
         if names.isdisjoint(words):
             continue

@@ -18,6 +18,7 @@ from .body import Body, guard, hides
 from .cells import Cells
 from .combine import plain, source
 from .depots import aligned, promoted
+from .scan import Scanned
 from .spaces import proven
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class _Inliner:
 
     def _finished(self, text: str, function: ptx.Function) -> str:
         """Return the function *text* with what can be known of it now that its calls are inlined."""
-        return proven(aligned(promoted(text, function, self._prefix)), function, f"%{self._prefix}_")
+        scanned = promoted(Scanned(text, function), self._prefix)
+        return aligned(proven(scanned, function, f"%{self._prefix}_").text)
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""

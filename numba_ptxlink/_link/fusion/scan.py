@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from numba_ptxlink._formats import ptx
 
-    from numba_ptxlink._formats import ptx
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
 
 NAME = re.compile(r"[%\w$]+", re.ASCII)
 """A name, a number, or a part of a floating-point number."""
@@ -75,31 +76,43 @@ class Instruction(NamedTuple):
 
 
 class Scope:
-    """The names that the block *number* declares, inside of *outer*."""
+    """
+    The names that are declared at a place: those of its block up to there, and those around the block.
 
-    def __init__(self, number: int, outer: Scope | None) -> None:
-        self._number = number
+    Args:
+        block: The number of the block.
+        outer: The names where the block begins.
+    """
+
+    def __init__(self, block: int = 0, outer: Scope | None = None) -> None:
+        self._block = block
         self._outer = outer
-        self._single: dict[str, str] = {}
-        self._counted: dict[str, tuple[int, str]] = {}
+        # All names of the block, with how many directives come before the one that declares them.
+        self._single: dict[str, tuple[int, str]] = {}
+        self._counted: dict[str, tuple[int, str, int]] = {}
+        self._directives = 0
         self._found: dict[str, Register | None] = {}
 
-    def declare(self, directive: str) -> None:
-        """Add the names that *directive* declares."""
+    def declared(self, directive: str) -> Scope:
+        """Return the names after *directive*."""
         if not directive.startswith(_DECLARING):
-            return
-        self._found.clear()
+            return self
         registers = _REGISTERS.fullmatch(directive)
         kind, names = registers.groups() if registers else ("", directive)
         for name, count in _DECLARED.findall(names):
             if count:
-                self._counted[name] = (int(count[:9]), kind)
+                self._counted.setdefault(name, (self._directives, kind, int(count[:9])))
             else:
-                self._single[name] = kind
+                self._single.setdefault(name, (self._directives, kind))
+        after = Scope(self._block, self._outer)
+        after._single, after._counted = self._single, self._counted
+        after._directives = self._directives + 1
+        return after
 
     def declares(self, name: str) -> bool:
         """Return whether this block or one around it declares *name* without a count."""
-        return name in self._single or (self._outer is not None and self._outer.declares(name))
+        place, _ = self._single.get(name, (self._directives, ""))
+        return place < self._directives or (self._outer is not None and self._outer.declares(name))
 
     def find(self, name: str) -> Register | None:
         """Return what *name* means here, None if no block declares it."""
@@ -110,50 +123,74 @@ class Scope:
             return register
 
     def _look_up(self, name: str) -> Register | None:
+        place, kind = self._single.get(name, (self._directives, ""))
+        if place < self._directives:
+            return Register(self._block, name, kind)
         prefix = name.rstrip(_DIGITS)
         number = name[len(prefix) :]
-        kind = self._single.get(name)
-        if kind is None and number:
-            count, counted = self._counted.get(prefix, (0, ""))
-            kind = counted if len(number) < 9 and int(number) < count else None
-        if kind is None:
-            return self._outer.find(name) if self._outer else None
-        return Register(self._number, name, kind)
+        if 0 < len(number) < 9 and prefix in self._counted:
+            place, kind, count = self._counted[prefix]
+            if place < self._directives and int(number) < count:
+                return Register(self._block, name, kind)
+        return self._outer.find(name) if self._outer else None
 
 
-def body(text: str, function: ptx.Function) -> tuple[str, str]:
+class Scanned:
     """
-    Return the heading and the body of *text*, the body without comments.
+    The text of a function, which is read at most once.
 
     Args:
-        text: A function.
+        text: The text.
         function: What it was before its calls were inlined: its heading is the same.
+
+    Attributes:
+        text: The text.
     """
-    start = function.body_span.start - function.start
-    inner = text[start:]
-    if "/" in inner:
-        inner = _ASIDE.sub(lambda aside: aside[0] if aside[0][0] == '"' else " ", inner)
-    return text[:start], inner
+
+    def __init__(self, text: str, function: ptx.Function) -> None:
+        self.text = text
+        self._function = function
+        self._start = function.body_span.start - function.start
+        self._instructions: list[tuple[Instruction, Scope]] = []
+
+    @functools.cached_property
+    def body(self) -> str:
+        """The body without comments."""
+        inner = self.text[self._start :]
+        if "/" not in inner:
+            return inner
+        return _ASIDE.sub(lambda aside: aside[0] if aside[0][0] == '"' else " ", inner)
+
+    def instructions(self, *, wide: bool = False) -> Iterable[tuple[Instruction, Scope]]:
+        """
+        Return the instructions of the body, each with the names that are declared there.
+
+        Args:
+            wide: Whether those may be left out, in half of the time, that neither write a register of 64 bits
+                nor access memory generically.
+
+        Raises:
+            NotReadError: A statement has an unknown form.
+        """
+        if wide and not self._instructions:
+            return _instructions(self.body, _WIDE)
+        if not self._instructions:
+            self._instructions = list(_instructions(self.body, _ALL))
+        return self._instructions
+
+    def edited(self, edits: Mapping[ptx.Span, str]) -> Scanned:
+        """Return the text with other text in some places of the body."""
+        if not edits:
+            return self
+        return Scanned(self.text[: self._start] + ptx.replaced(self.body, edits), self._function)
 
 
-def instructions(inner: str, *, wide: bool = False) -> Iterator[tuple[Instruction, Scope]]:
-    """
-    Yield the instructions of a body without comments, each with the names that are declared there.
-
-    Args:
-        inner: The body.
-        wide: Whether to leave out, in half of the time, those that neither write a register of 64 bits nor
-            access memory generically.
-
-    Raises:
-        NotReadError: A statement has an unknown form.
-    """
-    match_at = (_WIDE if wide else _ALL).match
-    scope = Scope(0, None)
+def _instructions(inner: str, pattern: re.Pattern[str]) -> Iterator[tuple[Instruction, Scope]]:
+    scope = Scope()
     outer: list[Scope] = []
     blocks = end = 0
     while end < len(inner):
-        match = match_at(inner, end)
+        match = pattern.match(inner, end)
         if match is None:
             raise NotReadError
         end = match.end()
@@ -173,6 +210,6 @@ def instructions(inner: str, *, wide: bool = False) -> Iterator[tuple[Instructio
         elif brace:
             scope = outer.pop()
         elif directive:
-            scope.declare(directive)
+            scope = scope.declared(directive)
     if outer:
         raise NotReadError

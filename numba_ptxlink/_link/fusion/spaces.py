@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.ptx.declarations import width
 
-from .scan import NAME, NotReadError, body, instructions
+from .scan import NAME, NotReadError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from .scan import Instruction, Register, Scope
+    from .scan import Instruction, Register, Scanned, Scope
 
 _ORDERS = r"(?:\.(?:weak|volatile|relaxed|acquire|release|acq_rel|mmio|cta|cluster|gpu|sys)(?![\w:]))*"
 _SPACES = r"(?:global|shared|local|param|const)\b"
@@ -96,25 +96,24 @@ class _Access(NamedTuple):
         )
 
 
-def proven(text: str, function: ptx.Function, temporary: str) -> str:
+def proven(scanned: Scanned, function: ptx.Function, temporary: str) -> Scanned:
     """
-    Return *text* with state spaces for the generic accesses that can only reach one.
+    Return a function with state spaces for the generic accesses that can only reach one.
 
     Takes time linear in the text. Where there are statements of an unknown form, nothing is changed.
 
     Args:
-        text: A function with a body.
+        scanned: The function.
         function: What it was before its calls were inlined: its heading is the same.
-        temporary: A name of a register that is not in the text.
+        temporary: A name of a register that is not in its text.
     """
-    if not _GENERIC.search(text):
-        return text
-    heading, inner = body(text, function)
+    if not _GENERIC.search(scanned.text):
+        return scanned
     flow = _Flow({parameter.name for parameter in function.params if function.kind == "entry"})
     try:
-        flow.read(inner)
+        flow.read(scanned)
     except NotReadError:
-        return text
+        return scanned
     spaces = flow.spaces()
     edits: dict[ptx.Span, str] = {}
     for access in flow.accesses:
@@ -125,7 +124,7 @@ def proven(text: str, function: ptx.Function, temporary: str) -> str:
             edits[ptx.Span(place, place)] = ".global"
         elif space and access.exists(space):
             edits[access.span] = access.converted(space, temporary)
-    return f"{heading}{ptx.replaced(inner, edits)}" if edits else text
+    return scanned.edited(edits)
 
 
 class _Flow:
@@ -159,14 +158,14 @@ class _Flow:
                 facts += [(target, space) for target in self._flows.get(register, ())]
         return spaces
 
-    def read(self, inner: str) -> None:
+    def read(self, scanned: Scanned) -> None:
         """
-        Follow the instructions of the body *inner*.
+        Follow the instructions of a function.
 
         Raises:
             NotReadError: A statement has an unknown form.
         """
-        for instruction, scope in instructions(inner, wide=True):
+        for instruction, scope in scanned.instructions(wide=True):
             self._instruction(instruction, scope)
 
     def _instruction(self, instruction: Instruction, scope: Scope) -> None:
