@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pickle
+import zlib
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
@@ -40,8 +42,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class _Packed:
+    """
+    A value that travels between processes compressed.
+
+    A pipe holds 64 kB. With more to pass on, a worker would wait for a thread of a process that compiles.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (type(self), self._packed)
+
+    @cached_property
+    def _packed(self) -> bytes:
+        return zlib.compress(pickle.dumps(vars(self)), level=1)
+
+
+def _unpacked(kind: type[_Packed], packed: bytes) -> _Packed:
+    value = kind.__new__(kind)
+    vars(value).update(pickle.loads(zlib.decompress(packed)))  # noqa: S301 - a pickle holds it
+    return value
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(_Packed):
     """
     Where the functions of an export come from.
 
@@ -85,7 +108,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(_Packed):
     """
     What a unit became.
 
@@ -178,17 +201,18 @@ def _run_all(
     futures: dict[Future[Done], Unit] = {}
     try:
         while own or waiting or futures:
+            for unit, result in _arrived(futures):
+                if result is None:
+                    own.append(unit)
+                else:
+                    finish(unit, result)
+            # After that: who is done gets more before this process begins with another unit.
             try:
                 _send(waiting, executor, futures)
             except BrokenExecutor as error:
                 log.warning("no more work is given to the workers: %s", error)
                 own.extend(waiting)
                 waiting.clear()
-            for unit, result in _arrived(futures):
-                if result is None:
-                    own.append(unit)
-                else:
-                    finish(unit, result)
             if own or waiting:
                 unit = own.popleft() if own else waiting.popleft()
                 finish(unit, _compile(unit, units[unit]))

@@ -24,6 +24,7 @@ from numba_ptxlink._export import function_keys, groups, lowering, units
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import workers
 from numba_ptxlink._tools.processes import Processes
+from numba_ptxlink._tools.source_loader import Imported
 from numba_ptxlink.cache import tiered
 
 if TYPE_CHECKING:
@@ -152,6 +153,50 @@ def test_the_largest_groups_are_given_away_first(program, monkeypatch):
 
     assert export(program) == export(program, executor=Noting())
     assert given == [("f1", "f2", "f3"), ("f0",), ("f4",)]
+
+
+def test_a_worker_that_is_done_gets_more_at_once(program, monkeypatch):
+    """The exporting process begins with no group while a worker waits for one."""
+    monkeypatch.setattr(groups, "split", lambda names, _: [range(n, n + 1) for n in range(len(names))])
+    program.write_text(program.read_text() + FUNCTION.format(5))
+    compiled = units._compile
+
+    class Slow(Processes):
+        sent = ()
+
+        def submit(self, call, unit, /):
+            future: Future = Future()
+            self.sent = (*self.sent, (future, call, unit))
+            return future
+
+    pool, here = Slow(1), []
+
+    def compile_here(unit, functions):
+        if not here or here[-1] == "done":
+            # What was sent is done while this one is compiled.
+            sent, pool.sent = pool.sent, ()
+            assert len(sent) == 2
+            here.append("begun")
+            for future, call, other in sent:
+                future.set_result(call(other))
+            here.append("done")
+        return compiled(unit, functions)
+
+    expected = export(program)
+    monkeypatch.setattr(units, "_compile", compile_here)
+    assert expected == export(program, executor=pool)
+    assert here == ["begun", "done"] * 2
+
+
+def test_what_travels_fits_into_a_pipe():
+    """Source and code are compressed between processes, and the same there."""
+    source = "".join(FUNCTION.format(number) for number in range(4000)).encode()
+    known = Imported("", "udfs.py", "/", sources={"udfs.py": source})
+    done = units.Done(code=groups.GroupCode(source), refusal="none")
+    for value in (units.Program("numba-cuda", ("udfs",), known), done):
+        sent = pickle.dumps(value)
+        assert len(sent) < 1 << 16 < len(source)
+        assert value == pickle.loads(sent)  # noqa: S301 - its own
 
 
 def test_progress_is_told_after_each_group(program):
