@@ -160,11 +160,14 @@ def compile_program(
             known = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
-        cure = (
-            "export the functions one by one to see which one it refuses."
-            if known
-            else "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
-        )
+        cure = "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
+        if known and len(names) > 1:
+            cure = "export the functions one by one to see which one it refuses."
+        elif known:
+            cure = (
+                f"{front_end.name} makes code that NVVM does not take; write what it is made of with "
+                "Python's own functions, or those of `math`."
+            )
         raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _OPTIONS = CompileOptions()
+# What numba-cuda's errors have in them where Numba would make something of `try` or `with`.
+_TRY = ("set_try_status", "terminator_types", "exception_match", "'exc_class'", "Exception object cannot be")
 PATCHES = (*DRIVERLESS, *ERROR_MODEL, *CODE, *RESULTS)
 
 
@@ -69,13 +72,38 @@ def lower(
     try:
         compiled = compile_function(function, args, result, arch, options, checked=checked)
     except Exception as error:
-        # It lacks what Numba makes of the two.
-        if "set_try_status" in str(error) or "terminator_types" in str(error):
-            raise ExportError(
-                "numba-cuda has neither `try` nor `with`; test the condition before it arises"
-            ) from error
+        lacked = _lacked(error)
+        if lacked:
+            raise ExportError(lacked) from error
         raise
     return Lowered(compiled, raise_sites(compiled), options)
+
+
+def _lacked(error: Exception) -> str:
+    """Return what numba-cuda lacks by *error*, and the cure; "" if it says something else."""
+    if any(trace in str(error) for trace in _TRY):
+        return "numba-cuda has neither `try` nor `with`; test the condition before it arises"
+    key: Any = error.args[0] if isinstance(error, KeyError) else None
+    if type(key).__name__ != "ufunc":
+        return ""
+    from numba.cuda import libdevice
+
+    name = key.__name__
+    known = [
+        f"`{module.__name__}.{name}`" for module in (math, libdevice) if _knows(getattr(module, name, None))
+    ]
+    cure = known[0] if known else "it with operators, or functions of `math`"
+    return f"numba-cuda has no `numpy.{name}` of such numbers; write {cure}"
+
+
+def _knows(function: object) -> bool:
+    from numba.cuda.descriptor import cuda_target
+
+    try:
+        cuda_target.typing_context.resolve_value_type(function)
+    except ValueError:
+        return False
+    return function is not None
 
 
 def compile_function(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from numba import cuda
 from numba.cuda import types
@@ -222,3 +223,30 @@ def test_binary_outputs(output):
     codes, _ = numba.cuda.compiler.compile_all(double, "float32(float32)", cc=CC, output=output)
     magic = {"cubin": b"\x7fELF", "fatbin": b"\x50\xed\x55\xba"}[output]
     assert [code[:4], *(each[:4] for each in codes)] == [magic] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("sqrt", r"numba-cuda has no `numpy.sqrt` of such numbers; write `math.sqrt`$"),
+        ("cbrt", r"no `numpy.cbrt` .*write `numba.cuda.libdevice.cbrt`$"),
+        ("square", r"no `numpy.square` .*write it with operators, or functions of `math`$"),
+        (
+            "round",
+            r"compile f .*: Unsupported intrinsic: llvm.rint.f64, in numba.cuda.*np_round.*; numba-cuda ",
+        ),
+    ],
+)
+def test_functions_of_numpy_that_numba_cuda_lacks(name, cure):
+    """The error names the function and what to write, and knows that there is one function to look at."""
+    lacking = getattr(np, name)
+    with pytest.raises(pl.ExportError, match=cure) as refused:
+        pl.export(pl.udf("float64(float64)", name="f")(lambda x: lacking(x + 1)), emit=["ptx"])
+    assert "one by one" not in str(refused.value)
+
+
+def test_one_of_several_functions_is_refused():
+    """NVVM compiles several together, so the error says how to find the one."""
+    marked = [pl.udf("float64(float64)", name=name)(lambda x: np.round(x + 1)) for name in "fg"]
+    with pytest.raises(pl.ExportError, match=r"compile f, g .* export the functions one by one"):
+        pl.export(marked, emit=["ptx"])

@@ -254,6 +254,30 @@ def with_try(x):
         return 0
 
 
+def with_kind(x):
+    """Expect an error of one kind."""
+    try:
+        return 1 // x
+    except ZeroDivisionError:
+        return 0
+
+
+def with_kinds(x):
+    """Expect errors of several kinds."""
+    try:
+        return 1 // x
+    except (ValueError, IndexError):
+        return 0
+
+
+def with_name(x):
+    """Give the error a name."""
+    try:
+        return 1 // x
+    except ZeroDivisionError as error:  # noqa: F841
+        return 0
+
+
 def with_context(x):
     """Enter a context."""
     with contextlib.nullcontext():
@@ -268,6 +292,13 @@ def test_try_and_with_are_refused_with_a_cure(tmp_path, function, front_end):
     marked = pl.udf("int32(int32)", front_end=front_end)(function)
     with pytest.raises(pl.ExportError, match=f"{front_end} has neither `try` nor `with`; test the condition"):
         pl.export([marked], tmp_path, archs=["sm_90"], emit=["ptx"])
+
+
+@pytest.mark.parametrize("function", [with_kind, with_kinds, with_name])
+def test_try_of_some_errors_is_refused_with_the_same_cure(function):
+    """Whatever `except` names."""
+    with pytest.raises(pl.ExportError, match="numba-cuda has neither `try` nor `with`; test the condition"):
+        pl.export(pl.udf("int32(int32)", front_end="numba-cuda")(function), emit=["ptx"])
 
 
 def test_numbas_convention_for_c_is_left_alone():

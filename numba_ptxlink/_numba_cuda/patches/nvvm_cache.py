@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats import mangling
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda.context import current, entered
@@ -18,6 +21,33 @@ if TYPE_CHECKING:
 
 
 _DEBUG = "!DICompileUnit"
+_REFUSED = re.compile(r"Function `(?P<symbol>.+?)'")
+
+
+def _wrap_verify(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Wrap numba-cuda's `CompilationUnit.verify`, which does not read NVVM's log."""
+
+    @functools.wraps(original)
+    def verify(self: Any) -> None:
+        try:
+            original(self)
+        except Exception as error:
+            error.args = (f"{error}: {refusal(self.get_log())}",)
+            raise
+
+    return verify
+
+
+def refusal(log: str) -> str:
+    """Return what NVVM's *log* says of code that it refuses, and in which function, by its name in Python."""
+    said = [line.strip() for line in log.strip().splitlines()]
+    match = _REFUSED.search(log)
+    if match is None:
+        return "; ".join(said)
+    symbol = match["symbol"]
+    # What follows the first "B" tells two functions of one name apart.
+    names = itertools.takewhile(lambda name: symbol[name.start - 1] != "B", mangling.identifiers(symbol))
+    return f"{said[-1]}, in {'.'.join(name.text for name in names if name.text != '_3clocals_3e')}"
 
 
 def _wrap_get_log(original: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -106,6 +136,12 @@ NVVM = (
         "nvvm.compile_ir",
         _wrap_compile_ir,
         "What NVVM made before comes out of the cache.",
+    ),
+    Substitution(
+        "numba.cuda.codegen",
+        "nvvm.CompilationUnit.verify",
+        _wrap_verify,
+        "The error of code that NVVM refuses says what it refuses.",
     ),
     Substitution(
         "numba.cuda.codegen",
