@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numba_ptxlink._front_end.protocol import LinkFile
+
+_INTERNAL = "numba.cuda._internal."
 
 
 def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
@@ -25,7 +28,10 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
 
     for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
         if file is not NRT_LIBRARY:
-            yield linkable.read(file)
+            link = linkable.read(file)
+            # The one of its halves warns of missing tools for LTO; nobody has to do that elsewhere.
+            callback = getattr(getattr(file, "setup_callback", None), "__module__", None) or ""
+            yield replace(link, has_callbacks=False) if callback.startswith(_INTERNAL) else link
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -160,6 +160,14 @@ def test_callbacks_are_told(name, caplog):
     assert "lib.cu: its setup and teardown callbacks are Python" in caplog.text
 
 
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_callbacks_of_the_front_end_are_not_told(name, half, caplog):
+    """The CUDA C++ that a front end has for halves is no file of the user's."""
+    marked = pl.udf(f"{half}({half}, {half})", name="added", front_end=name)(lambda a, b: a + b)
+    pl.export([marked], archs=["sm_90"], emit=["ptx"])
+    assert caplog.text == ""
+
+
 def test_a_file_that_cannot_be_read_is_an_error_with_the_function(name, tmp_path):
     """It is missing, a folder, or of no kind that is linked."""
     (tmp_path / "folder.cu").mkdir()
