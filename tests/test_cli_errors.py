@@ -321,6 +321,30 @@ def test_a_file_named_twice_is_linked_once():
     assert cli.main(["link", "kernel.ptx", "./kernel.ptx", *LINK, "-o", "app.cubin"]) == 0
 
 
+@pytest.mark.parametrize("verb", ["inspect", pytest.param("link", marks=pytest.mark.slow), "assemble"])
+def test_a_named_pipe_makes_nobody_wait(folder, verb):
+    """A FIFO is refused before it is opened, since nobody may write to it."""
+    os.mkfifo(folder / "pipe.ptx")
+    options = () if verb == "inspect" else (*LINK, "-o", "out")
+    # In a process of its own, since here a regression would wait.
+    command = [*COMMAND, verb, "pipe.ptx", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "pipe.ptx is no regular file but a named pipe" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.slow
+def test_pipes_that_are_open_are_read(folder):
+    """The standard input, and what the shell substitutes for a command, are inputs."""
+    ptx = (folder / "kernel.ptx").read_bytes()
+    command = [*COMMAND, "inspect", "/dev/stdin"]
+    done = subprocess.run(command, input=ptx, capture_output=True, check=True, timeout=60)
+    assert b"kernel  (entry)" in done.stdout
+    command = ["/bin/bash", "-c", '"$@" <(cat kernel.ptx)', "bash", *COMMAND, "inspect"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert b"kernel  (entry)" in done.stdout
+
+
 @pytest.mark.parametrize("verb", ["link", "assemble"])
 def test_outputs_that_are_no_files_of_their_own(folder, verb):
     """A link is followed, a device is written to, and a pipe gets the cubin; none of them is replaced."""

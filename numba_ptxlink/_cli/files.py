@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def read(path: Path) -> bytes:
     """Return the content of *path*."""
+    from numba_ptxlink._link import inputs
+
     try:
+        inputs.refuse_named_pipe(path)
         return path.read_bytes()
     except OSError as error:
         raise PtxlinkError(f"{path} could not be read: {error.strerror}; check the path.") from error

@@ -180,9 +180,25 @@ def _is_text(source: str) -> bool:
         return True
 
 
+def refuse_named_pipe(path: Path) -> None:
+    """
+    Refuse a FIFO, whose reader waits until somebody writes; what is open already, as /dev/stdin, is read.
+
+    Raises:
+        LinkError: It is one.
+    """
+    if path.is_fifo() and path.absolute().parts[:2] not in (("/", "dev"), ("/", "proc")):
+        raise LinkError(
+            f"{path} is no regular file but a named pipe, whose reader may wait forever; give a file, or "
+            "pipe the content into the command and give /dev/stdin.",
+            inputs=(path.name,),
+        )
+
+
 def _read_file(source: str | os.PathLike[str]) -> Input:
     path = Path(source)
     try:
+        refuse_named_pipe(path)
         with path.open("rb") as file:
             # No kind begins with a NUL, which the first block tells of files of any size.
             code = file.read(_BLOCK) if file.peek(1).startswith(b"\0") else file.read()
