@@ -104,6 +104,43 @@ def test_functions_of_loaded_modules_have_their_files(tmp_path):
     assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
 
 
+HEADERS = {
+    "include/geo/point.h": '#include "geo/base.h"\nstruct Point { float x; Y y; };\n',
+    "include/geo/base.h": "typedef float Y;\n",
+    "link/add.cu": '#include "geo/add.h"\nextern "C" __device__ float add(float x) { return x + N; }\n',
+    "link/geo/add.h": '#include "geo/n.h"\n',
+    "link/geo/n.h": "#define N 3\n",
+    "n/n.h": "#define N 4\n",
+    "udfs.py": """
+import numpy as np
+from pathlib import Path
+from numba import cuda
+from numba_ptxlink import udf
+point = np.dtype([("x", np.float32), ("y", np.float32)], align=True)
+here = Path(__file__).parent
+add = cuda.declare_device("add", "float32(float32)", link=str(here / "link" / "add.cu"), abi="c")
+text = f'#include "{here}/n/n.h"\\nextern "C" __device__ float sub(float x) {{ return x - N; }}\\n'
+sub = cuda.declare_device("sub", "float32(float32)", link=cuda.CUSource(text), abi="c")
+
+@udf("float32(CPointer(point))", structs={point: "Point"}, include="geo/point.h")
+def total(p):
+    return sub(add(p[0].x + p[0].y))
+""",
+}
+
+
+def test_headers_of_headers(tmp_path):
+    """What a header includes is listed where it is found: in the folders of headers, or the link file's."""
+    for name, text in HEADERS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    rule = tmp_path / "udfs.d"
+    exported = pl.export(
+        tmp_path / "udfs.py", tmp_path, emit=["ptx"], depfile=rule, include_dirs=[tmp_path / "include"]
+    )
+    assert sources(rule, exported.manifest) == sorted(str(tmp_path / name) for name in HEADERS)
+
+
 def test_what_others_import_meanwhile_does_not_count(tmp_path, monkeypatch):
     """A package that a tool or another thread imports during an export is none of its files."""
     lib, own = tmp_path / "lib", tmp_path / "own"

@@ -148,7 +148,7 @@ def compile_files(
         if file.kind == LTOIR:
             compiled[file.name, file.content] = None
         elif file.kind == CU:
-            folders = (file.path.parent,) if file.path else ()
+            folders = _folders(file)
             text, name = file.content.decode(), PurePath(file.name).name
             head, functions = _split(text)
             if functions:
@@ -195,15 +195,20 @@ def compile_files(
 
 
 def paths(files: Iterable[LinkFile]) -> list[Path]:
-    """Return those of *files* that are on disk, and the headers beside them that these include."""
-    linked = {file.path: file for file in files if file.path}
+    """Return those of *files* that are on disk, and the headers that all of them include, but CUDA's."""
+    files = list(files)
     headers = [
         header
-        for path, file in linked.items()
+        for file in files
         if file.kind == CU
-        for header in include_scan.files_included(file.content, path.parent)
+        for header in include_scan.files_included(file.content, _folders(file))
     ]
-    return list(dict.fromkeys([*linked, *headers]))
+    return list(dict.fromkeys([*(file.path for file in files if file.path), *headers]))
+
+
+def _folders(file: LinkFile) -> tuple[Path, ...]:
+    """Return where the own headers of *file* are."""
+    return (file.path.parent,) if file.path else ()
 
 
 def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Source:

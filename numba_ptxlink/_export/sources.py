@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def headers(includes: Iterable[str], searched: Sequence[Path]) -> list[Path]:
     """Return the files in the folders *searched* that *includes* lead to."""
     text = "".join(f"#include {name}\n" for name in includes)
-    return include_scan.files_included(text.encode(), searched[0], searched[1:]) if text and searched else []
+    return include_scan.files_included(text.encode(), searched)
 
 
 def folders(marked: Iterable[Udf]) -> dict[Path, None]:

@@ -115,16 +115,15 @@ def _follow(
     return lines, files, used
 
 
-def files_included(source: bytes, folder: Path, include_dirs: Sequence[Path | str] = ()) -> list[Path]:
+def files_included(source: bytes, include_dirs: Sequence[Path]) -> list[Path]:
     """
-    Return every file that a source in *folder* can include from there or from *include_dirs*.
+    Return every file that a source can include which `working_directory.isolated` compiles.
 
     Args:
         source: The source text.
-        folder: The directory it is in.
-        include_dirs: The include directories, in search order.
+        include_dirs: The include directories.
     """
-    _, files, _ = _follow([(scan(source), folder)], [Path(path) for path in include_dirs])
+    _, files, _ = _follow([(scan(source), Path("/"))], include_dirs)
     return sorted(map(Path, files))
 
 
