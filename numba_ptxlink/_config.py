@@ -175,6 +175,9 @@ def config() -> Config:
     return settings
 
 
+LOG_FORMAT = "%(name)s %(levelname)s: %(message)s"
+"""How NUMBA_PTXLINK_LOG shows messages."""
+
 _lock = Lock()
 
 
@@ -185,7 +188,7 @@ def _set_up_logging(level: int) -> None:
         if logger.handlers or logger.level != logging.NOTSET:
             return
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s %(levelname)s: %(message)s"))
+        handler.setFormatter(logging.Formatter(LOG_FORMAT))
         # An application that logs by the root logger, perhaps configured later, shows each message itself.
         handler.addFilter(lambda _: not logging.getLogger().handlers)
         logger.addHandler(handler)

@@ -54,8 +54,8 @@ def _main(argv: Sequence[str] | None) -> int:
             parser.print_help()
         else:
             config()
-            args.set_verbosity(arguments.verbose)
-            said: Said = arguments.run(arguments)
+            with args.messages_shown(arguments.verbose):
+                said: Said = arguments.run(arguments)
             status = said.status
             said.show(arguments)
         if sys.stdout is not None:

@@ -262,8 +262,6 @@ def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):
         r"\w{12}  assemble  [\d.]+ KiB\s+\d{5} d ago  kernel\s+nvPTXCompiler 0123456789abcdef", row
     )
     assert f"{entry['address'][:12]}\n" == said(capsys, "cache", "list", "-q").out
-    # The logger is the process's, and would keep the handler for other tests.
-    monkeypatch.setattr(args, "set_verbosity", lambda _: None)
     assert "    package: 1\n" in said(capsys, "cache", "list", "-v").out
 
 

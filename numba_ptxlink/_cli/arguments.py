@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from numba_ptxlink._config import FRONT_ENDS
+from numba_ptxlink._config import FRONT_ENDS, LOG_FORMAT, config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _SHELLS = ("bash", "zsh", "tcsh")
 _LEVELS = (logging.INFO, logging.DEBUG)
@@ -81,13 +82,33 @@ def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def set_verbosity(verbose: int) -> None:
-    """Log as much as the number of -v asks for, on top of NUMBA_PTXLINK_LOG."""
+@contextmanager
+def messages_shown(verbose: int) -> Iterator[None]:
+    """Show as many messages as the number of -v asks for, on top of NUMBA_PTXLINK_LOG, for a block."""
+    root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
+    level = logger.level
     if verbose:
-        logger = logging.getLogger("numba_ptxlink")
-        if not logger.handlers:
-            logger.addHandler(logging.StreamHandler())
         logger.setLevel(_LEVELS[min(verbose, len(_LEVELS)) - 1])
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Messages() if config().log_level is None else logging.Formatter(LOG_FORMAT))
+    # A package that the command imports gives the root logger a handler where it has none, with another form.
+    if not root.handlers:
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Messages(logging.Formatter):
+    """Warnings as the command prints errors, and other messages without the level."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if record.levelno < logging.WARNING or record.name.partition(".")[0] != "numba_ptxlink":
+            return text
+        return f"numba-ptxlink: {record.levelname.lower()}: {text}"
 
 
 def path(text: str) -> Path:
