@@ -53,7 +53,7 @@ def check(lower: Any, inst: Any) -> None:
 
 def _check_division(lower: Any, dividend: Any, divisor: Any) -> None:
     if all(isinstance(lower.get_numba_type(each.name), _NUMBERS) for each in (dividend, divisor)):
-        _error_if(lower, _is_zero(lower.lower_literal_if_needed(lower.load_var(divisor))))
+        error_if(lower, _is_zero(lower.lower_literal_if_needed(lower.load_var(divisor))))
 
 
 def _is_zero(value: Any) -> Any:
@@ -80,7 +80,7 @@ def _check_index(lower: Any, array: Any, index: Any) -> None:
             zero = arith.constant(mlir_types.i64(), 0)
             negative = arith.cmpi(arith.CmpIPredicate.slt, number, zero)
             place = arith.select(negative, arith.addi(number, extent), number)
-        _error_if(lower, arith.cmpi(arith.CmpIPredicate.uge, place, extent))
+        error_if(lower, arith.cmpi(arith.CmpIPredicate.uge, place, extent))
 
 
 def _numbers(lower: Any, index: Any, ndim: int) -> Iterator[tuple[int, Any, bool]]:
@@ -109,7 +109,8 @@ def _extent(lower: Any, array: Any, ty: Any, axis: int) -> Any:
     return convert(memref.dim(lower.load_var(array), index_of(axis)), mlir_types.i64())
 
 
-def _error_if(lower: Any, condition: Any) -> None:
+def error_if(lower: Any, condition: Any) -> None:
+    """Emit an error of the current line where *condition* holds."""
     with scf.if_ctx_manager(condition):
         lower.error()
         scf.yield_([])

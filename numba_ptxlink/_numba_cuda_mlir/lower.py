@@ -20,7 +20,7 @@ from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 from numba_ptxlink.errors import ExportError
 
-from . import checks, packed, pointers
+from . import checks, packed, pointers, slices
 from .codegen.errors import SITE
 from .context import Program, compiled_now
 
@@ -118,8 +118,13 @@ class _Export(_Stock):  # type: ignore[misc]
         return super().build_recursive_call(target, fn_type, args, kws)
 
     def get_registered_builder(self, fn: Any, signature: Any) -> Any:
-        own = pointers.builder(fn, getattr(signature, "args", signature))
+        args = getattr(signature, "args", signature)
+        own = pointers.builder(fn, args) or slices.builder(self, fn, signature)
         return own or super().get_registered_builder(fn, signature)
+
+    def stock_builder(self, fn: Any, signature: Any) -> Any:
+        """Return what numba-cuda-mlir has for *fn* of *signature*."""
+        return super().get_registered_builder(fn, signature)
 
     def _lower_record_array_field_view(self, target: Any, value: Any, attr: str) -> None:
         record = self.get_numba_type(value.name).dtype
@@ -134,6 +139,9 @@ class _Export(_Stock):  # type: ignore[misc]
 
     def lower_call_expr_assign(self, target: Any, fn: Any, args: Any, kws: Any, expr: Any = None) -> None:
         class_type = self.get_numba_type(fn.name)
+        if isinstance(class_type, types.Function) and class_type.typing_key is slice:
+            slices.make(self, target, args)
+            return
         if not isinstance(class_type, types.NamedTupleClass):
             super().lower_call_expr_assign(target, fn, args, kws, expr)
             return
