@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
     from numba_ptxlink._link.consumer import Consumer
 
     from .signatures import Typed
@@ -51,6 +51,7 @@ class Compiled:
         arch: The GPU.
         functions: The Python functions.
         lowered: What each of them was lowered to.
+        links: The files that they link.
         code: The code of groups of them, in order; None where it is not made yet.
     """
 
@@ -58,6 +59,7 @@ class Compiled:
     arch: Arch
     functions: tuple[Any, ...]
     lowered: tuple[Lowering, ...]
+    links: tuple[LinkFile, ...] = ()
     code: tuple[groups.GroupCode, ...] | None = None
 
     @property
@@ -73,7 +75,7 @@ class Compiled:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that the functions link by their paths, with the headers that these include."""
-        return tuple(link_files.paths(link for lowered in self.lowered for link in lowered.links))
+        return tuple(link_files.paths(self.links))
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,32 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
     lowered = tuple(
         lowering.lower(function, arch, options, key) for function, key in zip(functions, keys, strict=True)
     )
-    return Compiled(front_end, arch, tuple(function.udf.function for function in functions), lowered)
+    python = tuple(function.udf.function for function in functions)
+    return Compiled(front_end, arch, python, lowered, read_links(functions, lowered))
+
+
+def read_links(
+    functions: Sequence[Typed], lowered: Sequence[Lowering], read: Callable[[Any], LinkFile] = linkable.read
+) -> tuple[LinkFile, ...]:
+    """
+    Read the files that *functions* link, each once, in the working directory of this process.
+
+    Args:
+        functions: The functions.
+        lowered: What each of them was lowered to.
+        read: Reads one.
+
+    Raises:
+        ExportError: One cannot be read. Names the function.
+    """
+    found: dict[LinkFile, None] = {}
+    for function, each in zip(functions, lowered, strict=True):
+        try:
+            found.update(dict.fromkeys(map(read, each.links)))
+        except ExportError as error:
+            where = f"Function {function.udf.name} ({function.udf.source})"
+            raise ExportError(f"{where}: {error}", inputs=error.inputs) from error
+    return tuple(found)
 
 
 def build(
@@ -151,11 +178,10 @@ def build(
         ptx = compile_program(modules, lto=False).rstrip(b"\0").strip() + b"\n"
     read = parse(ptx.decode())
     missing = externs.undefined(read)
-    links = dict.fromkeys(link for each in lowered for link in each.links)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
     linkable.check_declarations(_declaring(compiled), arch)
     linked = link_files.compile_files(
-        links,
+        compiled.links,
         missing,
         arch,
         tag(names),

@@ -30,14 +30,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def given(item: Any) -> str | LinkFile:
+    """
+    Return a link file as a function gives it: its path, which may be relative, or code in memory.
+
+    A path is not read: what another process or an earlier export found there is not what this one finds.
+
+    Args:
+        item: A path, or a `LinkableCode` of a front end.
+
+    Raises:
+        ExportError: It is neither, or of no kind that can be linked.
+    """
+    return os.fspath(item) if _is_path(item) else read(item)
+
+
 def read(item: Any) -> LinkFile:
     """
-    Read a link file: a path, or a `LinkableCode` of a front end.
+    Read a link file: a path, which is relative to the working directory, or a `LinkableCode` of a front end.
 
     Raises:
         ExportError: It does not exist, cannot be read, or is of no kind that can be linked. With the cure.
     """
-    is_path = isinstance(item, (str, os.PathLike))
+    if isinstance(item, LinkFile):
+        return item
+    is_path = _is_path(item)
     try:
         if getattr(item, "kind", None) == CU:
             source = Input(CU, str(item.name), inputs.as_bytes(item.data))
@@ -53,6 +70,10 @@ def read(item: Any) -> LinkFile:
     callbacks = any(getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
     path = Path(item).absolute() if is_path else None
     return LinkFile(source.name, source.kind, source.code, path, has_callbacks=callbacks)
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, (str, os.PathLike))
 
 
 def tables(files: Iterable[Input], missing: Iterable[str], arch: Arch) -> list[Table]:

@@ -11,8 +11,7 @@ import base64
 import json
 import logging
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
@@ -21,7 +20,7 @@ from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import externs, function_keys, recursive
+from . import externs, function_keys, linkable, recursive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +46,8 @@ class Lowering:
         raises: The source lines where it or its callees raise, as "file.py:line".
         modules: The NVVM IR of the function and of all that it calls, callers first. A module has the same
             text wherever it occurs.
-        links: The files that it links.
+        links: The files that it links: paths as they are given, which each export reads in its own working
+            directory, and code in memory.
         declarations: The functions that `cuda.declare_device` declares and it may call: symbol, and C
             signature where C has the types.
     """
@@ -55,7 +55,7 @@ class Lowering:
     signature: abi.Signature
     raises: tuple[str, ...]
     modules: tuple[str, ...]
-    links: tuple[LinkFile, ...] = ()
+    links: tuple[str | LinkFile, ...] = ()
     declarations: tuple[tuple[str, abi.Signature | None], ...] = ()
 
 
@@ -172,7 +172,7 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         # A front end may know of all functions that the process has declared, several of one name among them.
         if any(f'@"{name}"' in text for text in modules)
     )
-    links = tuple(front_end.link_files([lowered]))
+    links = tuple(map(linkable.given, front_end.link_files([lowered])))
     return Lowering(signature, lowered.raises, modules, links, tuple(declarations))
 
 
@@ -229,14 +229,9 @@ def _entry(lowered: Lowering) -> cache.Entry | None:
     if any(_BETWEEN in text for text in lowered.modules):
         return None
     links = [
-        # A file is read again: it may change.
-        {
-            "name": link.name,
-            "kind": link.kind,
-            "path": str(link.path or ""),
-            "content": "" if link.path else base64.b64encode(link.content).decode(),
-            "has_callbacks": link.has_callbacks,
-        }
+        link
+        if isinstance(link, str)
+        else {**asdict(link), "content": base64.b64encode(link.content).decode(), "path": None}
         for link in lowered.links
     ]
     described = codec.encode((lowered.signature, lowered.raises, lowered.declarations))
@@ -250,14 +245,13 @@ def _read(entry: cache.Entry) -> Lowering | None:
             codec.decode(signature),
             codec.decode(raises),
             tuple(entry.code.decode().split(_BETWEEN)),
-            tuple(_link(**link) for link in links),
+            tuple(link if isinstance(link, str) else _in_memory(**link) for link in links),
             codec.decode(declarations),
         )
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         log.info("cache: a lowered function is not used: %s: %s", type(error).__name__, error)
         return None
 
 
-def _link(name: str, kind: str, path: str, content: str, *, has_callbacks: bool) -> LinkFile:
-    link = LinkFile(name, kind, base64.b64decode(content), has_callbacks=has_callbacks)
-    return replace(link, path=Path(path), content=Path(path).read_bytes()) if path else link
+def _in_memory(content: str, **described: Any) -> LinkFile:
+    return LinkFile(content=base64.b64decode(content), **described)

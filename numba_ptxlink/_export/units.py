@@ -8,6 +8,7 @@ to the same result is done by the process that exports: so the bytes do not depe
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import pickle
@@ -16,7 +17,6 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
@@ -24,7 +24,7 @@ from numba_ptxlink._tools import python_imports
 from numba_ptxlink._tools.processes import Processes
 from numba_ptxlink.errors import ExportError
 
-from . import build, choice, definitions, function_keys, groups, lowering
+from . import build, choice, definitions, function_keys, groups, linkable, lowering
 from .signatures import resolved
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Packed:
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, (type(self), self._packed)
 
-    @cached_property
+    @functools.cached_property
     def _packed(self) -> bytes:
         return zlib.compress(pickle.dumps(vars(self)), level=1)
 
@@ -167,14 +167,18 @@ def compile_each(
     }
     done = _run_all(units, executor, progress or (lambda *_: None))
     compiled = []
+    # All archs get the same content, whatever is written meanwhile.
+    read = functools.cache(linkable.read)
     for arch in archs:
         parts = [done[unit] for unit in units if unit.arch == arch]
+        lowered = tuple(each for part in parts for each in part.lowered)
         compiled.append(
             build.Compiled(
                 front_end,
                 arch,
                 tuple(function.udf.function for function in functions),
-                tuple(lowered for part in parts for lowered in part.lowered),
+                lowered,
+                build.read_links(functions, lowered, read),
                 tuple(part.code for part in parts),
             )
         )
@@ -334,7 +338,7 @@ def _functions(program: Program) -> Iterator[tuple[dict[str, Typed], str]]:
             return
         yield _resolved(modules, front_end), ""
         return
-    block = python_imports.imported_again(program.imported, partial(registry.require, front_end))
+    block = python_imports.imported_again(program.imported, functools.partial(registry.require, front_end))
     try:
         module = block.__enter__()
     except ExportError as error:

@@ -291,8 +291,13 @@ class FrontEnd(Protocol):
         Modules of its own, of Python and of NumPy may be among them.
         """
 
-    def link_files(self, lowered: Sequence[Any]) -> Iterable[LinkFile]:
-        """Return the files that *lowered* and its callees link, without the compiler's memory manager."""
+    def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
+        """
+        Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
+
+        That is paths, which may be relative and `_export.linkable` reads, and code in memory: `LinkableCode`
+        of the compiler, or `LinkFile`.
+        """
 
     def linkage(self, declared: Any) -> tuple[Any, ...]:
         """Return what a call of a function of `cuda.declare_device` depends on beside name and signature."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
 
     from .compile import Lowered
@@ -165,7 +165,7 @@ class NumbaCuda:
         with global_compiler_lock:
             return extensions.of_typing(cuda_target.typing_context)
 
-    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
+    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         from .link_files import of_libraries
 
         return of_libraries([one.compiled.library for one in lowered])

@@ -12,26 +12,19 @@ from numba_ptxlink._export import linkable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numba_ptxlink._front_end.protocol import LinkFile
-
 _INTERNAL = "numba.cuda._internal."
 
 
-def of_libraries(libraries: Iterable[Any]) -> Iterator[LinkFile]:
-    """
-    Yield the files that *libraries* link, each once; without the memory manager.
-
-    Raises:
-        ExportError: A file cannot be read.
-    """
+def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
+    """Yield the files that *libraries* link, each once; without the memory manager."""
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
     for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
         if file is not NRT_LIBRARY:
-            link = linkable.read(file)
             # The one of its halves warns of missing tools for LTO; nobody has to do that elsewhere.
             callback = getattr(getattr(file, "setup_callback", None), "__module__", None) or ""
-            yield replace(link, has_callbacks=False) if callback.startswith(_INTERNAL) else link
+            own = callback.startswith(_INTERNAL)
+            yield replace(linkable.read(file), has_callbacks=False) if own else file
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._export import build, externs, link_files
+from numba_ptxlink._export import build, externs, link_files, linkable
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 
@@ -48,7 +48,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         missing,
     )
     linked = link_files.compile_files(
-        of_libraries([library]),
+        map(linkable.read, of_libraries([library])),
         missing,
         arch,
         tag,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
 
     from .compile import Lowered
@@ -190,10 +190,8 @@ class NumbaCudaMlir:
             mlir_target.ensure_initialized()
             return extensions.of_typing(mlir_target.typing_context)
 
-    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[LinkFile]:
-        from numba_ptxlink._export import linkable
-
-        return map(linkable.read, dict.fromkeys(item for one in lowered for item in one.links))
+    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
+        return iter(dict.fromkeys(item for one in lowered for item in one.links))
 
     def linkage(self, declared: Any) -> tuple[Any, ...]:
         return declared.abi, declared.use_cooperative, declared.link

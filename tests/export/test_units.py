@@ -199,6 +199,29 @@ def test_what_travels_fits_into_a_pipe():
         assert value == pickle.loads(sent)  # noqa: S301 - its own
 
 
+@pytest.mark.slow
+def test_link_files_are_read_where_the_export_is(program, tmp_path, monkeypatch):
+    """A worker needs no link file, and a relative path is one from the working directory of the export."""
+    monkeypatch.chdir(tmp_path)
+    linked = tmp_path / "g.cu"
+    linked.write_text('extern "C" __device__ float g(float x) { return x * 3; }\n')
+    program.write_text(
+        program.read_text().replace("return x *", "return g(x) *")
+        + '\n\ng = cuda.declare_device("g", "float32(float32)", link="g.cu", abi="c")\n'
+    )
+    expected = export(program, emit=["ptx"])
+
+    class Remote(Pickling):
+        def submit(self, call, /, *args, **kwargs):
+            hidden = linked.rename(tmp_path / "hidden")
+            try:
+                return super().submit(call, *args, **kwargs)
+            finally:
+                hidden.rename(linked)
+
+    assert expected == export(program, emit=["ptx"], executor=Remote())
+
+
 def test_progress_is_told_after_each_group(program):
     """What shows progress hears of each group once, with their number."""
     told = []
@@ -227,8 +250,9 @@ def test_only_what_was_edited_is_lowered_again(program, tmp_path, monkeypatch):
         program.write_text(source)
         lowered.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(tiered, "default", lambda: mine)
+            # First: where it was never read, it would be read from what the other one replaces, and put back.
             patch.setattr(cache, "default", lambda: mine)
+            patch.setattr(tiered, "default", lambda: mine)
             kept, again = export(program), [*lowered]
         assert export(program) == kept
         return again
