@@ -62,8 +62,14 @@ def run(folder: Path) -> dict[str, object]:
     return counted
 
 
-def run_all(folder: Path, options: object, **environ: str) -> list[dict[str, object]]:
-    """Compile the kernel of *folder* with each of *options*, a list or its text, in a process of its own."""
+def run_all(
+    folder: Path, options: object, *, within: Path | None = None, **environ: str
+) -> list[dict[str, object]]:
+    """
+    Compile the kernel of *folder* with each of *options*, a list or its text, in a process of its own.
+
+    Its link file is that of *folder*, or the one that a relative path names *within* another.
+    """
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(folder), str(MODULE.parent))),
@@ -72,8 +78,11 @@ def run_all(folder: Path, options: object, **environ: str) -> list[dict[str, obj
         "NUMBA_PTXLINK_CACHE": str(folder / "cache"),
         "NUMBA_CACHE_DIR": str(folder / "index"),
     }
-    command = [sys.executable, "module.py", str(folder / "twice.cu"), str(options)]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    link = "twice.cu" if within else str(folder / "twice.cu")
+    command = [sys.executable, str(folder / "module.py"), link, str(options)]
+    done = subprocess.run(
+        command, cwd=within or folder, env=environ, capture_output=True, text=True, check=False
+    )
     assert 0 == done.returncode, done.stderr
     return json.loads(done.stdout)
 
@@ -110,6 +119,23 @@ def test_changed_files_of_declarations_are_linked_again(folder):
     assert [FOUND] == run_all(folder, declared)
     (folder / "part.h").write_text("#define FACTOR 3\n")
     assert [1] == [counted["misses"] for counted in run_all(folder, declared)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", [{}, {"declared": True}], ids=["decorator", "declared"])
+def test_a_relative_link_file_is_the_one_of_the_working_directory(folder, declared):
+    """The kernel of another working directory is found where its link file and header are equal, not else."""
+    for name, factor in (("first", 2), ("equal", 2), ("other", 3)):
+        (folder / name).mkdir()
+        (folder / name / "twice.cu").write_text(SOURCE)
+        (folder / name / "part.h").write_text(f"#define FACTOR {factor}\n")
+    counted = [
+        run_all(folder, [declared], within=folder / name)[0] for name in ("first", "equal", "other", "other")
+    ]
+    assert [0, 1, 0, 1] == [each["hits"] for each in counted]
+    (folder / "other" / "part.h").unlink()
+    with pytest.raises(AssertionError, match=r"part\.h"):
+        run_all(folder, [declared], within=folder / "other")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 from linkcases import cubin, function
@@ -130,6 +131,21 @@ def test_link_files_of_declared_functions(load, callee):
     second = compiled(load(link).calls)
     assert hits(second) == 0
     assert cubin_of(first) != cubin_of(second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", [False, True], ids=["decorator", "declared"])
+def test_a_relative_link_file_is_the_one_of_the_working_directory(load, tmp_path, monkeypatch, declared):
+    """The kernel of another working directory is found where its link file is equal, not else."""
+    found = {}
+    for name, value in (("first", 1), ("equal", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Path("f.ptx").write_text(function(value, target="sm_80"))
+        link = ["f.ptx"]
+        found[name] = compiled(load(link).calls) if declared else compiled(load().calls, link=link)
+    assert [0, 1, 0] == [hits(each) for each in found.values()]
+    assert cubin_of(found["first"]) != cubin_of(found["other"])
 
 
 def test_code_in_memory(load):
