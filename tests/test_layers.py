@@ -49,7 +49,7 @@ FLOORS = (
     "cli",
     "__main__",
 )
-MOST_IN_A_DIRECTORY = 28
+MOST_IN_A_DIRECTORY = 29
 
 
 def name_of(path: Path, package: Path) -> str:

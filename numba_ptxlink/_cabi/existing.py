@@ -81,39 +81,6 @@ _LOUD = """\
 """
 # Each compiler chooses the sign of char, and the type of an enum that says none: they are no numbers here,
 # and neither are bool, unions and classes.
-INTEGERS = """\
-typedef signed char int8_t;
-typedef unsigned char uint8_t;
-typedef short int16_t;
-typedef unsigned short uint16_t;
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-"""
-"""What stdint.h defines of the numbers in generated headers, for NVRTC, which has no standard headers."""
-
-_STDINT = (
-    INTEGERS
-    + re.sub(r"(u?int)(\d+_t;)", r"\1_least\2", INTEGERS)
-    + "".join(f"typedef long int{kind}_t;\ntypedef unsigned long uint{kind}_t;\n" for kind in ("ptr", "max"))
-)
-_STDDEF = "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n"
-
-
-def _in_std(text: str) -> str:
-    return "namespace std {\n" + re.sub(r"typedef .* (\w+;)", r"using ::\1", text) + "}\n"
-
-
-SHIMS = {
-    "stdint.h": f"#pragma once\n{_STDINT}",
-    "cstdint": f"#pragma once\n#include <stdint.h>\n{_in_std(_STDINT)}",
-    "stddef.h": f"#pragma once\n{_STDDEF}",
-    "cstddef": f"#pragma once\n#include <stddef.h>\n{_in_std(_STDDEF)}",
-    "stdbool.h": "#pragma once\n",
-}
-"""The standard headers that define no more than names of integers, which headers of structs include."""
-
 _SIGNS = {"int": "is_signed", "uint": "is_unsigned", "float": "is_float"}
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._tools import standard_headers
 from numba_ptxlink.errors import AbiError
 
 from . import existing
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = f"""\
 #if defined(__CUDACC_RTC__)
-{existing.INTEGERS}#else
+{standard_headers.INTEGERS}#else
 #include <stdint.h>
 #endif
 """

@@ -18,7 +18,7 @@ from . import types as c
 from .signatures import Signature, structs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numba_ptxlink._tools.nvrtc import Compiled
@@ -80,8 +80,8 @@ def prove(
             log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)
             return
         calls = map(_call, range(len(signatures)), signatures, called)
-        shims = existing.SHIMS if existing.includes(structs) else None
-        compiled = _compile("\n".join([text, *calls, ""]), arch, include_dirs, shims)
+        source = "\n".join([text, *calls, ""])
+        compiled = _compile(source, arch, include_dirs, with_structs=bool(existing.includes(structs)))
     except LinkError as error:
         _check_structs(error, text, structs, include_dirs)
         if _NO_FILE in error.log or not _begins_here(error.log):
@@ -91,19 +91,16 @@ def prove(
     _compare(compiled.code.decode(), signatures, modern=llvm_ir.is_modern(arch))
 
 
-def _compile(
-    source: str, arch: Arch, include_dirs: Sequence[Path], headers: Mapping[str, str] | None
-) -> Compiled:
+def _compile(source: str, arch: Arch, include_dirs: Sequence[Path], *, with_structs: bool) -> Compiled:
     searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
     # A header in the working directory is not the one that is meant.
     return nvrtc.compile_source(
         source,
         _NAME,
         arch,
-        flags=_FLAGS if headers is None else (*_FLAGS, *_LIKE_NVCC),
+        flags=(*_FLAGS, *_LIKE_NVCC) if with_structs else _FLAGS,
         include_dirs=searched,
-        headers=headers,
-        isolated=headers is not None,
+        isolated=with_structs,
     )
 
 

@@ -115,6 +115,25 @@ def _follow(
     return lines, files, used
 
 
+def names_included(
+    source: bytes, folder: Path, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
+) -> frozenset[str]:
+    """
+    Return every name that a source, or a file that it can include, may include.
+
+    Args:
+        source: The source text.
+        folder: The directory it is in, or is treated as being in.
+        include_dirs: The include directories, in search order.
+        headers: Headers in memory, by name.
+    """
+    own = [(scan(text), folder) for text in (source, *(text.encode() for text in headers.values()))]
+    _, files, _ = _follow(own, [Path(path) for path in include_dirs])
+    return frozenset().union(
+        *(scanned.names for scanned in (*(scanned for scanned, _ in own), *files.values()))
+    )
+
+
 def files_included(source: bytes, include_dirs: Sequence[Path]) -> list[Path]:
     """
     Return every file that a source can include which `working_directory.isolated` compiles.

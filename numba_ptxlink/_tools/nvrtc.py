@@ -14,7 +14,7 @@ from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
-from . import build_id, include_scan, packages, working_directory
+from . import build_id, include_scan, packages, standard_headers, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,6 +108,8 @@ def compile_source(
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
 
+    What fails for want of a header of the standard library is compiled again with that of CUDA's C++ library.
+
     Args:
         source: One translation unit.
         name: The name of the source in the log.
@@ -127,11 +129,47 @@ def compile_source(
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
-    binding = _binding()
     if isinstance(source, str):
         source = source.encode()
     if isolated:
         include_dirs = [Path(path).absolute() for path in include_dirs]
+    compiled = functools.partial(
+        _compile_source,
+        source,
+        name,
+        arch,
+        output=output,
+        flags=flags,
+        include_dirs=include_dirs,
+        name_expressions=tuple(name_expressions),
+        isolated=isolated,
+        folder=folder,
+    )
+    texts = dict(headers or {})
+    try:
+        return compiled(headers=texts)
+    except LinkError as error:
+        home = Path("/") if isolated else folder or Path(name).parent
+        standard = standard_headers.lacking(error.log, source, home, include_dirs, texts)
+        if not standard:
+            raise
+    return compiled(headers={**texts, **standard})
+
+
+def _compile_source(
+    source: bytes,
+    name: str,
+    arch: Arch,
+    *,
+    output: str,
+    flags: Sequence[str],
+    include_dirs: Sequence[Path | str],
+    headers: Mapping[str, str],
+    name_expressions: tuple[str, ...],
+    isolated: bool,
+    folder: Path | None,
+) -> Compiled:
+    binding = _binding()
 
     def options(paths: Sequence[Path | str]) -> tuple[str, ...]:
         return (
@@ -142,8 +180,6 @@ def compile_source(
             *flags,
         )
 
-    texts = dict(headers or {})
-    expressions = tuple(name_expressions)
     # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
     program_name = name if folder is None else str(folder / name)
     if isolated and not working_directory.available():
@@ -157,8 +193,8 @@ def compile_source(
             program_name=program_name,
             options=options(paths),
             output=output,
-            headers=texts,
-            name_expressions=expressions,
+            headers=headers,
+            name_expressions=name_expressions,
             shown=dict(zip(map(str, paths), map(str, include_dirs), strict=True)),
         )
 
@@ -173,8 +209,8 @@ def compile_source(
         options=options(include_dirs),
         output=output,
         include_dirs=include_dirs,
-        headers=texts,
-        name_expressions=expressions,
+        headers=headers,
+        name_expressions=name_expressions,
         isolated=isolated,
     )
     result = make() if key is None else cache.cached(key, make)
@@ -183,7 +219,7 @@ def compile_source(
         result.code,
         result.log,
         options(include_dirs),
-        tuple((expression, lowered[expression]) for expression in expressions),
+        tuple((expression, lowered[expression]) for expression in name_expressions),
     )
 
 
@@ -256,8 +292,10 @@ def _compile(
         (status,) = binding.nvrtcCompileProgram(program, len(options), list(map(_encoded, options)))
         log = readable(_fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0"))
         if int(status):
+            cure = standard_headers.cure(log)
             raise LinkError(
-                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(flags)}.",
+                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(flags)}."
+                f"{cure and f' {cure}'}",
                 flags=flags,
                 inputs=(name,),
                 log=log,

@@ -16,7 +16,6 @@ import pytest
 from linkcases import find_nvcc
 
 import numba_ptxlink as pl
-from numba_ptxlink._cabi.existing import SHIMS
 from numba_ptxlink._tools import host_compiler, nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -112,7 +111,6 @@ def test_cxx_calls_with_its_own_structs(front_end, folder):
             exported.artifacts[kind, "sm_90"],
             arch="sm_90",
             include_dirs=[folder],
-            headers=SHIMS,
         )
         assert b"use" in linked.cubin
     symbols = {each.name: each for each in pl.inspect(linked.cubin, sass=False).symbols}

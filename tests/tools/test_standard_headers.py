@@ -1,0 +1,96 @@
+"""The headers of the standard library in CUDA C++ for NVRTC, and what is said of those it has none of."""
+
+from __future__ import annotations
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvrtc, standard_headers
+
+ARCH = pl.Arch.of("sm_90")
+SOURCE = """
+#include <cstdint>
+#include <cstddef>
+#include <climits>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <cmath>
+#include <cstdio>
+#include <cassert>
+static_assert(std::is_same<std::uint16_t, unsigned short>::value && INT64_MAX == LLONG_MAX, "");
+static_assert(std::is_same<decltype(sizeof(0)), std::size_t>::value && sizeof(intptr_t) == sizeof(void*), "");
+static_assert(std::numeric_limits<std::int32_t>::max() == INT_MAX, "");
+extern "C" __global__ void spread(float* p, std::uint8_t n) {
+  assert(n > 0);
+  std::printf("%d", int(n));
+  std::pair<float, float> both{std::sqrt(p[0]), std::abs(p[1])};
+  p[n] = std::move(both).first * float(M_PI);
+}
+"""
+
+
+def test_the_standard_headers_are_those_of_cudas_library(tmp_path):
+    """`link` compiles CUDA C++ that includes headers of C++, in the file or in a header of its own."""
+    (tmp_path / "own.h").write_text(SOURCE)
+    (tmp_path / "spread.cu").write_text('#include "own.h"\n')
+    for source in (SOURCE, tmp_path / "spread.cu"):
+        assert b"spread" in pl.link(source, arch="sm_90").cubin
+
+
+def test_the_headers_of_c_have_what_is_not_built_in():
+    """C's names of them bring macros and types, without a namespace."""
+    names = ("stdint", "stddef", "stdbool", "limits", "float", "math", "stdio", "stdlib", "string", "assert")
+    source = "".join(f"#include <{name}.h>\n" for name in names) + (
+        'static_assert(UINT8_MAX == 255 && CHAR_BIT == 8 && FLT_DIG == 6 && M_PI > 3.14, "");\n'
+        'static_assert(sizeof(ptrdiff_t) == 8 && sizeof(int_least16_t) == 2, "");\n'
+        'extern "C" __global__ void f(char* p) { assert(p); memcpy(p, p + 1, abs(-1)); printf("%p", p); }\n'
+    )
+    assert b"f" in pl.link(source, arch="sm_90").cubin
+
+
+@pytest.mark.parametrize("standard", ["c++14", "c++20"])
+def test_integers_need_no_library(standard):
+    """An older C++ than CUDA's library takes has the integers, and so has NVRTC without that library."""
+    names = ("cstdint", "stdint.h", "cstddef", "stddef.h")
+    source = "".join(f"#include <{name}>\n" for name in names)
+    source += 'extern "C" __global__ void f(std::int64_t* p, intptr_t q) { *p = std::size_t(q); }\n'
+    for include_dirs in ((), nvrtc.toolkit_include_dirs()):
+        flags = (f"--std={standard}",)
+        assert nvrtc.compile_source(source, "f.cu", ARCH, flags=flags, include_dirs=include_dirs).code
+
+
+def test_what_compiles_without_them_stays_as_it_is():
+    """A source that tests for a header is told that there is none, and what a user calls so comes first."""
+    asks = '#if __has_include(<cstdint>)\n#error "there"\n#endif\nextern "C" __global__ void f() {}\n'
+    assert pl.link(asks, arch="sm_90").cubin
+    own = '#include <limits>\n#include <cstdint>\nstatic_assert(MINE == 7 && sizeof(std::int8_t) == 1, "");\n'
+    own += 'extern "C" __global__ void f() {}\n'
+    assert pl.link(own, arch="sm_90", headers={"limits": "#define MINE 7\n"}).cubin
+
+
+def test_a_directory_comes_before_the_library(tmp_path):
+    """A header of a standard name in a folder that is searched is the one that is meant."""
+    (tmp_path / "limits").write_text("#define MINE 7\n")
+    source = '#include <cstdint>\n#include <limits>\nstatic_assert(MINE == 7, "");\n__global__ void f() {}\n'
+    assert pl.link(source, arch="sm_90", include_dirs=[tmp_path]).cubin
+
+
+@pytest.mark.parametrize(
+    ("source", "cure"),
+    [
+        ("#include <vector>\nint main() {}\n", "NVRTC has no vector: .* `nvcc -dc` and link the object"),
+        ("#include <cstdint>\n#include <iostream>\n", "NVRTC has no iostream: "),
+        ('#include "mine.h"\n', "Name the folder of mine.h by include_dirs, or -I"),
+        ("__global__ void f() {}\nint main() {}\n", "such as main, with `nvcc -dc` and link the object"),
+    ],
+)
+def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):
+    """Headers and code of the host are for nvcc, and other headers are in a folder that is not searched."""
+    with pytest.raises(pl.LinkError, match=f"(?s){cure}"):
+        pl.link(source, arch="sm_90")
+
+
+def test_other_errors_have_no_such_cure():
+    """What is said of headers and of the host is not said of other mistakes."""
+    assert standard_headers.cure("a.cu(1): error: identifier is undefined") == ""
