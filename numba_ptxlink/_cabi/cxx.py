@@ -15,7 +15,7 @@ _STRUCT = re.compile(
     r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
 )
 _INCLUDE = re.compile(r'<[^<>"\n]+>|[^<>"\n]+')
-_FOREIGN = ("std", "cuda", "nvcuda", "numba_ptxlink")
+_FOREIGN = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,8 @@ def _namespace(namespace: Any, what: str) -> str:
     parts = namespace.split("::") if isinstance(namespace, str) else [""]
     for part in parts:
         reason, proposed = cnames.problem_anywhere(part), cnames.propose(part)
+        if part == parts[0] and not reason:
+            reason = cnames.problem(part)
         if part == parts[0] and part in _FOREIGN:
             reason, proposed = "belongs to others", f"my_{part}"
         if reason:

@@ -161,8 +161,16 @@ _C23 = frozenset(
 )
 _MACROS = frozenset(compiler_names.EVERYWHERE.split()) - _RESERVED
 _DECLARED = frozenset(compiler_names.OUTSIDE.split()) | _C23
-RUNTIME = re.compile(r"cuda[A-Z]|CUDA_|CU_")
-"""What the names of CUDA's runtime start with, which are too many to list, and more in each release."""
+RUNTIME = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
+"""What the names of CUDA's runtime and driver start with: too many to list, and more in each release."""
+LIBRARIES = re.compile(r"CUB_|THRUST_|CCCL_|LIBCUDACXX_|PFN_cu")
+"""What the macros of CUDA's libraries start with, and the types of the driver's functions, as many."""
+
+_BY_RULE = (
+    (_PRIVATE, "is reserved for the compiler: it starts with two underscores or one and a capital"),
+    (_OWN, "starts like the names that generated headers use"),
+    (LIBRARIES, "starts like the names of CUDA's libraries"),
+)
 
 
 def check(name: object, what: str, taken: Collection[str] = ()) -> str:
@@ -212,7 +220,7 @@ def problem(name: str) -> str | None:
     if name in _DECLARED:
         return "is declared by CUDA C++ or the C library, where a call would reach that or nothing"
     if RUNTIME.match(name):
-        return "starts like the names of CUDA's runtime"
+        return "starts like the names of CUDA's runtime or driver"
     if _IN_PTX.fullmatch(name):
         return "is no symbol in PTX, or what compilers call something else there"
     return None
@@ -224,13 +232,9 @@ def problem_anywhere(name: str) -> str | None:
         return "is not a C identifier"
     if name in _RESERVED:
         return "is a reserved word of C, C++ or CUDA C++"
-    if _PRIVATE.match(name):
-        return "is reserved for the compiler: it starts with two underscores or one and a capital"
-    if _OWN.match(name):
-        return "starts like the names that generated headers use"
     if name in _MACROS:
         return "is a macro of CUDA C++ or the C library"
-    return None
+    return next((reason for pattern, reason in _BY_RULE if pattern.match(name)), None)
 
 
 def is_mangled(name: object) -> bool:
@@ -258,7 +262,7 @@ def propose(name: str, taken: Collection[str] = ()) -> str:
     base = spell(name)
     if base[0].isdigit():
         base = f"f{base}"
-    if RUNTIME.match(base) or _OWN.match(base):
+    if RUNTIME.match(base) or LIBRARIES.match(base) or _OWN.match(base):
         base = f"my_{base}"
     candidate = base if problem(base) is None else f"{base}_"
     number = 2

@@ -168,6 +168,14 @@ def test_names_of_cuda_and_libc_are_refused(name):
         ("cudaMalloc", "my_cudaMalloc"),
         ("CUDA_NEW", "my_CUDA_NEW"),
         ("numba_ptxlink", "my_numba_ptxlink"),
+        ("cuInit", "my_cuInit"),
+        ("CUdevice", "my_CUdevice"),
+        ("CUB_MINE", "my_CUB_MINE"),
+        ("cuda", "cuda_"),
+        ("cooperative_groups", "cooperative_groups_"),
+        ("nvcuda", "nvcuda_"),
+        ("cub", "cub_"),
+        ("thrust", "thrust_"),
         ("NULL", "NULL_"),
         ("__half", "half_"),
         ("_Bool", "Bool"),
@@ -226,7 +234,8 @@ def test_the_listed_names_are_taken(tmp_path, toolkit):
     for compiler in compiler_names.compilers(toolkit, tmp_path):
         answer = compiler_names.ask(compiler, sorted(everything))
         confirmed |= answer.everywhere | answer.outside
-    for compiler, _ in compiler_names.standard_compilers(toolkit, tmp_path):
+    beyond = compiler_names.standard_compilers(toolkit, tmp_path)
+    for compiler, _ in (*beyond, compiler_names.library_compiler(toolkit, tmp_path)):
         answer = compiler_names.ask(compiler, sorted(everything))
         confirmed |= answer.everywhere | answer.outside
     assert len(everything - confirmed) < len(everything) // 20, sorted(everything - confirmed)
@@ -235,7 +244,7 @@ def test_the_listed_names_are_taken(tmp_path, toolkit):
 @pytest.mark.slow
 def test_the_names_that_any_installed_compiler_takes_are_listed(toolkit):
     """A toolkit that is newer than the list shows what is missing in it."""
-    answer = compiler_names.taken(toolkit)
+    answer = compiler_names.taken(toolkit) | compiler_names.libraries(toolkit)
     missing = [name for name in sorted(answer.outside) if names.problem(name) is None]
     missing += [name for name in sorted(answer.everywhere) if names.legal(name) == name]
     assert missing == [], "run tests/helpers/compiler_names.py"

@@ -187,6 +187,10 @@ def same(x):
     ("namespace", "reason"),
     [
         ("std", "belongs to others"),
+        ("cub", "'cub' belongs to others; use a name such as 'my_cub'"),
+        ("cooperative_groups", "'cooperative_groups' belongs to others"),
+        ("time", "'time' is declared by CUDA"),
+        ("cuInit::own", "'cuInit' starts like the names of CUDA's runtime or driver"),
         ("cuda::detail", "'cuda' belongs to others; use a name such as 'my_cuda'"),
         ("a::class", "reserved word"),
         ("a::", "not a C identifier"),

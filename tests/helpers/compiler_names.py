@@ -8,7 +8,8 @@ and among GCC's built-in functions. Each is then put to the compilers themselves
 pass, NVRTC, and GCC for C and for C++ without nvcc.
 
 Users may include any header of the standard libraries before a generated one, so nvcc and GCC are asked once
-more with all of these; a macro without parameters is then taken everywhere unless it expands to itself.
+more with all of these; a macro without parameters is then taken everywhere unless it expands to itself. So is
+nvcc with the headers of CUDA's driver and C++ libraries.
 """
 
 from __future__ import annotations
@@ -71,6 +72,18 @@ _STANDARD_CXX = (
     *(name for name in _STANDARD_C if name not in {"stdatomic.h", "stdnoreturn.h", "threads.h"}),
 )
 _DEFINED = re.compile(r"^#define ([A-Za-z_]\w*)(\(?)[^\S\n]*(.*)$", re.MULTILINE)
+# What CUDA C++ may include beyond what nvcc does by itself.
+_OF_CUDA = (
+    *(
+        "cuda.h",
+        "cooperative_groups.h",
+        "cooperative_groups/reduce.h",
+        "cooperative_groups/memcpy_async.h",
+        "mma.h",
+    ),
+    *("cuda_pipeline.h", "cuda_awbarrier.h", "cub/cub.cuh", "thrust/device_vector.h", "thrust/sort.h"),
+    *("cuda/std/atomic", "cuda/std/complex", "cuda/barrier", "cuda/pipeline", "cuda/atomic", "nv/target"),
+)
 # A declaration of any of these shapes is on one line, which the diagnostics name.
 _GLOBAL = "namespace probe_{name} {{ using ::{name}; }}"
 _FUNCTION = 'extern "C" {space} probe_value {name}(probe_value);'
@@ -135,6 +148,27 @@ def standard(toolkit: Toolkit) -> Taken:
         for compiler, preprocess in standard_compilers(toolkit, Path(folder)):
             joined |= ask_standard(compiler, preprocess)
     return joined
+
+
+def libraries(toolkit: Toolkit) -> Taken:
+    """Return the names that nvcc takes once the headers of CUDA's driver and C++ libraries are included."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiler, preprocess = library_compiler(toolkit, Path(folder))
+        return ask_standard(compiler, preprocess)
+
+
+def library_compiler(toolkit: Toolkit, folder: Path) -> tuple[Compiler, Callable[..., str]]:
+    """Return nvcc with the headers of CUDA's libraries, and its preprocessor as of `standard_compilers`."""
+
+    def nvcc(*options):
+        return lambda source: _nvcc(toolkit, folder, source, "-std=c++17", *options)
+
+    text, definitions = nvcc("-E"), nvcc("-E", "-Xcompiler", "-dM")
+    device = _FUNCTION.replace("{space}", "__device__")
+    return (
+        Compiler(nvcc("-cuda"), _includes((*_CXX, *_OF_CUDA)), device),
+        lambda source, what="text": (definitions if what == "definitions" else text)(source),
+    )
 
 
 def standard_compilers(toolkit: Toolkit, folder: Path) -> list[tuple[Compiler, Callable[..., str]]]:
@@ -397,12 +431,13 @@ def render(names: Taken, versions: Sequence[str]) -> str:
         "",
         f"TOOLKITS = {tuple(versions)!r}".replace("'", '"'),
     ]
+    by_rule = {name for name in names.everywhere | names.outside if cnames.LIBRARIES.match(name)}
     for title, note, group in (
-        ("EVERYWHERE", "Keywords and macros: no declaration can use them.", names.everywhere),
+        ("EVERYWHERE", "Keywords and macros: no declaration can use them.", names.everywhere - by_rule),
         (
             "OUTSIDE",
             "Declared or defined otherwise: no function or struct can have them.",
-            {name for name in names.outside - names.everywhere if not cnames.RUNTIME.match(name)},
+            {name for name in names.outside - names.everywhere - by_rule if not cnames.RUNTIME.match(name)},
         ),
     ):
         text = textwrap.fill(" ".join(sorted(group)), 110)
@@ -424,7 +459,7 @@ def main() -> None:
             sys.stdout.write(f"{version}: {len(answer.everywhere)} {len(answer.outside)}\n")
             names |= answer
             versions.append(toolkit.version)
-    names |= standard(installed())
+    names |= standard(installed()) | libraries(installed())
     HOME.write_text(render(names, versions))
 
 
