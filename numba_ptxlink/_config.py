@@ -101,7 +101,7 @@ class Config(NamedTuple):
             cache_url=url,
             cache_size=_quantity(environ, "NUMBA_PTXLINK_CACHE_SIZE", _UNITS, "500MiB") or 2 << 30,
             cache_ttl=_quantity(environ, "NUMBA_PTXLINK_CACHE_TTL", _PERIODS, "30d"),
-            cache_secret=environ.get("NUMBA_PTXLINK_CACHE_SECRET", "").encode() or None,
+            cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
         )
 
 

@@ -118,6 +118,14 @@ def test_unknown_values_are_errors(environ):
         Config.from_environ(environ)
 
 
+@pytest.mark.parametrize("secret", [b"swordfish", b"\xc3\xa9t\xc3\xa9", b"\xe9t\xe9"])
+def test_the_secret_is_the_bytes_of_the_variable(secret):
+    """NUMBA_PTXLINK_CACHE_SECRET may be in any encoding; empty means none."""
+    read = Config.from_environ({"NUMBA_PTXLINK_CACHE_SECRET": os.fsdecode(secret)})
+    assert secret == read.cache_secret
+    assert Config.from_environ({"NUMBA_PTXLINK_CACHE_SECRET": ""}).cache_secret is None
+
+
 def test_the_secret_and_the_password_are_not_shown():
     """What a configuration prints holds neither the secret nor the server's password."""
     config = Config(cache_secret=b"swordfish", cache_url="redis://:swordfish@host")
