@@ -14,8 +14,9 @@ from . import names as cnames
 
 log = logging.getLogger(__name__)
 
-# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself.
-_SYMBOL = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself, and
+# _ and $ are none alone.
+_SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
 AGGREGATES = ("value", "flat")
 ON_ERROR = ("zero", "trap")
 
@@ -99,7 +100,7 @@ class AbiOptions:
         if not _SYMBOL.fullmatch(name):
             raise AbiError(
                 f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
-                f"and no digit first; use {cnames.propose(name)!r}, for example."
+                f"no digit first, and neither _ nor $ alone; use {cnames.propose(name)!r}, for example."
             )
         try:
             cls.of({"abi_name": name})

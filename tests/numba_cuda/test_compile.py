@@ -158,6 +158,8 @@ def test_an_optional_result_compiles():
         ({"abi_name": "näme"}, "use 'n_me'"),
         ({"abi_name": "9x"}, "use 'f9x'"),
         ({"abi_name": ""}, "use 'unnamed'"),
+        ({"abi_name": "_"}, "'_', the name .* is not an identifier of PTX: .* neither _ nor . alone"),
+        ({"abi_name": "$"}, "is not an identifier of PTX"),
         ({"abi_name": 3}, "must be a str, not int: 3"),
         ({"abi_name": b"f"}, "must be a str, not bytes: b'f'"),
         (["abi_name"], "must be a dict such as .*, not list: "),
