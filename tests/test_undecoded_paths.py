@@ -68,6 +68,15 @@ def test_a_link_in_such_a_folder(folder, lineinfo):
     assert linked.cubin.startswith(b"\x7fELF")
 
 
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_link_of_such_a_file(folder, lto):
+    """CUDA C++ under such a name is linked with another, with and without link-time optimisation."""
+    path = folder / os.fsdecode(b"n\xff.cu")
+    path.write_text("__device__ int value() { return 1; }\n")
+    caller = 'extern __device__ int value(); extern "C" __global__ void k(int* p) { *p = value(); }\n'
+    assert lto == pl.link(caller, path, arch="sm_75", lto=lto, inline="none").lto
+
+
 def test_what_the_output_cannot_encode_is_escaped(tmp_path, monkeypatch):
     """Names that the encoding of the standard output lacks are escaped, and kept on disk."""
     written = io.BytesIO()

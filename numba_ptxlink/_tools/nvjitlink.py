@@ -184,7 +184,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         for kind, name, code in inputs:
             input_type = getattr(binding.InputType, KINDS[kind].nvjitlink)
             try:
-                binding.add_data(handle, input_type, code, len(code), name)
+                binding.add_data(handle, input_type, code, len(code), encodable(name))
             except binding.nvJitLinkError as error:
                 raise fail(error, _log(binding, handle, "error"), f"read the {kind} {name}") from error
         try:
@@ -203,6 +203,11 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
                 inputs=names,
             ) from error
         return Product(bytes(linked), _log(binding, handle, "info"), _log(binding, handle, "error"))
+
+
+def encodable(name: str) -> str:
+    """Return *name* as the bindings take it, which encode it: what of a path is no text is escaped."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 @contextlib.contextmanager

@@ -77,7 +77,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     linker = attempt("accept its flags", lambda: api.NvJitLinker(*flags))
     for kind, name, code in inputs:
         add = getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")
-        attempt(f"read the {kind} {name}", functools.partial(add, code, name))
+        attempt(f"read the {kind} {name}", functools.partial(add, code, nvjitlink.encodable(name)))
     getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
     linked = attempt("link", getter)
     return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
