@@ -149,7 +149,7 @@ def compile_files(
             compiled[file.name, file.content] = None
         elif file.kind == CU:
             folders = _folders(file)
-            text, name = file.content.decode(), PurePath(file.name).name
+            text, name = file.content.decode(errors="surrogateescape"), PurePath(file.name).name
             head, functions = _split(text)
             if functions:
                 wanted = {(symbol, functions[symbol].strip()) for symbol in missing.keys() & functions.keys()}

@@ -70,13 +70,4 @@ def recognise(code: bytes) -> str | None:
     text = stripped.decode(errors="surrogateescape")
     if begins_module(text):
         return PTX
-    return CU if is_text(code) and texts.is_cxx(text) else None
-
-
-def is_text(code: bytes) -> bool:
-    """Return whether *code* is UTF-8."""
-    try:
-        code.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return CU if texts.is_utf_8(code) and texts.is_cxx(text) else None

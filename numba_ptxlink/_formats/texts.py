@@ -26,6 +26,8 @@ _SIGN = re.compile(
     r'\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*include\s*[<"]', re.MULTILINE
 )
 _MARKDOWN = re.compile(r"^(?:```|#+ [A-Z]|=+$|---+$)", re.MULTILINE)
+# Without the white space of C, and without those of Latin-1, for which Windows has letters.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _DIRECTIVE = re.compile(r"\s*#\s*(?:define|elif|else|endif|error|if|ifdef|ifndef|include|pragma|undef)\b")
 
 
@@ -46,6 +48,20 @@ def is_cxx(text: str) -> bool:
     return bool(ends or signed) and not _is_python(text)
 
 
+def is_text(code: bytes) -> bool:
+    """Return whether *code* is UTF-8, or has no control characters: text in Latin-1 has none, binaries do."""
+    return is_utf_8(code) or not _CONTROL.search(code)
+
+
+def is_utf_8(code: bytes) -> bool:
+    """Return whether *code* is UTF-8."""
+    try:
+        code.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def is_utf_16(code: bytes) -> bool:
     """Return whether *code* begins as text in UTF-16 with a byte order mark does."""
     if not code.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -64,20 +80,28 @@ def describe(code: bytes) -> str:
             return name
     if is_utf_16(code):
         return "text in UTF-16, not UTF-8"
-    if b"\0" in code:
+    if b"\0" in code or not is_text(code):
         return "of no known kind"
-    try:
-        text = code.decode()
-    except UnicodeDecodeError:
-        return "of no known kind"
+    text = code.decode(errors="surrogateescape")
+    strange = _strange_line(code)
     names = {
         "empty": not text,
         "blank": not text.strip(),
         "LLVM IR as text": _LLVM_IR.search(text),
         "JSON": _is_json(text),
         "Python": _is_python(text),
+        f"text that is not UTF-8 in line {strange}": strange,
     }
     return next((name for name, is_it in names.items() if is_it), "text of no known kind")
+
+
+def _strange_line(code: bytes) -> int:
+    """Return the number of the first line of *code* that is not UTF-8, 0 where there is none."""
+    try:
+        code.decode()
+    except UnicodeDecodeError as error:
+        return code.count(b"\n", 0, error.start) + 1
+    return 0
 
 
 def _is_json(text: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, THIN_ARCHIVE, is_text, recognise
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, THIN_ARCHIVE, recognise
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -217,8 +217,11 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     code = with_members(code, path)
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
-    if kind is None and declared == CU and code.strip() and is_text(code):
-        kind = CU
+    if kind is None and declared == CU and code.strip():
+        from numba_ptxlink._formats import texts
+
+        # nvcc takes any encoding that has ASCII in it.
+        kind = CU if texts.is_text(code) else None
     if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
         from numba_ptxlink._formats import texts
 

@@ -300,7 +300,8 @@ class PtxLinker:
 
         source = as_bytes(cu)
         if self._modules:
-            source = link_files.needed_shims(source.decode(), self._modules).encode()
+            text = source.decode(errors="surrogateescape")
+            source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
         try:
             compiled = compile_once(
                 Input(CU, name, source),

@@ -130,7 +130,8 @@ def compile_source(
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
     if isinstance(source, str):
-        source = source.encode()
+        source = source.encode(errors="surrogateescape")
+    _refuse_binary(source, name)
     if isolated:
         include_dirs = [Path(path).absolute() for path in include_dirs]
     compiled = functools.partial(
@@ -220,6 +221,21 @@ def _compile_source(
         result.log,
         options(include_dirs),
         tuple((expression, lowered[expression]) for expression in name_expressions),
+    )
+
+
+def _refuse_binary(source: bytes, name: str) -> None:
+    # NVRTC would stop reading there, and succeed.
+    at = source.rstrip(b"\0").find(0)
+    if at < 0:
+        return
+    from numba_ptxlink._formats import texts
+
+    if texts.is_utf_16(source):
+        raise LinkError(f"{name} is text in UTF-16; save it as UTF-8.", inputs=(name,))
+    line = source.count(b"\n", 0, at) + 1
+    raise LinkError(
+        f"{name} has a NUL character in line {line}; remove it, or give text, not a binary.", inputs=(name,)
     )
 
 

@@ -276,6 +276,44 @@ def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
     assert kind == recognise(code)
 
 
+LATIN_1 = b'// \xe9t\xe9\nextern "C" __global__ void k(int* p) { *p = 1; }\n'
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_comment_in_latin_1_is_compiled(tmp_path, lto):
+    """CUDA C++ in any encoding that has ASCII is taken out of its own file, as by nvcc."""
+    path = tmp_path / "k.cu"
+    path.write_bytes(LATIN_1)
+    assert pl.link(path, arch="sm_80", lto=lto).cubin
+    linker = PtxLinker(cc=(8, 0), lto=lto)
+    linker.describe("f", ["declare void @k()"])
+    linker.add_cu_file(path)
+
+
+def test_the_line_that_is_not_utf_8_is_named(tmp_path):
+    """Text of no known kind in another encoding is said to be that, with the line."""
+    path = tmp_path / "note"
+    path.write_bytes(b"one\ntwo \xe9t\xe9\n")
+    for given in (path, path.read_bytes()):
+        with pytest.raises(pl.LinkError, match="text that is not UTF-8 in line 2; give"):
+            pl.link(given, arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KERNEL.encode("utf-16"), "k.cu is text in UTF-16; save it as UTF-8."),
+        (b"int a;\nint\0 b;\n", "k.cu has a NUL character in line 2; remove it"),
+    ],
+)
+def test_numbas_linker_refuses_what_nvrtc_would_not_read(tmp_path, code, said):
+    """A source that ends for NVRTC at its first NUL is refused, not taken for an empty one."""
+    path = tmp_path / "k.cu"
+    path.write_bytes(code)
+    with pytest.raises(pl.LinkError, match=said):
+        PtxLinker(cc=(8, 0), lto=False).add_cu_file(path)
+
+
 def thin_archive(folder, **members):
     """Write *members* as files, and return the path of a thin archive of them as GNU ar makes it."""
     (folder / "parts").mkdir()
