@@ -389,6 +389,10 @@ def _check_cubin(code: bytes, name: str, _: Arch | None) -> None:
     elf.read(code, name)
 
 
+def _check_object(code: bytes, name: str, _: Arch | None) -> None:
+    elf.check_sections(code, name)
+
+
 def _check_fatbin(code: bytes, name: str, arch: Arch | None) -> None:
     entries = fatbin_entries(code, name)
     linked = chosen(entries, arch, lto=False) if arch else None
@@ -402,7 +406,7 @@ def _check_archive(code: bytes, name: str, _: Arch | None) -> None:
         pass
 
 
-_CHECKS = {CUBIN: _check_cubin, FATBIN: _check_fatbin, ARCHIVE: _check_archive}
+_CHECKS = {CUBIN: _check_cubin, OBJECT: _check_object, FATBIN: _check_fatbin, ARCHIVE: _check_archive}
 
 
 def _unfamiliar(name: str, form: str) -> elf.UnfamiliarError:

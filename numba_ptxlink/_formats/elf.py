@@ -280,6 +280,26 @@ def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         ) from error
 
 
+def check_sections(code: bytes, name: str) -> None:
+    """
+    Refuse an ELF image of any machine that is cut off.
+
+    Raises:
+        LinkError: It is damaged.
+        UnfamiliarError: Its form is unknown.
+    """
+    try:
+        headers, _ = _headers(code, name)
+        end = max((header[4] + header[5] for header in headers if header[1] not in _EMPTY), default=0)
+        reason = f"it ends {end - len(code)} bytes before its sections" if end > len(code) else ""
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        reason = str(error) if len(code) >= _HEADER.size else f"it has {len(code)} bytes"
+    if reason:
+        raise LinkError(
+            f"{name} is not a whole ELF file ({reason}); generate or copy it again.", inputs=(name,)
+        )
+
+
 def _unfamiliar(name: str, form: str) -> UnfamiliarError:
     return UnfamiliarError(
         f"{name} is an image of a form that is not known here ({form}); upgrade numba-ptxlink.",

@@ -314,6 +314,17 @@ def test_numbas_linker_refuses_what_nvrtc_would_not_read(tmp_path, code, said):
         PtxLinker(cc=(8, 0), lto=False).add_cu_file(path)
 
 
+def test_an_object_that_is_cut_off_is_named(tmp_path):
+    """A host object that is not whole says so, in place of what it would define."""
+    whole = Path(shutil.which("true")).read_bytes()
+    containers.check_whole("object", whole, "whole.o")
+    path = tmp_path / "cut.o"
+    for size in (30, 700, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(pl.LinkError, match=r"cut\.o is not a whole ELF file \(.*; generate or copy"):
+            pl.link(KERNEL, function(), path, arch="sm_80")
+
+
 def thin_archive(folder, **members):
     """Write *members* as files, and return the path of a thin archive of them as GNU ar makes it."""
     (folder / "parts").mkdir()
