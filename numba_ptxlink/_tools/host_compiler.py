@@ -8,14 +8,14 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink._formats import elf
+from numba_ptxlink.errors import ExportError, LinkError
 
-from .nvdisasm import find_tools
+from .nvdisasm import find_tools, shortage, tool_folder, write_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,21 +67,20 @@ def compile_object(
         ExportError: There is no compiler, or none of them compiled *source*. Carries their log.
     """
     logs = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tool_folder(ExportError) as folder:
         for file, content in {**files, name: source.encode()}.items():
-            path = Path(folder, file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        target = Path(folder, f"{name}.o")
+            write_input(folder / file, content)
+        target = folder / f"{name}.o"
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler in _compilers():
             files_named = (_argument(name), "-I.", *searched, "-o", _argument(target.name))
             command = [*compiler.command, *compiler.arguments, *files_named]
-            said = _run(command, Path(folder))
-            if said is None:
+            said = _run(command, folder) or _damage(target)
+            if not said:
                 return target.read_bytes(), _title(compiler)
             log.info("%s did not compile %s: %s", compiler.command[0], name, said)
             logs.append(f"{shlex.join(command)}\n{said}")
+        cause = shortage(folder)
     if not logs:
         raise ExportError(
             "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or name "
@@ -90,7 +89,7 @@ def compile_object(
     text = "\n".join(logs)
     raise ExportError(
         f"No compiler could compile the host code of {name}:\n{text}\n"
-        "Name one that can by CUDACXX (nvcc) or CXX, or mend this one.",
+        f"{cause or 'Name one that can by CUDACXX (nvcc) or CXX, or mend this one.'}",
         log=text,
     )
 
@@ -102,16 +101,31 @@ def archive(name: str, code: bytes) -> bytes:
     Raises:
         ExportError: There is no ar, or it failed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, name).write_bytes(code)
+    with tool_folder(ExportError) as folder:
+        write_input(folder / name, code)
         # D: neither times nor owners, so that the same object gives the same bytes.
-        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)], Path(folder))
+        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)], folder)
         if said is not None:
             raise ExportError(
-                f"{name} could not be made a static library: {said}; install binutils, or name an ar by AR.",
+                f"{name} could not be made a static library: {said}; "
+                f"{shortage(folder) or 'install binutils, or name an ar by AR.'}",
                 log=said,
             )
-        return Path(folder, "library.a").read_bytes()
+        return (folder / "library.a").read_bytes()
+
+
+def _damage(target: Path) -> str:
+    """Return why the object at *target* is not whole, as on a full disk; "" where it is."""
+    code = target.read_bytes()
+    try:
+        # For link-time optimisation, some compilers make it of their own code.
+        if not code or code.startswith(b"\x7fELF"):
+            elf.check_sections(code, target.name)
+    except elf.UnfamiliarError:
+        return ""
+    except LinkError as error:
+        return str(error)
+    return ""
 
 
 def _argument(name: str) -> str:

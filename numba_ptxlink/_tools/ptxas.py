@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink.errors import AssembleError
+from numba_ptxlink._formats import elf
+from numba_ptxlink.errors import AssembleError, LinkError
 
-from .nvdisasm import find_tools
+from .nvdisasm import find_tools, shortage, tool_folder, write_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,9 +47,9 @@ def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
     Raises:
         AssembleError: The ptxas at *path* refused the PTX or a flag, or could not be run. Carries its log.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        ptx, cubin = Path(folder, "code.ptx"), Path(folder, "code.cubin")
-        ptx.write_bytes(text)
+    with tool_folder(AssembleError) as folder:
+        ptx, cubin = folder / "code.ptx", folder / "code.cubin"
+        write_input(ptx, text)
         try:
             run = subprocess.run(  # noqa: S603 - NVIDIA's own tool
                 [path, *flags, str(ptx), "-o", str(cubin)],
@@ -67,11 +66,21 @@ def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
         if run.returncode:
             log = run.stderr + run.stdout
             raise AssembleError(
-                f"{path} refused the PTX:\n{log.strip()}\nCorrect the PTX, or upgrade the toolkit.",
+                f"{path} refused the PTX:\n{log.strip()}\n"
+                f"{shortage(folder) or 'Correct the PTX, or upgrade the toolkit.'}",
                 flags=tuple(flags),
                 log=log,
             )
-        return cubin.read_bytes()
+        code = cubin.read_bytes()
+        try:
+            # On a full disk it writes less, and succeeds.
+            elf.check_sections(code, "The cubin")
+        except elf.UnfamiliarError:
+            pass
+        except LinkError as error:
+            cause = shortage(folder) or "Reinstall the package that it came with."
+            raise AssembleError(f"{path} wrote no whole cubin. {cause}", flags=tuple(flags)) from error
+        return code
 
 
 @functools.cache

@@ -215,7 +215,7 @@ def test_a_compiler_that_does_not_exist_is_warned_of(monkeypatch, caplog, tmp_pa
 OLD_NVCC = """#!/bin/sh
 case "$*" in *--version*) echo "Cuda compilation tools, release 12.4, V12.4.131"; exit;; esac
 for last; do :; done
-: > "$last"
+echo object > "$last"
 """
 
 
