@@ -26,7 +26,7 @@ from ._formats.kinds import CUBIN, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.consumer import Consumer
 from ._tools import archs as architectures
-from ._tools import python_imports
+from ._tools import include_scan, python_imports
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def export(
     cuda: str | tuple[int, int] | None = None,
     ptx_isa: str | tuple[int, int] | None = None,
     depfile: str | Path | None = None,
-    include_dirs: Sequence[str | Path] = (),
+    include_dirs: Sequence[str | Path] | str | Path = (),
     front_end: str | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, str], object] | None = None,
@@ -172,7 +172,8 @@ def export(
         stem = files.check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
         # Compilers run in folders of their own.
-        searched = (*(Path(each).absolute() for each in include_dirs), *sources.folders(marked))
+        named = [Path(each).absolute() for each in include_scan.folders(include_dirs)]
+        searched = (*named, *sources.folders(marked))
         request = Request(stem, parsed, kinds, options, consumer, tuple(dict.fromkeys(searched)))
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ def link(
     debug: bool = False,
     lineinfo: bool = False,
     max_registers: int | None = None,
-    include_dirs: Sequence[Path | str] = (),
+    include_dirs: Sequence[Path | str] | Path | str = (),
     headers: Mapping[str, str] | None = None,
     defines: Mapping[str, str | None] | None = None,
     cxx_standard: str | None = None,
@@ -82,10 +82,10 @@ def link(
             all that fits *arch* in it. What nvJitLink does not read of that is linked as PTX or machine code.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
-        max_registers: Limit on registers per thread.
-        include_dirs: Directories that `#include` searches, before the toolkit's and this package's. Before
-            them, `#include "..."` searches the directory of a source given as a path; text searches the
-            working directory.
+        max_registers: Limit on registers per thread, 1 to 255; a larger one is ignored.
+        include_dirs: Directories that `#include` searches, or one, before the toolkit's and this package's.
+            Before them, `#include "..."` searches the directory of a source given as a path; text searches
+            the working directory.
         headers: Headers held in memory, by the name that `#include` uses.
         defines: Macros for CUDA C++ and their values; None defines without one.
         cxx_standard: The C++ standard, such as "c++20"; NVRTC's own by default.
@@ -117,24 +117,27 @@ def link(
             backend cannot do it. Carries inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
-            or *inline* is none of its choices, or *defines* or *headers* is no mapping.
+            or *inline* is none of its choices, or another option is of the wrong type.
     """
     config()
     consumer = _consumer(cuda, ptx_isa)
     if consumer is not None:
         lto = _without_lto(consumer, asked=lto)
     target = Arch.of(arch)
-    _check_options(checks, inline, {"defines": defines, "headers": headers})
+    _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
+    # What a single PTX may have, whatever tool links.
+    AssembleOptions(debug=debug, lineinfo=lineinfo, max_registers=max_registers)
+    tool_flags = _texts("extra_flags", extra_flags)
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    options = LinkOptions(lto, debug, lineinfo, max_registers, tuple(extra_flags), backend, checks, inline)
+    options = LinkOptions(lto, debug, lineinfo, max_registers, tool_flags, backend, checks, inline)
     source_options = SourceOptions(
-        include_dirs=(*map(str, include_dirs), str(INCLUDE_DIR)),
+        include_dirs=(*map(str, include_scan.folders(include_dirs)), str(INCLUDE_DIR)),
         headers=tuple((headers or {}).items()),
         defines=tuple((defines or {}).items()),
         cxx_standard=cxx_standard,
-        name_expressions=tuple(name_expressions),
-        flags=(*source_flags(options), *nvrtc_flags),
+        name_expressions=_texts("name_expressions", name_expressions),
+        flags=(*source_flags(options), *_texts("nvrtc_flags", nvrtc_flags)),
     )
     sources = [
         source if isinstance(source, Udf) or _is_python(source) else read(source, number)
@@ -164,7 +167,11 @@ def link(
     return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
 
 
-def _check_options(checks: str | None, inline: str | None, mappings: Mapping[str, Any]) -> None:
+def _check_options(
+    checks: str | None, inline: str | None, mappings: Mapping[str, Any], *, lto: object
+) -> None:
+    if lto is not None and not isinstance(lto, bool):
+        raise ConfigError(f"lto is {lto!r}, of type {type(lto).__name__}; pass True, False or None.")
     if checks is not None and checks not in CHECKS:
         raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
     if inline is not None and inline not in INLINE:
@@ -174,6 +181,19 @@ def _check_options(checks: str | None, inline: str | None, mappings: Mapping[str
             raise ConfigError(
                 f"{option}={given!r} is a {type(given).__name__}; give a dict, from each name to its text."
             )
+    for name, text in (mappings["headers"] or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ConfigError(
+                f"headers[{name!r}] is a {type(text).__name__}; give a str for each name: the text."
+            )
+
+
+def _texts(option: str, given: Any) -> tuple[str, ...]:
+    """Return the value of an option that takes several `str`."""
+    texts = (given,) if isinstance(given, bytes) or not isinstance(given, Iterable) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(text, str) for text in texts):
+        raise ConfigError(f"{option}={given!r} is no list of str; give one, even of a single one.")
+    return texts
 
 
 def _consumer(cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:

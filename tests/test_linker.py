@@ -283,6 +283,44 @@ def test_macros_and_headers_are_mappings(option, value):
         pl.link("__global__ void k() {}\n", arch=ARCH, **{option: value})
 
 
+@pytest.mark.parametrize("lto", [True, False])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_registers": -1}, "max_registers is -1; pass 1 to 255, or None"),
+        ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None"),
+        ({"max_registers": "16"}, "max_registers is '16', of type str; pass a whole number"),
+        ({"debug": 1}, "debug is 1, of type int; pass True or False"),
+        ({"lineinfo": "no"}, "lineinfo is 'no', of type str; pass True or False"),
+        ({"headers": {"a.h": b"x"}}, r"headers\['a.h'\] is a bytes; give a str"),
+        ({"name_expressions": "k"}, "name_expressions='k' is no list of str; give one"),
+        ({"nvrtc_flags": "-G"}, "nvrtc_flags='-G' is no list of str; give one"),
+        ({"extra_flags": b"-v"}, "extra_flags=b'-v' is no list of str; give one"),
+        ({"extra_flags": None}, "extra_flags=None is no list of str; give one"),
+    ],
+)
+def test_options_are_checked_whatever_links(lto, options, said):
+    """A wrong value is refused with what is right, by each tool alike."""
+    with pytest.raises(pl.ConfigError, match=said):
+        pl.link("__global__ void k() {}\n", arch=ARCH, lto=lto, **options)
+
+
+def test_lto_is_a_truth_value():
+    """What is no truth value is not taken for one."""
+    with pytest.raises(pl.ConfigError, match="lto is 'x', of type str; pass True, False or None"):
+        pl.link("__global__ void k() {}\n", arch=ARCH, lto="x")
+
+
+@pytest.mark.parametrize(
+    "given", [str, lambda path: path, lambda path: [path], lambda path: iter([str(path)])]
+)
+def test_one_folder_of_headers_needs_no_list(tmp_path, given):
+    """A path alone is one folder, not a folder for each of its letters."""
+    (tmp_path / "a.h").write_text("#define VALUE 1\n")
+    source = '#include "a.h"\nextern "C" __global__ void k(int* p) { *p = VALUE; }\n'
+    assert pl.link(source, arch=ARCH, include_dirs=given(tmp_path)).cubin
+
+
 def test_ltoir_for_an_older_driver_is_answered_with_what_helps():
     """LTO-IR in a link for an older driver is no matter of lto, which nobody asked for."""
     code = nvrtc.compile_source("__device__ int v;\n", "v.cu", pl.Arch.of("sm_80"), output="ltoir").code

@@ -186,6 +186,11 @@ def included(
     return found
 
 
+def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
+    """Return the directories *include_dirs*, which may be one."""
+    return (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
+
+
 def scan(text: bytes) -> _Scan:
     """Collect the include directives of *text*."""
     spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
