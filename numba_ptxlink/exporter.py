@@ -6,7 +6,7 @@ import inspect
 import json
 import logging
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -238,7 +238,16 @@ def imported_module(name: str, front_end: str | None = None) -> AbstractContextM
         name: The module.
         front_end: What is to compile it, as for `export`.
     """
-    return python_imports.imported_module(name, partial(choice.prepare, front_end))
+    return _imported(python_imports.imported_module(name, partial(choice.prepare, front_end)))
+
+
+@contextmanager
+def _imported(module: AbstractContextManager[ModuleType]) -> Iterator[ModuleType]:
+    """Import *module* for a `with` block, and refuse all names in it together."""
+    with ExitStack() as stack:
+        with definitions.refused_together():
+            there = stack.enter_context(module)
+        yield there
 
 
 def compile_udfs(
@@ -274,8 +283,8 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
-        with python_imports.imported_file(Path(source), partial(choice.prepare, front_end)) as module:
-            path = Path(source)
+        path = Path(source)
+        with _imported(python_imports.imported_file(path, partial(choice.prepare, front_end))) as module:
             # A package has its folder's name.
             yield path.stem if path.stem != "__init__" else path.resolve().parent.name, _defined_in(module)
         return

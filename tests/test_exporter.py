@@ -242,12 +242,12 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         ),
         (
             "@udf('int32(int32)', name='for')\ndef f(x):\n    return x",
-            pl.ExportError,
-            "'for', the C name of the function, is a reserved word of C, C++ or CUDA C++; use 'for_'",
+            pl.AbiError,
+            "'for', the C name of function f, is a reserved word of C, C++ or CUDA C++; use 'for_'",
         ),
         (
             "@udf('float64(float64)')\ndef sin(x):\n    return x",
-            pl.ExportError,
+            pl.AbiError,
             "'sin', the C name of function sin, is declared by CUDA C++ or the C library",
         ),
         (
@@ -267,7 +267,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         ),
         (
             "f = udf('int32(int32)')(lambda x: x)",
-            pl.ExportError,
+            pl.AbiError,
             "'<lambda>', the C name of function <lambda>, is not a C identifier; use 'lambda',",
         ),
         (

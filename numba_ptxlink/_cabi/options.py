@@ -66,8 +66,6 @@ class AbiOptions:
                 )
         if not isinstance(options.checked, bool):
             raise AbiError(f"abi_info['checked'] is {options.checked!r}; the choices are True, False.")
-        if options.abi_name is not None and not cnames.is_mangled(options.abi_name):
-            cnames.check(options.abi_name, "the function")
         return options
 
     @classmethod

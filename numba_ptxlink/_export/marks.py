@@ -79,7 +79,12 @@ class Udf(Marked):
             cnames.check_inside(name, f"F{what[1:]} ({self.source})")
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
-        self.name = name if self.overloads else cnames.check(options.abi_name or name, what)
+        self.name = name if self.overloads else options.abi_name or name
+        if not self.overloads:
+            try:
+                cnames.check(self.name, what)
+            except AbiError as error:
+                definitions.refuse(error, self.source)
         definitions.record(self)
         functools.update_wrapper(self, function)
 

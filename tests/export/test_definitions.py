@@ -127,3 +127,23 @@ def test_methods_are_refused(tmp_path, above, mark, first):
     text = MARK + FUNCTION.format(1).replace("f(", "first(") + CLASS.format(above, mark, first)
     with pytest.raises(pl.ExportError, match=r"Shapes\.Inner\.f.*write @staticmethod above"):
         pl.export(written(tmp_path, text))
+
+
+def test_names_that_are_refused_are_told_together(tmp_path):
+    """Each with its line and another name, whether the name is the function's or the decorator's."""
+    named = "@udf('int32(int32)', name='powf')\n" + FUNCTION.format(1)
+    path = written(
+        tmp_path, named + MARK + "def umax(x):\n    return x\n\n\n" + MARK + "def good(x):\n    return x\n"
+    )
+    with pytest.raises(pl.AbiError) as refused:
+        pl.export(path)
+    first, second = str(refused.value).splitlines()
+    assert first.startswith("udfs.py:5: 'powf', the C name of function f, is declared by CUDA C++")
+    assert second.startswith("udfs.py:10: 'umax', the C name of function umax, is declared by CUDA C++")
+    assert second.endswith("use 'umax_', for example.")
+
+
+def test_a_name_is_refused_where_it_is_given():
+    """Outside of an export's import, the decorator raises."""
+    with pytest.raises(pl.AbiError, match="'powf', the C name of function"):
+        pl.udf("int32(int32)", name="powf")(lambda x: x)
