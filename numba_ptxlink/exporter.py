@@ -238,7 +238,7 @@ def imported_module(name: str, front_end: str | None = None) -> AbstractContextM
         name: The module.
         front_end: What is to compile it, as for `export`.
     """
-    return _imported(python_imports.imported_module(name, partial(choice.prepare, front_end)))
+    return _imported(python_imports.imported_module(name, partial(choice.prepare, front_end), choice.advice))
 
 
 @contextmanager
@@ -284,7 +284,8 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
 def _loaded(source: Any, front_end: str | None = None) -> Iterator[tuple[str, tuple[Udf, ...]]]:
     if isinstance(source, (str, Path)):
         path = Path(source)
-        with _imported(python_imports.imported_file(path, partial(choice.prepare, front_end))) as module:
+        found = python_imports.imported_file(path, partial(choice.prepare, front_end), choice.advice)
+        with _imported(found) as module:
             # A package has its folder's name.
             yield path.stem if path.stem != "__init__" else path.resolve().parent.name, _defined_in(module)
         return

@@ -26,8 +26,8 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
     installed.
 
     Raises:
-        ExportError: The one that is named is unknown, or *function* reads what belongs to another, or to
-            several; or none is installed.
+        ConfigError: The one that is named is unknown.
+        ExportError: *function* reads what belongs to another, or to several; or none is installed.
     """
     named = function.asked or asked
     told = _told(function)
@@ -65,9 +65,14 @@ def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
         listed = " and ".join(
             f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
         )
+        asked_for = [function for function in marked if function.asked]
+        settled = all(function.asked or _told(function) for function in marked)
+        cure = "" if settled else ", or choose one with front_end="
+        if asked_for and settled:
+            cure = ", or give their decorators one front_end="
         raise ExportError(
             f"{listed}: the functions of one export are compiled by one front end. Export them apart, under "
-            "two names, or choose one with front_end=."
+            f"two names{cure}."
         )
     return registry.require(registry.get(next(iter(by_name))))
 
@@ -104,6 +109,18 @@ def prepare(asked: str | None = None) -> None:
         registry.require(registry.get(asked))
     elif len(there) < 2:
         registry.require(default())
+
+
+def advice(error: BaseException) -> str:
+    """Return what to import in place of a front end that is not installed, where *error* is that; else ""."""
+    missing = registry.of_module(error.name or "") if isinstance(error, ModuleNotFoundError) else None
+    there = [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
+    if missing is None or missing in there or not there:
+        return ""
+    return (
+        f"{missing.name} is not installed, and {there[0].name} is: write "
+        f"`from {there[0].root} import cuda, types`, or run `pip install 'numba-ptxlink[{missing.extra}]'`."
+    )
 
 
 def _told(function: Marked) -> dict[str, FrontEnd]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
 from numba_ptxlink._cabi import codec
+from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import AbiError, ExportError
@@ -129,8 +130,9 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
         )
     except Exception as error:
         reason = _undecoded(udf, error) or packages.explained(error) or error
+        other = _other(front_end, reason)
         raise ExportError(
-            f"Numba could not compile {udf.name} ({udf.source}) for {arch.sm}: {reason}"
+            f"{front_end.name} could not compile {udf.name} ({udf.source}) for {arch.sm}{other}: {reason}"
         ) from error
     signature = _wrap(lowered, function, inline=options.opt)
     try:
@@ -140,6 +142,16 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
     except UnicodeEncodeError as error:
         reason = _undecoded(udf, error) or error
         raise ExportError(f"{udf.name} ({udf.source}) has no LLVM IR: {reason}") from error
+
+
+def _other(front_end: FrontEnd, reason: object) -> str:
+    """Return which other front end is there to compile what *front_end* did not, for *reason*."""
+    others = [
+        each.name for each in registry.front_ends() if each is not front_end and registry.installed(each)
+    ]
+    # Some reasons say so themselves, or hold for all.
+    named = any(name in str(reason) for name in (*others, front_end.name))
+    return "" if named or not others else f'; {others[0]} may, by front_end="{others[0]}"'
 
 
 def _undecoded(udf: Any, error: BaseException) -> str:

@@ -231,8 +231,8 @@ def udf(
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: There is no signature, the decorated object is not a Python function, or *front_end* is
-            unknown.
+        ConfigError: *front_end* is unknown.
+        ExportError: There is no signature, or the decorated object is not a Python function.
     """
     options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
     cxx = {
@@ -282,8 +282,8 @@ def kernel(
     Raises:
         AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
             `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
-        ExportError: There is no signature, the decorated object is not a Python function, or *front_end* is
-            unknown.
+        ConfigError: *front_end* is unknown.
+        ExportError: There is no signature, or the decorated object is not a Python function.
     """
     options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
     cxx = {

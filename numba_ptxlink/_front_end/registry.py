@@ -9,7 +9,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import AbiError, ConfigError, ExportError
 
 if TYPE_CHECKING:
     from .protocol import FrontEnd
@@ -20,10 +20,10 @@ def get(name: str) -> FrontEnd:
     Return the front end *name*. Imports its package here, and nothing of its compiler.
 
     Raises:
-        ExportError: There is none of that name.
+        ConfigError: There is none of that name.
     """
     if name not in FRONT_ENDS:
-        raise ExportError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
+        raise ConfigError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
     home = _home(name)
     # A module that another thread is importing has none yet.
     there = getattr(sys.modules.get(home), "FRONT_END", None)

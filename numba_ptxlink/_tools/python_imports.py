@@ -44,6 +44,10 @@ _running: list[Path] = []
 _again: dict[str, Any] = {}
 
 
+def _unadvised(_error: BaseException) -> str:
+    return ""
+
+
 def imported_now() -> Imported | None:
     """Return what the current `with` block has imported, None outside of this thread's blocks."""
     if current.imported is None or current.thread != threading.get_ident():
@@ -93,7 +97,9 @@ def imported_again(imported: Imported, prepare: Callable[[], object]) -> Iterato
 
 
 @contextmanager
-def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleType]:
+def imported_file(
+    path: Path, prepare: Callable[[], object], advice: Callable[[BaseException], str] = _unadvised
+) -> Iterator[ModuleType]:
     """
     Import the Python file *path* for a `with` block. Thread-safe: other threads' blocks wait.
 
@@ -103,6 +109,7 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
     Args:
         path: The file.
         prepare: Called before the file is run, where no file beside it shadows protected names.
+        advice: Returns what helps where the import failed, "" where it does not know.
 
     Raises:
         ExportError: It is no Python file, or failed while it was imported.
@@ -126,20 +133,23 @@ def imported_file(path: Path, prepare: Callable[[], object]) -> Iterator[ModuleT
         )
         _running.append(real)
         try:
-            module = _run(path, load)
+            module = _run(path, load, advice)
         finally:
             _running.remove(real)
         yield module
 
 
 @contextmanager
-def imported_module(name: str, prepare: Callable[[], object]) -> Iterator[ModuleType]:
+def imported_module(
+    name: str, prepare: Callable[[], object], advice: Callable[[BaseException], str] = _unadvised
+) -> Iterator[ModuleType]:
     """
     Import the module *name* for a `with` block, as `python -m` finds it: from the working directory first.
 
     Args:
         name: Its full name.
         prepare: Called before the module is run, where no file beside it shadows protected names.
+        advice: Returns what helps where the import failed, "" where it does not know.
 
     Raises:
         ExportError: There is no such module, or it failed while it was imported.
@@ -149,7 +159,7 @@ def imported_module(name: str, prepare: Callable[[], object]) -> Iterator[Module
     with import_state(Path.cwd()):
         prepare()
         current.imported = Imported(name, "", str(Path.cwd()))
-        yield _run(name, functools.partial(importlib.import_module, name))
+        yield _run(name, functools.partial(importlib.import_module, name), advice)
 
 
 def _check_file(path: Path) -> None:
@@ -189,14 +199,16 @@ def _execute(path: Path) -> ModuleType:
     return module
 
 
-def _run(what: Path | str, load: Callable[[], ModuleType]) -> ModuleType:
+def _run(
+    what: Path | str, load: Callable[[], ModuleType], advice: Callable[[BaseException], str] = _unadvised
+) -> ModuleType:
     try:
         with _working_directory_kept():
             return load()
     except (Exception, SystemExit) as error:
         says = f"{type(error).__name__}: {error}".rstrip(": ")
         raise ExportError(
-            f"{what} failed while it was imported: {says.rstrip('.')}. {_cure(error, what)}"
+            f"{what} failed while it was imported: {says.rstrip('.')}. {advice(error) or _cure(error, what)}"
         ) from error
 
 

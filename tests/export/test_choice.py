@@ -6,6 +6,7 @@ import json
 import sys
 from types import ModuleType
 
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -183,10 +184,10 @@ def test_the_variable_is_checked():
 
 def test_an_unknown_front_end_is_refused(tmp_path):
     """The decorator and the export name those that there are."""
-    with pytest.raises(pl.ExportError, match=r"'clang' is unknown; choose numba-cuda or numba-cuda-mlir\."):
+    with pytest.raises(pl.ConfigError, match=r"'clang' is unknown; choose numba-cuda or numba-cuda-mlir\."):
         pl.udf("float32(float32)", front_end="clang")(plain)
     marked = pl.udf("float32(float32)")(plain)
-    with pytest.raises(pl.ExportError, match="'clang' is unknown"):
+    with pytest.raises(pl.ConfigError, match="'clang' is unknown"):
         pl.export([marked], tmp_path, front_end="clang")
     with pytest.raises(SystemExit):
         cli.main(["export", "x.py", "-o", str(tmp_path), "--front-end", "clang"])
@@ -226,7 +227,8 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
     message = str(caught.value)
     assert "calls_ours (test_choice.py:" in message.partition(" by numba-cuda and ")[0]
     assert "calls_theirs (test_choice.py:" in message.partition(" and ")[2]
-    assert message.endswith("Export them apart, under two names, or choose one with front_end=.")
+    # Both read what belongs to one.
+    assert message.endswith("Export them apart, under two names.")
     with pytest.raises(pl.ExportError, match="compiled by one front end"):
         pl.link(*marked, arch="sm_90")
     assert list(tmp_path.iterdir()) == []
@@ -305,3 +307,49 @@ def test_a_helper_for_the_other_front_end_is_refused():
     helper = pl.udf("float32(float32)", front_end=NUMBA_CUDA)(plain)
     with pytest.raises(pl.ExportError, match="numba-cuda-mlir compiles a function that calls it; choose one"):
         asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper)
+
+
+def test_marks_that_disagree_are_not_cured_by_the_exports_choice(tmp_path):
+    """Where each decorator names a front end, the message offers what the decorators could say."""
+    marked = [
+        pl.udf("float32(float32)", name=name, front_end=name_of)(plain)
+        for name, name_of in (("f", NUMBA_CUDA), ("g", MLIR))
+    ]
+    with pytest.raises(pl.ExportError) as caught:
+        pl.export(marked, tmp_path, archs=["sm_90"])
+    assert str(caught.value).endswith("under two names, or give their decorators one front_end=.")
+    marked[1] = pl.udf("float32(float32)", name="g")(plain)
+    marked[0] = pl.udf("float32(float32)", name="f", front_end=MLIR)(plain)
+    with pytest.raises(pl.ExportError, match=r"or choose one with front_end=\.$"):
+        pl.export(marked, tmp_path, archs=["sm_90"])
+
+
+@pytest.mark.parametrize(("name", "other"), [(NUMBA_CUDA, MLIR), (MLIR, NUMBA_CUDA)])
+def test_what_does_not_compile_names_both_front_ends(name, other, tmp_path, monkeypatch):
+    """The message names the front end that failed, and the other one where that is installed."""
+    front_ends.get(name)
+    front_ends.get(other)
+
+    def unknown(x):
+        return open(x)  # noqa: PTH123 - not compiled
+
+    marked = pl.udf("int32(int32)", name="f")(unknown)
+    said = rf"^{name} could not compile f \(.*\) for sm_90; {other} may, by front_end=\"{other}\": "
+    with pytest.raises(pl.ExportError, match=said):
+        pl.export([marked], tmp_path, archs=["sm_90"], front_end=name)
+    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == name)
+    with pytest.raises(pl.ExportError, match=rf"^{name} could not compile f \(.*\) for sm_90: "):
+        pl.export([marked], tmp_path, archs=["sm_90"], front_end=name)
+
+
+def test_the_import_of_another_front_end_is_explained(monkeypatch):
+    """A file that imports a front end that is not installed is told what the installed one is called."""
+    missing = ModuleNotFoundError("No module named 'numba'", name="numba")
+    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == MLIR)
+    assert choice.advice(missing) == (
+        "numba-cuda is not installed, and numba-cuda-mlir is: write `from numba_cuda_mlir import cuda, types`"
+        f", or run `pip install 'numba-ptxlink[{registry.get(NUMBA_CUDA).extra}]'`."
+    )
+    assert choice.advice(ModuleNotFoundError("No module named 'x'", name="x")) == ""
+    monkeypatch.setattr(registry, "installed", lambda _front_end: True)
+    assert choice.advice(missing) == ""

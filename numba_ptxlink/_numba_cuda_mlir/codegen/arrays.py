@@ -34,8 +34,8 @@ def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
         if any(map(_is_strided, _arrays(ty))):
             raise AbiError(
                 f"Function {signature.name}: {where}, of Numba type {ty}, is an array of records with "
-                "strides, which numba-cuda-mlir ignores; declare it in C order, such as record[::1] or "
-                'record[:, ::1], or choose front_end="numba-cuda".'
+                "strides, which numba-cuda-mlir ignores; declare it in C order and with one dimension, "
+                'record[::1], or choose front_end="numba-cuda".'
             )
 
 
