@@ -211,3 +211,21 @@ def test_errors_are_not_dropped_without_a_word(asked, own):
     assert ["f"] == list(defined(cuda.compile(increment, INT, cc=CC, abi_info=info, **options)[0]))
     with pytest.raises(pl.AbiError, match=f"asks for {next(iter(asked))}, which numba-cuda-mlir lacks with"):
         cuda.compile(increment, INT, cc=CC, abi_info={**info, **asked}, **options)
+
+
+@pytest.mark.parametrize("bounds", [-1, 0, "128", "x", (0,), (), [128], (1, 2, 3, 4), True, 128, (128, 2)])
+def test_launch_bounds_are_checked_as_by_the_other_abi(bounds):
+    """What numba-cuda-mlir's own ABI refuses is refused with its error, and what it takes is taken."""
+
+    def outcome(**abi):
+        def kernel(a):
+            a[0] = 1
+
+        try:
+            options = {"device": False, "cc": (9, 0), "launch_bounds": bounds}
+            ptx, _ = cuda.compile(kernel, "void(float32[::1])", **options, **abi)
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+        return [line.strip() for line in ptx.splitlines() if "ntid" in line or "ctapersm" in line]
+
+    assert outcome(abi="numba") == outcome(abi="c", abi_info={})

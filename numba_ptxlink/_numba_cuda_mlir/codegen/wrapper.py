@@ -156,5 +156,5 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     bounds = (launch_bounds,) if isinstance(launch_bounds, int) else launch_bounds or ()
     return [
         '!"kernel", i32 1',
-        *(f'!"{name}", i32 {bound}' for name, bound in zip(_BOUNDS, bounds, strict=False)),
+        *(f'!"{name}", i32 {int(bound)}' for name, bound in zip(_BOUNDS, bounds, strict=False)),
     ]

@@ -93,7 +93,9 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     options = _options(given)
     arch = Arch.of(given["cc"] or _device_cc())
     args, result = front_end.normalize(given["sig"])
-    kernel = not given["device"]
+    kernel, bounds = not given["device"], given["launch_bounds"]
+    # Its decorator checks them, and takes True for one.
+    front_end.dispatcher(function, launch_bounds=bounds, device=not kernel)
     try:
         lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
     except NotLoweredError as error:
@@ -110,7 +112,6 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
         raise _NoCTypeError from error
     if output != LTOIR:
         abi.check_ptx(signature, "output='ltoir'")
-    bounds = given["launch_bounds"]
     front_end.wrap(lowered, signature, info, inline=options.opt or given["forceinline"], launch_bounds=bounds)
     portable = build.portable(front_end, lowered, signature, arch)
     compiled = build.Compiled(front_end, arch, (function,), (portable,))
