@@ -73,19 +73,19 @@ def lower(
         compiled = compile_function(function, args, result, arch, options, checked=checked)
     except Exception as error:
         lacked = _lacked(error)
-        if lacked:
-            raise ExportError(lacked) from error
-        raise
+        if lacked is None:
+            raise
+        raise lacked from error
     return Lowered(compiled, raise_sites(compiled), options)
 
 
-def _lacked(error: Exception) -> str:
-    """Return what numba-cuda lacks by *error*, and the cure; "" if it says something else."""
+def _lacked(error: Exception) -> ExportError | None:
+    """Return what says what numba-cuda lacks by *error*, and the cure; None if it is another error."""
     if any(trace in str(error) for trace in _TRY):
-        return "numba-cuda has neither `try` nor `with`; test the condition before it arises"
+        return ExportError("numba-cuda has neither `try` nor `with`; test the condition before it arises")
     key: Any = error.args[0] if isinstance(error, KeyError) else None
     if type(key).__name__ != "ufunc":
-        return ""
+        return None
     from numba.cuda import libdevice
 
     name = key.__name__
@@ -93,7 +93,7 @@ def _lacked(error: Exception) -> str:
         f"`{module.__name__}.{name}`" for module in (math, libdevice) if _knows(getattr(module, name, None))
     ]
     cure = known[0] if known else "it with operators, or functions of `math`"
-    return f"numba-cuda has no `numpy.{name}` of such numbers; write {cure}"
+    return ExportError(f"numba-cuda has no `numpy.{name}` of such numbers; write {cure}")
 
 
 def _knows(function: object) -> bool:
