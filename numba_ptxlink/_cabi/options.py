@@ -94,14 +94,15 @@ class AbiOptions:
         if name is None:
             return options
         if not isinstance(name, str):
-            return cls.of({"abi_name": name})
+            cnames.check(name, "the function")
         if not _SYMBOL.fullmatch(name):
             raise AbiError(
                 f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
                 f"no digit first, and neither _ nor $ alone; use {cnames.propose(name)!r}, for example."
             )
         try:
-            cls.of({"abi_name": name})
+            if not cnames.is_mangled(name):
+                cnames.check(name, "the function")
         except AbiError as error:
             level = logging.INFO if cnames.is_for_compilers(name) else logging.WARNING
             log.log(level, "%s Compiled all the same.", error)

@@ -79,7 +79,7 @@ class Udf(Marked):
             cnames.check_inside(name, f"F{what[1:]} ({self.source})")
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
-        self.name = name if self.overloads else options.abi_name or name
+        self.name = name if options.abi_name is None else options.abi_name
         if not self.overloads:
             try:
                 cnames.check(self.name, what)

@@ -143,7 +143,10 @@ def test_names_that_are_refused_are_told_together(tmp_path):
     assert second.endswith("use 'umax_', for example.")
 
 
-def test_a_name_is_refused_where_it_is_given():
+@pytest.mark.parametrize(
+    ("name", "message"), [("powf", "'powf', the C name"), ("", "''"), (3, "must be a str")]
+)
+def test_a_name_is_refused_where_it_is_given(name, message):
     """Outside of an export's import, the decorator raises."""
-    with pytest.raises(pl.AbiError, match="'powf', the C name of function"):
-        pl.udf("int32(int32)", name="powf")(lambda x: x)
+    with pytest.raises(pl.AbiError, match=message):
+        pl.udf("int32(int32)", name=name)(lambda x: x)

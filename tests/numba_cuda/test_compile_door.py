@@ -122,7 +122,7 @@ def test_no_name_is_the_functions_own(abi_info):
 def test_marks_and_exports_stay_strict():
     """A mark on a function refuses a name that C++ cannot declare, and abi_info for its options."""
     with pytest.raises(pl.AbiError, match="for_"):
-        pl.udf("int32(int32)", name="for")
+        pl.udf("int32(int32)", name="for")(increment)
 
 
 def test_a_symbol_that_the_function_uses_is_not_its_name():
