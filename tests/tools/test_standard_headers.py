@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -31,11 +32,10 @@ extern "C" __global__ void spread(float* p, std::uint8_t n) {
 
 
 def test_the_standard_headers_are_those_of_cudas_library(tmp_path):
-    """`link` compiles CUDA C++ that includes headers of C++, in the file or in a header of its own."""
+    """`link` compiles CUDA C++ that includes headers of C++ by way of a header of its own."""
     (tmp_path / "own.h").write_text(SOURCE)
     (tmp_path / "spread.cu").write_text('#include "own.h"\n')
-    for source in (SOURCE, tmp_path / "spread.cu"):
-        assert b"spread" in pl.link(source, arch="sm_90").cubin
+    assert b"spread" in pl.link(tmp_path / "spread.cu", arch="sm_90").cubin
 
 
 def test_the_headers_of_c_have_what_is_not_built_in():
@@ -94,3 +94,21 @@ def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):
 def test_other_errors_have_no_such_cure():
     """What is said of headers and of the host is not said of other mistakes."""
     assert standard_headers.cure("a.cu(1): error: identifier is undefined") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_kernels_link_cuda_cxx_with_standard_headers(front_end):
+    """The CUDA C++ that kernels link, by either front end, is given the same headers."""
+    front_ends.get(front_end)
+    source = "#include <cstdint>\n#include <limits>\n"
+    source += 'extern "C" __device__ int least() { return std::numeric_limits<std::int8_t>::min(); }\n'
+    if front_end == "numba-cuda":
+        linker = pl.linker.PtxLinker(cc=(9, 0), lto=False)
+        linker.add_cu(source, "least.cu")
+        assert b"least" in linker.complete().code
+    else:
+        from numba_ptxlink._numba_cuda_mlir import links
+
+        code, _ = links.compile_source(source, "least.cu", (9, 0), lto=False)
+        assert b"least" in code.code
