@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -151,15 +150,18 @@ class Scanned:
         self.text = text
         self._function = function
         self._start = function.body_span.start - function.start
+        self._body = ""
         self._instructions: list[tuple[Instruction, Scope]] = []
 
-    @functools.cached_property
+    @property
     def body(self) -> str:
         """The body without comments."""
-        inner = self.text[self._start :]
-        if "/" not in inner:
-            return inner
-        return _ASIDE.sub(lambda aside: aside[0] if aside[0][0] == '"' else " ", inner)
+        if not self._body:
+            inner = self.text[self._start :]
+            if "/" in inner:
+                inner = _ASIDE.sub(lambda aside: aside[0] if aside[0][0] == '"' else " ", inner)
+            self._body = inner
+        return self._body
 
     def instructions(self, *, wide: bool = False) -> Iterable[tuple[Instruction, Scope]]:
         """

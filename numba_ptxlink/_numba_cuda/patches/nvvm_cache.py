@@ -9,7 +9,6 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._formats import mangling
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda.context import current, entered
@@ -40,6 +39,8 @@ def _wrap_verify(original: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def refusal(log: str) -> str:
     """Return what NVVM's *log* says of code that it refuses, and in which function, by its name in Python."""
+    from numba_ptxlink._formats import mangling
+
     said = [line.strip() for line in log.strip().splitlines()]
     match = _REFUSED.search(log)
     if match is None:
