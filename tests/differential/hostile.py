@@ -58,6 +58,7 @@ AS_THEIRS = "linked as by nvJitLink"
 OTHER_REGISTERS = "linked as by nvJitLink, with other registers in a caller"
 
 _SYMBOL = struct.Struct("<IBBHQQ")
+_LOCAL = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[(\d{1,4})\];")
 # STT_OBJECT of the gABI, and the number that NVIDIA's tools give variables.
 _VARIABLE = (1, 13)
 
@@ -250,9 +251,21 @@ what the others left in memory, which the driver does not clear for a module.
 """
 
 
+def cleared(text: str) -> str:
+    """Return *text* with zeros stored to each local variable, which may lack a store by now."""
+
+    def clear(found: re.Match[str]) -> str:
+        name, size = found[1], int(found[2])
+        stores = (f"st.local.u8 [{name}+{at}], 0;" for at in range(size))
+        return " ".join((found[0], *stores))
+
+    return _LOCAL.sub(clear, text)
+
+
 def links(seed: int) -> Iterator[bytes]:
-    """Yield the cubins of the case *seed*, one for each of WAYS."""
-    texts = case(seed)
+    """Yield the cubins of the case *seed*, one for each of WAYS, whose local variables begin as zeros."""
+    one, other = case(seed)
+    texts = cleared(one), cleared(other)
     inputs = [Input(PTX, f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
     fused = fuse(inputs, ARCH, everything=len(texts[0]) % 2 == 0)
     assert not isinstance(fused, str)

@@ -67,6 +67,13 @@ def test_what_is_wrong_is_found():
     assert "" == hostile.unlike(one, one)
 
 
+def test_local_variables_begin_as_zeros():
+    """Where a store was deleted, what is executed reads what was written all the same."""
+    text = "{ .local .align 8 .b8 depot[2]; .reg .b32 %r; }"
+    stores = "st.local.u8 [depot+0], 0; st.local.u8 [depot+1], 0;"
+    assert text.replace("[2];", f"[2]; {stores}") == hostile.cleared(text)
+
+
 # By the links of hostile.WAYS.
 EXECUTED = {
     "executed, and equal": [("a", "a", "b", "a", "a", "c"), ("a",) * 6],
