@@ -10,6 +10,8 @@ from typing import Any
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
 
+from .results import is_not_zero
+
 _UNDECODED = re.compile("[\ud800-\udfff]")
 
 
@@ -190,8 +192,7 @@ def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
 
 
 def _half_as_boolean(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-    # Without its sign, since zero has two.
-    return builder.icmp_unsigned("!=", builder.and_(args[0], args[0].type(0x7FFF)), args[0].type(0))
+    return is_not_zero(builder, args[0])
 
 
 CODE = (

@@ -39,8 +39,7 @@ def _wrap_cast(original: Any) -> Any:
         # Kernels that numba-cuda launches itself keep its conversions.
         if current().checked is not None:
             if fromty in (types.float16, types.bfloat16) and isinstance(toty, types.Boolean):
-                # Without its sign, since zero has two.
-                return builder.icmp_unsigned("!=", builder.and_(val, val.type(0x7FFF)), val.type(0))
+                return is_not_zero(builder, val)
             widened = _as_float32(builder, val, fromty, toty)
             if widened is not None:
                 return original(self, builder, widened, types.float32, toty)
@@ -58,6 +57,12 @@ def _wrap_cast(original: Any) -> Any:
         return self.make_tuple(builder, toty, members)
 
     return cast
+
+
+def is_not_zero(builder: Any, half: Any) -> Any:
+    """Return whether the bits of a float16 or bfloat16 are those of no zero."""
+    # Without its sign, since zero has two.
+    return builder.icmp_unsigned("!=", builder.and_(half, half.type(0x7FFF)), half.type(0))
 
 
 def _as_float32(builder: Any, value: Any, fromty: Any, toty: Any) -> Any:
