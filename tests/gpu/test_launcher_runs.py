@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuda_toolkit import lay_out, shell
+from grid_kernel import EXCHANGE
 
 import numba_ptxlink as pl
 from numba_ptxlink.linker import INCLUDE_DIR
@@ -21,13 +22,6 @@ from numba import cuda, float32
 from numba_ptxlink import kernel
 
 Body = np.dtype([("id", "i8"), ("place", "f4", 3)], align=True)
-
-@kernel("void(int32[::1], int32[::1])")
-def exchange(source, target):
-    block = cuda.blockIdx.x
-    source[block] = block
-    cuda.cg.this_grid().sync()
-    target[block] = source[cuda.gridDim.x - 1 - block]
 
 @kernel("void(float32[::1])")
 def through_shared(out):
@@ -43,6 +37,7 @@ def members(out, body, pair, flag):
     if i < out.shape[0] and j < out.shape[1]:
         out[i, j] = body.id + body.place[2] + pair[0] * pair[1] + (100 if flag else 0) + 10 * i + j
 """
+KERNELS += EXCHANGE
 LAUNCHES = """
 #include <cuda_runtime.h>
 #include <cstdio>

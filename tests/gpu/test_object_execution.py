@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from artifact_page import CALLS, command_of, possible, write_sources
 from cuda_toolkit import environment, lay_out, linked_functions, release, shell
+from grid_kernel import EXCHANGE
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, nvrtc
@@ -65,14 +66,8 @@ int main() {
 MEETING = """
 from numba import cuda
 from numba_ptxlink import kernel
-
-@kernel("void(int32[::1], int32[::1])")
-def exchange(source, target):
-    block = cuda.blockIdx.x
-    source[block] = block
-    cuda.cg.this_grid().sync()
-    target[block] = source[cuda.gridDim.x - 1 - block]
 """
+MEETING += EXCHANGE
 MEETS = """
 #include <cstdio>
 #include <cuda_runtime.h>
