@@ -31,6 +31,7 @@ def compile_with(options: dict[str, object]) -> dict[str, object]:
         "hits": sum(kernel.stats.cache_hits.values()),
         "misses": sum(kernel.stats.cache_misses.values()),
         "made": pl.status().cache_misses - before,
+        "can compile": "numba.cuda.libdeviceimpl" in sys.modules,
         "named": library._entry_name.encode() in cubin.code,
     }
 

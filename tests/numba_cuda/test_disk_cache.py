@@ -88,7 +88,7 @@ def run_all(
 
 
 MADE = {"hits": 0, "misses": 1, "named": True}
-FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True}
+FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True, "can compile": False}
 
 
 @pytest.mark.slow
@@ -97,6 +97,14 @@ def test_a_kernel_with_link_files_is_found(folder):
     first = run(folder)
     assert MADE == {name: first[name] for name in MADE}
     assert FOUND == run(folder)
+
+
+@pytest.mark.slow
+def test_a_kernel_on_disk_is_loaded_without_what_compiles(folder):
+    """Only a process that compiles imports the implementations; one that has loaded can still compile."""
+    assert run(folder)["can compile"]
+    found, made = run_all(folder, [{}, {"max_registers": 24}])
+    assert (found, made) == (FOUND, MADE | {"made": made["made"], "can compile": True})
 
 
 @pytest.mark.slow

@@ -53,6 +53,18 @@ def _wrap_index_key(original: Callable[..., Any]) -> Callable[..., Any]:
     return _index_key
 
 
+def _wrap_refreshing_load(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Load a kernel without importing what compiles, which a compile after a miss asks for itself."""
+
+    @functools.wraps(original)
+    def load_overload(self: Any, sig: Any, target_context: Any) -> Any:
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+        return None  # where the guard has swallowed an exception
+
+    return load_overload
+
+
 def _wrap_load_overload(original: Callable[..., Any]) -> Callable[..., Any]:
     """Record the key at look-up, so that saving can detect inputs that changed during compilation."""
 
@@ -187,6 +199,12 @@ SUBSTITUTIONS = (
         "CUDACache._index_key",
         _wrap_index_key,
         "The key of a kernel on disk has all options, the contents of its link files, and the tools.",
+    ),
+    Substitution(
+        "numba.cuda.dispatcher",
+        "Cache.load_overload",
+        _wrap_refreshing_load,
+        "A kernel on disk is loaded without importing what only compiling needs.",
     ),
     Substitution(
         "numba.cuda.dispatcher",
