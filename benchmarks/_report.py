@@ -75,12 +75,22 @@ def noise(content: Mapping[str, Any]) -> str:
 
 
 def goals(contents: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table with each goal and what was measured, a column for each of *contents* by its title."""
+    """
+    Return a table with each goal and what was measured, a column for each of *contents* by its title.
+
+    Below it stands why, where one is missed.
+    """
     lines = [
         [goal.text, f"{goal.most:g}", *(goal.answer(content) for content in contents.values())]
         for goal in _goals.ALL
     ]
-    return table(["goal", "at most", *contents], lines)
+    causes = [
+        f"- {goal.text}: {goal.because}."
+        for goal in _goals.ALL
+        if goal.because and any(goal.missed(content) for content in contents.values())
+    ]
+    below = ["Why some are missed:", "\n".join(causes)] if causes else []
+    return "\n\n".join([table(["goal", "at most", *contents], lines), *below])
 
 
 def tables(content: Mapping[str, Any], heading: str) -> Iterator[str]:
