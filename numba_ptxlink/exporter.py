@@ -134,7 +134,8 @@ def export(
             made: LTO-IR, and machine code where no such compiler is installed.
         ptx_isa: The same by the newest PTX that is read, such as "8.4".
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
-            imported, on what the functions link, and on the headers that define structs for them.
+            imported, on what the functions link, and on the headers that define structs for them. Its folder
+            has to exist, unless it is *out_dir*. An export in memory has none.
         include_dirs: Where to find headers that define structs for the functions; the folders of their Python
             files are searched last.
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
@@ -165,6 +166,7 @@ def export(
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     out = files.check_out(out_dir)
+    files.check_depfile(depfile, out_dir)
     if name is not None:
         files.check_stem(name)
     former = python_imports.former_modules()

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 import numba_ptxlink
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._link import depfile
+from numba_ptxlink._link import depfile, outputs
 
 UDFS = """
 import json, os.path
@@ -70,7 +71,7 @@ def sources(rule: Path, target: Path) -> list[str]:
 def test_what_an_export_is_made_of(tmp_path):
     """The depfile lists modules, packages, link files and headers, and neither Python nor Numba's own."""
     path = write(tmp_path)
-    rule, out = tmp_path / "rules" / "udfs.d", tmp_path / "out"
+    rule, out = tmp_path / "udfs.d", tmp_path / "out"
     exported = pl.export(path, out, archs=["sm_80"], emit=["ptx"], depfile=rule)
     names = ["deep/__init__.py", "deep/inner.py", "helper.py", "outside.cu", "outside.h", "udfs.py"]
     assert sources(rule, exported.manifest) == [str(tmp_path / name) for name in names]
@@ -285,6 +286,66 @@ def test_percent_signs_are_no_patterns(tmp_path, caplog):
     path.write_text("from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
     pl.export(path, tmp_path / "50%", emit=["ptx"], depfile=tmp_path / "udfs.d")
     assert "50%/udfs.json has '%' in it, which make reads otherwise" in caplog.text
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """Return what exports with a depfile that cannot be written, and checks that nothing is done before."""
+    (tmp_path / "udfs.py").write_text("raise AssertionError\n")
+    monkeypatch.chdir(tmp_path)
+
+    def export(path, reason, out: str | None = "out"):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(pl.ExportError, match=reason):
+            pl.export(tmp_path / "udfs.py", out, emit=["ptx"], depfile=path)
+        assert before == sorted(tmp_path.rglob("*"))
+
+    return export
+
+
+def test_an_export_in_memory_has_no_depfile(refused):
+    """It writes nothing, so the file that was asked for is refused and not forgotten."""
+    refused("udfs.d", r"^udfs\.d would not be written: .* is in memory; give out_dir too", out=None)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("no/folder/udfs.d", r"^no/folder/udfs\.d could not be written: its folder does not exist; create"),
+        ("out/no/udfs.d", "its folder does not exist"),
+        ("udfs.py/udfs.d", "its folder does not exist"),
+        (".", "it is a folder; give the path of a file"),
+        ("pipe", "it is a device or a pipe"),
+        ("x" * 300, "File name too long; check the path"),
+        ("a\0b", "has a NUL in it"),
+        (5, "depfile is 5; pass a path"),
+        (b"udfs.d", "depfile is b'udfs.d'; pass a path"),
+    ],
+)
+def test_a_depfile_that_cannot_be_written_is_refused(refused, tmp_path, path, reason):
+    """As compilers do, an export creates no folder for a single file, nor does it replace a pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    refused(path, reason)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_the_folder_of_an_export_may_be_that_of_its_depfile(tmp_path, monkeypatch):
+    """It is created for both, with the folders around it."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "udfs.py"
+    path.write_text("from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
+    for number, rule in enumerate(("build0/in/udfs.d", "build1/udfs.d")):
+        pl.export(path, f"build{number}/in", emit=["ptx"], depfile=rule)
+        assert [str(path)] == sources(tmp_path / rule, Path(f"build{number}/in/udfs.json"))
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    """What stands for something else than a file is left, whoever writes there."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="it is a device or a pipe"):
+        outputs.write({tmp_path / "pipe": b"text"})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert ["pipe"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_the_folder_of_the_cmake_package(capsys):

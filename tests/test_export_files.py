@@ -264,6 +264,14 @@ def test_a_depfile_replaces_nothing(tmp_path, place):
     assert not (tmp_path / "out" / "udfs.h").exists()
 
 
+def test_a_depfile_is_not_the_manifest(out):
+    """Nor where the manifest is there already, as it would be written again."""
+    before = contents(out)
+    with pytest.raises(pl.ExportError, match=r"udfs\.json would replace what the export is made of"):
+        export(out, archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"], depfile=out / "udfs.json")
+    assert before == contents(out)
+
+
 def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
     """The header that defines a struct stays, where the export's would have its name."""
     text = "#pragma once\nstruct Pair { float a, b; };\n"

@@ -43,7 +43,15 @@ def test_one_function_and_one_arch_are_enough():
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"name": 5}, {"archs": 90}, {"emit": 3}, {"source": 5}, {"source": None}, {"out_dir": "a\0b"}],
+    [
+        {"name": 5},
+        {"archs": 90},
+        {"emit": 3},
+        {"source": 5},
+        {"source": None},
+        {"out_dir": "a\0b"},
+        {"out_dir": 5},
+    ],
     ids=str,
 )
 def test_what_it_cannot_mean_is_refused(arguments):

@@ -26,7 +26,12 @@ def add(commands: Any) -> None:
         "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
     )
     export.add_argument(
-        "-o", "--out-dir", type=args.path, required=True, metavar="DIR", help="the folder to write into"
+        "-o",
+        "--out-dir",
+        type=args.path,
+        required=True,
+        metavar="DIR",
+        help="the folder to write into; created if missing",
     )
     _add_build_options(export)
     export.add_argument(
@@ -54,7 +59,7 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
         "--depfile",
         type=args.path,
         metavar="FILE",
-        help="write a rule for make and Ninja: what the export is made of",
+        help="write a rule for make and Ninja, what the export is made of, into DIR or a folder that exists",
     )
 
 

@@ -79,16 +79,16 @@ def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None
 
 def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
     """Refuse to write two files, or a file and a source, into one place."""
-    taken = {os.path.realpath(path) for path in made_of}
+    sources, written = {os.path.realpath(path) for path in made_of}, set()
     for name in files:
         path = out / name
         place = os.path.realpath(path)
-        if place in taken and not _holds(path, files[name]):
+        if place in written or (place in sources and not _holds(path, files[name])):
             raise ExportError(
                 f"{path} would replace what the export is made of, or writes beside; no file was changed. "
                 "Choose another name or folder for the export, or for its depfile."
             )
-        taken.add(place)
+        written.add(place)
 
 
 def _holds(path: Path, content: bytes) -> bool:
@@ -123,18 +123,11 @@ def check_stem(stem: str) -> str:
 
 def check_out(out_dir: str | Path | None) -> Path:
     """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
-    out = Path("" if out_dir is None else out_dir)
-    if "\0" in str(out):
-        raise ExportError(f"{str(out)!r} is no path: it has a NUL in it; give another folder.")
-    if out_dir is not None and not out.is_absolute():
-        try:
-            Path.cwd()
-        except FileNotFoundError as error:
-            raise ExportError(
-                f"{out} is relative to the working directory, which was deleted; change to one that exists."
-            ) from error
+    if out_dir is None:
+        return Path()
+    out = _path("out_dir", out_dir)
     try:
-        if out_dir is None or out.is_dir():
+        if out.is_dir():
             return out
     except OSError as error:
         raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
@@ -142,3 +135,46 @@ def check_out(out_dir: str | Path | None) -> Path:
         what = "a link to nothing" if out.is_symlink() else "a file"
         raise ExportError(f"{out} is {what}; give a folder to write into.")
     return out
+
+
+def check_depfile(depfile: str | Path | None, out_dir: str | Path | None) -> None:
+    """
+    Refuse, before anything is compiled, a depfile that could not be written.
+
+    The folder that an export writes into is created; that of one file has to exist, as for compilers.
+    """
+    if depfile is None:
+        return
+    path = _path("depfile", depfile)
+    if out_dir is None:
+        raise ExportError(
+            f"{path} would not be written: an export without out_dir is in memory; give out_dir too, or no "
+            "depfile."
+        )
+    try:
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "a device or a pipe"
+            raise ExportError(f"{path} could not be written: it is {what}; give the path of a file.")
+        folder, out = Path(os.path.realpath(path)).parent, Path(os.path.realpath(out_dir))
+        if not folder.is_dir() and folder not in (out, *out.parents):
+            raise ExportError(f"{path} could not be written: its folder does not exist; create it.")
+    except OSError as error:
+        raise ExportError(f"{path} could not be written: {error.strerror}; check the path.") from error
+
+
+def _path(option: str, given: str | Path) -> Path:
+    """Return the path *given* as *option*."""
+    try:
+        path = Path(given)
+    except TypeError as error:
+        raise ExportError(f"{option} is {given!r}; pass a path.") from error
+    if "\0" in str(path):
+        raise ExportError(f"{str(path)!r} is no path: it has a NUL in it; give another one.")
+    if not path.is_absolute():
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:
+            raise ExportError(
+                f"{path} is relative to the working directory, which was deleted; change to one that exists."
+            ) from error
+    return path

@@ -89,6 +89,8 @@ def _keep(target: Path, temporary: list[Path]) -> Path | None:
         return None
     if target.is_dir() and not target.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if target.exists() and not target.is_file():
+        raise FileExistsError(errno.EEXIST, "it is a device or a pipe", str(target))
     former = _beside(target, temporary)
     try:
         os.link(target, former, follow_symlinks=False)
