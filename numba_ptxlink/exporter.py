@@ -144,11 +144,13 @@ def export(
         executor: Where the functions are compiled, in groups: a process pool, a Dask cluster by
             `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. By default in this process. Workers
             need the same packages, and get the source of the functions. The bytes do not depend on it: what
-            a worker cannot do, or was lost with it, is done in this process.
+            a worker cannot do, or was lost with it, is done in this process, all of it where the pool takes
+            no work.
         progress: Called with the number of groups that are done, their total, and what was done.
 
     Raises:
-        ConfigError: An architecture, *cuda* or *ptx_isa* is not known, or "native" finds no device.
+        ConfigError: An architecture, *cuda* or *ptx_isa* is not known, "native" finds no device, or
+            *include_dirs* are no folders.
         ExportError: The code needs newer PTX than asked for, or a kind cannot be made for *cuda*.
         ExportError: The file could not be imported or holds no UDF, a compiler refused a function or is not
             installed, the functions have several front ends, *name* cannot begin a file name, or a file could
@@ -161,22 +163,23 @@ def export(
     consumer = Consumer.of(cuda, ptx_isa)
     if not isinstance(archs, Iterable):
         raise ExportError(f'archs is {archs!r}; pass a list of GPUs, such as ["sm_90"].')
+    # Compilers run in folders of their own.
+    named = [Path(each).absolute() for each in include_scan.folders(include_dirs)]
     parsed = architectures.chosen(archs, consumer.isa if consumer else None)
     kinds = None if emit is None else _check_emit(emit)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     out = files.check_out(out_dir)
     files.check_depfile(depfile, out_dir)
+    units.check(executor, progress)
     if name is not None:
         files.check_stem(name)
     former = python_imports.former_modules()
     with _loaded(source, front_end) as (default_name, marked):
         stem = files.check_stem(default_name if name is None else name)
         options = CompileOptions(opt, fastmath, lineinfo)
-        # Compilers run in folders of their own.
-        named = [Path(each).absolute() for each in include_scan.folders(include_dirs)]
-        searched = (*named, *sources.folders(marked))
-        request = Request(stem, parsed, kinds, options, consumer, tuple(dict.fromkeys(searched)))
+        searched = tuple(dict.fromkeys((*named, *sources.folders(marked))))
+        request = Request(stem, parsed, kinds, options, consumer, searched)
         compiler = choice.common(marked, front_end)
         functions = typed(marked, compiler)
         passed = build.declared(functions)

@@ -51,6 +51,9 @@ def test_one_function_and_one_arch_are_enough():
         {"source": None},
         {"out_dir": "a\0b"},
         {"out_dir": 5},
+        {"include_dirs": 5},
+        {"include_dirs": [5]},
+        {"include_dirs": "a\0b"},
     ],
     ids=str,
 )

@@ -14,7 +14,7 @@ import logging
 import pickle
 import zlib
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from .signatures import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
     from types import ModuleType
 
     from numba_ptxlink._arch import Arch
@@ -185,6 +185,18 @@ def compile_each(
     return compiled
 
 
+def check(executor: Any, progress: Any) -> None:
+    """Refuse what cannot do units or be told of them, before any is asked for: all may be in the cache."""
+    if executor is not None and not isinstance(executor, Executor):
+        what = f"the class {executor.__name__}" if isinstance(executor, type) else repr(executor)
+        raise ExportError(
+            f"executor is {what}; pass an instance of a concurrent.futures.Executor, such as "
+            "ProcessPoolExecutor()."
+        )
+    if progress is not None and not callable(progress):
+        raise ExportError(f"progress is {progress!r}; pass a function of done, total and title.")
+
+
 def _run_all(
     units: dict[Unit, list[Typed]],
     executor: Executor | None,
@@ -197,7 +209,7 @@ def _run_all(
         progress(len(done), len(units), unit.title)
 
     # What is in the cache is read sooner than sent.
-    sent = {unit for unit in units if executor and _can_be_sent(unit)}
+    sent = {unit for unit in units if executor is not None and _can_be_sent(unit)}
     # The largest first: this process is not busy with one for longer than a worker with the two that it has,
     # and what is left in the end is small.
     waiting = deque(sorted((unit for unit in units if unit in sent), key=_size, reverse=True))
@@ -213,8 +225,8 @@ def _run_all(
             # After that: who is done gets more before this process begins with another unit.
             try:
                 _send(waiting, executor, futures)
-            except BrokenExecutor as error:
-                log.warning("no more work is given to the workers: %s", error)
+            except Exception as error:  # noqa: BLE001 - each package has its own for a pool that was shut down
+                log.warning("no more work is given to the workers: %s: %s", type(error).__name__, error)
                 own.extend(waiting)
                 waiting.clear()
             if own or waiting:
@@ -232,7 +244,7 @@ def _run_all(
 def _send(waiting: deque[Unit], executor: Executor | None, futures: dict[Future[Done], Unit]) -> None:
     """Give *executor* what is *waiting*; on this machine no more than keeps its processes busy."""
     most = 2 * executor.count if isinstance(executor, Processes) else len(waiting)
-    while executor and waiting and len(futures) < most:
+    while executor is not None and waiting and len(futures) < most:
         future = executor.submit(run, waiting[0])
         futures[future] = waiting.popleft()
 

@@ -12,12 +12,14 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._locks import Lock
+from numba_ptxlink.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -187,8 +189,18 @@ def included(
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
-    """Return the directories *include_dirs*, which may be one."""
-    return (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
+    """
+    Return the directories *include_dirs*, which may be one.
+
+    Raises:
+        ConfigError: They are no paths.
+    """
+    given = (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
+    listed = tuple(given) if isinstance(given, Iterable) else (given,)
+    for each in listed:
+        if not isinstance(each, (str, os.PathLike)) or "\0" in os.fsdecode(each):
+            raise ConfigError(f"include_dirs is {include_dirs!r}; pass a folder or a list of them.")
+    return listed
 
 
 def scan(text: bytes) -> _Scan:

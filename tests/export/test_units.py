@@ -10,7 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -227,6 +227,31 @@ def test_progress_is_told_after_each_group(program):
     told = []
     export(program, progress=lambda *step: told.append(step))
     assert told == [(1, 3, "sm_80: f0 and 1 more"), (2, 3, "sm_80: f2 and 1 more"), (3, 3, "sm_80: f4")]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("executor", 3, "executor is 3; pass an instance"),
+        ("executor", 0, "executor is 0; pass an instance"),
+        ("executor", ThreadPoolExecutor, "executor is the class ThreadPoolExecutor; pass an instance"),
+        ("progress", 3, "progress is 3; pass a function of done, total and title"),
+    ],
+)
+def test_what_can_do_no_work_is_refused(program, option, value, reason):
+    """It is told before all else, whether the cache has the result or not."""
+    program.write_text("raise AssertionError\n")
+    with pytest.raises(pl.ExportError, match=f"^{reason}"):
+        export(program, **{option: value})
+
+
+def test_a_pool_that_was_shut_down_leaves_the_work_here(program, caplog):
+    """The bytes are the same, as with a full cache, and the log says who did the work."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    made = export(program, executor=pool)
+    assert "given to the workers: RuntimeError: cannot schedule new futures after shutdown" in caplog.text
+    assert made == export(program)
 
 
 def test_a_refused_function_is_named_by_its_worker(program):

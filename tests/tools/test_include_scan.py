@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numba_ptxlink._tools import include_scan
+from numba_ptxlink.errors import ConfigError
 
 
 def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
@@ -14,6 +15,13 @@ def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
     found = include_scan.manifest(source.encode(), folder, dirs, headers or {})
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("given", [5, None, [5], [b"folder"], "a\0b"], ids=repr)
+def test_what_is_no_folder_is_refused(given):
+    """The error of a link or an export names the option."""
+    with pytest.raises(ConfigError, match=r"^include_dirs is .*; pass a folder or a list of them"):
+        include_scan.folders(given)
 
 
 @pytest.mark.parametrize(
