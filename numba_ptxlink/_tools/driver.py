@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
@@ -43,9 +44,16 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
     "cuLaunchCooperativeKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS),
 }
+_MOST_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 _STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+# CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK to _MAX_GRID_DIM_Z.
+_LIMITS = {
+    1: "threads of a block",
+    **{2 + number: f"threads of a block in {axis}" for number, axis in enumerate("xyz")},
+    **{5 + number: f"blocks of a grid in {axis}" for number, axis in enumerate("xyz")},
+}
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 # 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
@@ -60,6 +68,7 @@ _CURES = {
     701: "use a smaller block or less shared memory",
     720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
 }
+_EARLIER = "compute-sanitizer finds what an earlier kernel did, if one is at fault"
 
 
 def version() -> tuple[int, int] | None:
@@ -220,9 +229,25 @@ def launch(  # noqa: PLR0917 - the order is the driver's
     else:
         answer = api.cuLaunchKernel(handle, *grid, *block, shared, stream, arguments, None)
     if answer:
-        _check(
-            api, answer, f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
-        )
+        what = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
+        _check(api, answer, what, _exceeded(api, handle, grid, block))
+
+
+def _exceeded(api: Any, handle: int, grid: tuple[int, int, int], block: tuple[int, int, int]) -> str:
+    """Return the limits that a refused launch exceeds, and the cure; "" for none that the driver tells."""
+    device, most = ctypes.c_int(), ctypes.c_int()
+    if api.cuCtxGetDevice(device):
+        return ""
+    threads, exceeded = math.prod(block), []
+    for (attribute, what), asked in zip(_LIMITS.items(), (threads, *block, *grid), strict=True):
+        if not api.cuDeviceGetAttribute(most, attribute, device) and 0 < most.value < asked:
+            exceeded.append(f"{most.value} {what}, not {asked}")
+    if exceeded:
+        return f"the device has at most {'; '.join(exceeded)}: pass less"
+    answer = api.cuKernelGetAttribute(most, _MOST_THREADS, handle, device)
+    if not answer and 0 < most.value < threads:
+        return f"this kernel can have {most.value} threads of a block there, not {threads}: use a smaller one"
+    return ""
 
 
 @functools.cache
@@ -271,7 +296,7 @@ def _words(api: Any, code: int) -> str:
     return ", ".join(words) or f"error {code}"
 
 
-def _check(api: Any, code: int, what: str) -> None:
+def _check(api: Any, code: int, what: str, cure: str = "") -> None:
     if code:
-        cure = _CURES.get(code, "compute-sanitizer finds what an earlier kernel did, if one is at fault")
+        cure = cure or _CURES.get(code, _EARLIER)
         raise LaunchError(f"{what[0].upper()}{what[1:]}: {_words(api, code)}; {cure}.")

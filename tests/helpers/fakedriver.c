@@ -1,7 +1,8 @@
 /*
  * Stands in for libcuda.so.1 where kernels are launched without a device. Each call that matters is a line of the
  * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists; the kernel FAKE_PLAIN
- * has none. Kernels have FAKE_STATIC bytes of shared memory, and may have 48 KiB, or what is set. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
+ * has none. Kernels have FAKE_STATIC bytes of shared memory, and may have 48 KiB, or what is set, and
+ * FAKE_THREADS threads of a block. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -55,8 +56,11 @@ int cuGetErrorString(int error, const char **text) { *text = error ? "made up" :
 
 int cuDeviceGetCount(int *count) { FAILS("cuDeviceGetCount") *count = 2; return 0; }
 
+static const int limits[] = {1024, 1024, 1024, 64, 2147483647, 65535, 65535};
+
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   *value = attribute == 75 ? 8 + device : attribute == 97 && device == 5 ? 232448 : 0;
+  if (attribute >= 1 && attribute <= 7 && device == 5) *value = limits[attribute - 1];
   return 0;
 }
 
@@ -100,7 +104,9 @@ int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
 }
 
 int cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {
+  const char *threads = getenv("FAKE_THREADS");
   *value = attribute == 1 && kernel && device == 5 ? static_shared() : 0;
+  if (attribute == 0 && kernel && device == 5) *value = threads ? atoi(threads) : limits[0];
   return 0;
 }
 
@@ -121,6 +127,11 @@ int cuLaunchCooperativeKernel(void *kernel, unsigned gx, unsigned gy, unsigned g
 int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   FAILS("cuLaunchKernel")
+  const unsigned asked[] = {bx * by * bz, bx, by, bz, gx, gy, gz};
+  for (int number = 0; number < 7; ++number) {
+    if (asked[number] > (unsigned)limits[number]) return 1;
+  }
+  if (getenv("FAKE_THREADS") && asked[0] > (unsigned)atoi(getenv("FAKE_THREADS"))) return 701;
   if ((int)shared > allowed || (allowed == 49152 && (int)shared + static_shared() > allowed)) return 1;
   char line[2048] = "";
   size_t length = 0;

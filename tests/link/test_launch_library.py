@@ -71,8 +71,47 @@ def test_the_kernels_of_an_export_are_there(exported):
         assert "scale" in dir(library)
         assert "void scale(" in repr(library.scale)
         assert "scale, nothing" in repr(library)
-    with pytest.raises(AttributeError, match="no kernel 'twice'; its kernels: scale, nothing"):
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "twice",
+            "twice is a function, which C++ and kernels call, and no kernel; its kernels: scale, nothing",
+        ),
+        ("scael", "the export has no kernel 'scael', did you mean 'scale'?; its kernels: scale, nothing"),
+        ("other", "the export has no kernel 'other'; its kernels: scale, nothing"),
+        (3, "the export has no kernel 3; its kernels: scale, nothing"),
+    ],
+)
+def test_what_is_no_kernel_is_named_with_those_that_are(exported, name, reason):
+    """An item or attribute that is missing is the error that Python expects, and one of ours."""
+    library = pl.load(exported)
+    kinds = [KeyError, pl.LaunchError]
+    for kind in kinds:
+        with pytest.raises(kind) as caught:
+            library[name]
+        assert reason == str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301
+    assert library.get(name) is None
+    assert name not in library
+    if isinstance(name, str):
+        assert not hasattr(library, name)
+        with pytest.raises(pl.LaunchError, match=re.escape(reason)):
+            getattr(library, name)
+
+
+def test_an_export_without_kernels_is_loaded():
+    """Its functions are none."""
+    library = pl.load(pl.export([twice], archs=["sm_90"], emit=["ptx"]))
+    with pytest.raises(AttributeError, match=r"twice is a function, .*; its kernels: none"):
         library.twice  # noqa: B018
+
+
+@pl.udf("float32(float32)")
+def twice(x):
+    """Return twice the number."""
+    return x + x
 
 
 def test_an_export_in_memory_writes_nothing(exported, tmp_path, monkeypatch):
@@ -246,6 +285,9 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
         ((0, 32), r"The grid is 0; pass one to three positive numbers"),
         ((1, (1, 2, 3, 4)), r"The block is \(1, 2, 3, 4\)"),
         ((1.5, 32), r"The grid is 1.5"),
+        ((1 << 31, 32), r"The grid is 2147483648; pass numbers up to 2147483647, CUDA's largest"),
+        ((1, (1, 10**5000)), r"The block is a value; pass numbers up to 2147483647"),
+        ((1, 32, None, 10**5000), r"The shared memory is a value; pass a number of bytes"),
         ((1, 32, None, -1), r"The shared memory is -1"),
     ],
 )
@@ -253,6 +295,15 @@ def test_a_wrong_configuration_is_refused(noted, scale, config, reason):
     """The message says what is wrong with it."""
     with pytest.raises(pl.LaunchError, match=reason):
         scale[config](launches.array(7, "<f4"), 1)
+    assert noted == []
+
+
+@pytest.mark.parametrize("name", ["factor", "grid", "stream", "args", "self"])
+def test_arguments_have_no_names(noted, scale, name):
+    """What is given by name is named, whatever this package calls its own parameters."""
+    reason = rf"^Kernel scale takes \(out, factor\) in this order .* given {name} by name; .* brackets\.$"
+    with pytest.raises(pl.LaunchError, match=reason):
+        scale[1, 32](launches.array(7, "<f4"), **{name: 2.0})
     assert noted == []
 
 
@@ -464,6 +515,49 @@ def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason)
         [sys.executable, "-c", PROGRAM, str(exported.manifest), "nothing"], env=environ, text=True
     )
     assert re.search(reason, output), output
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (
+            "(1, 70000, 65536), 32",
+            "has at most 65535 blocks of a grid in y, not 70000; 65535 .* in z, not 65536: ",
+        ),
+        (
+            "1, 2048",
+            "has at most 1024 threads of a block, not 2048; 1024 threads .* in x, not 2048: pass less",
+        ),
+        ("1, (1, 1, 65)", "has at most 64 threads of a block in z, not 65: pass less"),
+        ("1, 700", "this kernel can have 640 threads of a block there, not 700: use a smaller one"),
+        (
+            "1, 32, None, 1 << 40",
+            "cannot have 1099511627776 bytes of dynamic shared memory; pass at most 232448",
+        ),
+    ],
+)
+def test_a_launch_beyond_a_limit_names_it(exported, tmp_path, config, reason):
+    """The device and the kernel tell what they can have."""
+    environ = launches.fake_driver(tmp_path, threads="640")
+    program = PROGRAM.replace("[1, 1]", f"[{config}]")
+    output = subprocess.check_output(
+        [sys.executable, "-c", program, str(exported.manifest), "nothing"], env=environ, text=True
+    )
+    assert re.search(reason, output), output
+
+
+def test_the_numbers_of_attributes_are_the_drivers():
+    """The limits that are asked for are those of NVIDIA's header."""
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    names = [
+        "THREADS_PER_BLOCK",
+        *(f"BLOCK_DIM_{axis}" for axis in "XYZ"),
+        *(f"GRID_DIM_{axis}" for axis in "XYZ"),
+    ]
+    attributes = [getattr(bindings.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_MAX_{name}") for name in names]
+    assert list(driver._LIMITS) == list(map(int, attributes))
+    most = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+    assert driver._MOST_THREADS == int(most)
 
 
 def test_without_a_driver_the_error_says_so(exported):

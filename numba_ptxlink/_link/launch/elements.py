@@ -25,6 +25,16 @@ class RefusedError(Exception):
     """A value is not what a parameter takes; the message says why and ends with the cure."""
 
 
+def shown(value: object, longest: int = 80) -> str:
+    """Return *value* as messages show it, in no more than *longest* characters."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - it is another package's
+        # Integers of many digits have no text.
+        text = "a value"
+    return text if len(text) < longest else f"{text[: longest - 4]} ..."
+
+
 def of_type(types: Types, name: str, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:
     """Return the numbers in a value of the type *name* that lies at *offset*, in the members *path*."""
     entry = types[name]

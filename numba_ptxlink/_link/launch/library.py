@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import operator
 import os
@@ -18,7 +19,7 @@ from numba_ptxlink.errors import LaunchError
 
 from . import streams, values
 from .arrays import Launch
-from .elements import RefusedError, Types
+from .elements import RefusedError, Types, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Library", "LoadedKernel", "load"]
 
 Dim3 = tuple[int, int, int]
+# Of any grid; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+_LARGEST = (1 << 31) - 1
+_SIZES = range(1 << 63)
 
 
 def load(source: str | os.PathLike[str] | Export) -> Library:
@@ -107,7 +111,10 @@ class Library(Mapping[str, "LoadedKernel"]):
         }
 
     def __getitem__(self, name: str) -> LoadedKernel:
-        return self._kernels[name]
+        kernel: LoadedKernel | None = vars(self).get("_kernels", {}).get(name)
+        if kernel is None:
+            raise _NoKernelError(self._missing(name))
+        return kernel
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kernels)
@@ -116,11 +123,19 @@ class Library(Mapping[str, "LoadedKernel"]):
         return len(self._kernels)
 
     def __getattr__(self, name: str) -> LoadedKernel:
-        kernel: LoadedKernel | None = vars(self).get("_kernels", {}).get(name)
-        if kernel is None:
-            known = ", ".join(vars(self).get("_kernels", ())) or "none"
-            raise AttributeError(f"the export has no kernel {name!r}; its kernels: {known}")
-        return kernel
+        return self[name]
+
+    def _missing(self, name: object) -> str:
+        """Return the message that there is no kernel *name*."""
+        # A copy that is being made has nothing yet.
+        known, manifest = list(vars(self).get("_kernels", ())), vars(self).get("_manifest")
+        if manifest and any(name == function["symbol"] for function in manifest.functions):
+            what = f"{name} is a function, which C++ and kernels call, and no kernel"
+        else:
+            near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
+            meant = f", did you mean {near[0]!r}?" if near else ""
+            what = f"the export has no kernel {shown(name)}{meant}"
+        return f"{what}; its kernels: {', '.join(known) or 'none'}"
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._kernels})
@@ -180,6 +195,13 @@ class Library(Mapping[str, "LoadedKernel"]):
                     )
                 self._handle = driver.load(self.read(KERNELS), str(self._manifest.path))
             return self._handle
+
+
+class _NoKernelError(LaunchError, AttributeError, KeyError):
+    """A `Library` has no kernel of a name, which Python asks for as an attribute or as an item."""
+
+    # That of a KeyError is in quotes.
+    __str__ = Exception.__str__
 
 
 class LoadedKernel:
@@ -259,8 +281,24 @@ class LoadedKernel:
         """
         self._launch(*_checked(grid, block, stream, shared), stream, *args)
 
-    def _launch(self, grid: Dim3, block: Dim3, stream: int, shared: int, _owner: object, *args: Any) -> None:
+    # Its own names are by place alone: an argument may have been given by any.
+    def _launch(
+        self,
+        grid: Dim3,
+        block: Dim3,
+        stream: int,
+        shared: int,
+        _owner: object,
+        /,
+        *args: Any,
+        **named: Any,
+    ) -> None:
         """Launch with a checked configuration, whose stream lives as long as its *_owner*."""
+        if named:
+            raise LaunchError(
+                f"Kernel {self.name} takes ({self._names}) in this order and not by name, and was given "
+                f"{', '.join(named)} by name; stream and shared memory belong into the brackets."
+            )
         launch = Launch(stream)
         buffer = self._pack(args, launch)
         driver.enter(stream)
@@ -301,10 +339,15 @@ class LoadedKernel:
             ) from error
         return Kernel.from_handle(self.handle)
 
+    @property
+    def _names(self) -> str:
+        return ", ".join(parameter[0] for parameter in self._parameters)
+
     def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
         if len(args) != len(self._parameters):
-            names = ", ".join(parameter[0] for parameter in self._parameters)
-            raise LaunchError(f"Kernel {self.name} takes ({names}), and was given {len(args)} arguments.")
+            raise LaunchError(
+                f"Kernel {self.name} takes ({self._names}), and was given {len(args)} arguments."
+            )
         buffer = bytearray(self._size)
         for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
             try:
@@ -332,8 +375,8 @@ def _checked(grid: Any, block: Any, stream: Any, shared: Any) -> tuple[Dim3, Dim
         size = operator.index(shared)
     except TypeError:
         size = -1
-    if not 0 <= size < 1 << 31:
-        raise LaunchError(f"The shared memory is {shared!r}; pass a number of bytes.")
+    if size not in _SIZES:
+        raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
     return _dim3("grid", grid), _dim3("block", block), streams.handle(stream), size
 
 
@@ -343,7 +386,9 @@ def _dim3(what: str, extents: Any) -> Dim3:
         numbers = [operator.index(extent) for extent in given]
     except TypeError:
         numbers = []
-    if not 1 <= len(numbers) <= 3 or not all(0 < number < 1 << 31 for number in numbers):
-        raise LaunchError(f"The {what} is {extents!r}; pass one to three positive numbers.")
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
+        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three positive numbers.")
+    if max(numbers) > _LARGEST:
+        raise LaunchError(f"The {what} is {shown(extents)}; pass numbers up to {_LARGEST}, CUDA's largest.")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

@@ -7,6 +7,8 @@ from typing import Any
 
 from numba_ptxlink.errors import LaunchError
 
+from .elements import shown
+
 
 def handle(stream: Any) -> int:
     """
@@ -27,11 +29,11 @@ def handle(stream: Any) -> int:
         raise
     except Exception as error:
         raise LaunchError(
-            f"The handle of {_shown(stream)} cannot be read: {error}; pass the handle, or another stream."
+            f"The handle of {shown(stream)} cannot be read: {error}; pass the handle, or another stream."
         ) from error
     if number not in _HANDLES:
         raise LaunchError(
-            f"{_shown(stream)} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or "
+            f"{shown(stream)} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or "
             "None."
         )
     return number
@@ -57,12 +59,3 @@ def _number(stream: Any) -> int:
     except TypeError:
         # Numba's, whose handle is an object of the bindings or of ctypes.
         return int(stream) if hasattr(stream, "external") else -1
-
-
-def _shown(stream: Any) -> str:
-    try:
-        text = repr(stream)
-    except Exception:  # noqa: BLE001 - it is another package's
-        # Integers of many digits have no text.
-        text = "the value"
-    return text if len(text) < 80 else f"{text[:76]} ..."

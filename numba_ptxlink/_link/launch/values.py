@@ -14,7 +14,7 @@ from numba_ptxlink._cabi.numbers import FloatFormat
 
 from . import arrays, elements
 from .arrays import DeviceArray, Launch
-from .elements import Leaves, RefusedError, Types
+from .elements import Leaves, RefusedError, Types, shown
 
 Pack = Callable[[Any, Launch], bytes]
 
@@ -363,12 +363,7 @@ def _dtype_kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - it is another package's
-        # Integers of many digits have no text.
-        text = "a value"
-    return f"{text if len(text) < 40 else text[:36] + ' ...'}, a {type(value).__name__}"
+    return f"{shown(value, 40)}, a {type(value).__name__}"
 
 
 _MAKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
