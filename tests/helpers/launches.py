@@ -63,11 +63,19 @@ def log_of(folder: Path) -> list[str]:
     return lines
 
 
-def array(shape: Any, typestr: str, *, address: int = 0x7000, readonly: bool = False, **more: Any) -> Any:
+def array(
+    shape: Any,
+    typestr: str,
+    *,
+    address: int = 0x7000,
+    readonly: bool = False,
+    dtype: Any = None,
+    **more: Any,
+) -> Any:
     """Return an array with `__cuda_array_interface__` that has no memory."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     interface = {"shape": shape, "typestr": typestr, "data": (address, readonly), "version": 3, **more}
-    return SimpleNamespace(__cuda_array_interface__=interface)
+    return SimpleNamespace(__cuda_array_interface__=interface, **({"dtype": dtype} if dtype else {}))
 
 
 def kernel_of(*signature: Any, name: str = "taking") -> pl.Kernel:

@@ -25,6 +25,8 @@ part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
 swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)
 unordered = np.dtype({"names": ["y", "x"], "formats": ["f4", "f4"], "offsets": [4, 0]})
 outer = np.dtype([("a", part, 2), ("class", "i4")], align=True)
+pair_of_bytes = np.dtype([("x", "u1"), ("y", "u1")])
+packed = np.dtype([("x", "u1"), ("y", "f4")])
 PART = from_dtype(part)
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
 Turned = namedtuple("Turned", "y x")  # noqa: PYI024 - as the one before
@@ -47,6 +49,9 @@ PARAMETERS = {
     "bool": types.boolean,
     "complex": types.complex128,
     "floats": types.float32[::1],
+    "bytes": types.Array(from_dtype(pair_of_bytes), 1, "C"),
+    "packed_target": types.CPointer(from_dtype(packed)),
+    "void": types.voidptr,
 }
 
 
@@ -133,6 +138,11 @@ REFUSED = {
     "long_complex": ("complex", np.clongdouble(np.longdouble("1e400"))),
     "integer_complex": ("complex", 10**400),
     "elements_complex": ("complex", np.array([1j])),
+    "swapped_dtype": ("parts", launches.array(3, "|V8", dtype=swapped)),
+    "swapped_dtype_of_target": ("target", launches.array(3, "|V8", dtype=swapped)),
+    "other_size": ("parts", launches.array(3, "|V4")),
+    "odd_integer": ("target", 0x7002),
+    "odd_buffer": ("target", SimpleNamespace(memory_resource=None, handle=0x7002)),
     "far_address": ("floats", launches.array(3, "<f4", address=1 << 64)),
     "negative_address": ("floats", launches.array(3, "<f4", address=-4)),
     "far_pointer": ("target", launches.array(3, "|V8", address=1 << 64)),
@@ -172,6 +182,29 @@ def test_records_are_taken_by_their_members_names(kernels):
     assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", np.array([1, 2], dtype="i1"))
     # A tuple has no names.
     assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", Turned(1, 2))
+
+
+def test_arrays_of_records_tell_their_members_or_their_size(kernels):
+    """By `descr`, by NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
+    from numba.cuda.cudadrv.devicearray import DeviceNDArray
+
+    memory = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=0x7000))
+    arrays = {dtype: DeviceNDArray((3,), (8,), dtype, gpu_data=memory) for dtype in (part, swapped)}
+    assert "descr" not in arrays[part].__cuda_array_interface__
+    expected = pack(kernels, "parts", device(part))
+    for value in (arrays[part], launches.array(3, "|V8", dtype=unordered), launches.array(3, "|V8")):
+        assert expected == pack(kernels, "parts", value)
+    with pytest.raises(pl.LaunchError, match=r"its elements are .*'y', 'x'.*; pass an array of"):
+        pack(kernels, "parts", arrays[swapped])
+    # A number that NumPy has not may be as large.
+    assert 24 == len(pack(kernels, "bytes", launches.array(3, "|V2", dtype=pair_of_bytes)))
+
+
+def test_addresses_are_aligned_as_their_target(kernels):
+    """That of a packed record, or of void, may be any."""
+    assert (0x7004).to_bytes(8, "little") == pack(kernels, "target", 0x7004)
+    for parameter in ("packed_target", "void"):
+        assert (0x7003).to_bytes(8, "little") == pack(kernels, parameter, 0x7003)
 
 
 def test_an_optional_tuple_is_the_value(kernels):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
 
-from .elements import Leaves, RefusedError, of_descr, of_typestr
+from .elements import Leaves, RefusedError, is_numpy, of_descr, of_dtype, of_typestr
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -69,7 +69,7 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
                 raise
             interface = None
         if interface is not None:
-            return _of_interface(interface, launch)
+            return _of_interface(interface, getattr(value, "dtype", None), launch)
         if is_tensor:
             return _of_dlpack(value, launch)
     except RefusedError:
@@ -84,21 +84,26 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
 _HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
 
 
-def _of_interface(interface: Any, launch: Launch) -> DeviceArray:
+def _of_interface(interface: Any, dtype: Any, launch: Launch) -> DeviceArray:
     if interface.get("mask") is not None:
         raise RefusedError("it is a masked array; pass the array without its mask")
     shape = tuple(map(int, interface["shape"]))
     typestr = interface["typestr"]
     itemsize, leaves = of_typestr(typestr)
+    told: Any = typestr
     if interface.get("descr"):
         leaves = of_descr(interface["descr"], itemsize)
+        told = interface["descr"] if typestr[1] == "V" else typestr
+    elif is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == itemsize:
+        # Numba's interface tells the size of records alone.
+        leaves, told = of_dtype(dtype), dtype
     strides = interface.get("strides")
     strides = contiguous(shape, itemsize, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
     producer = interface.get("stream")
     _check_numbers(int(address or 0), shape, strides, 0 if producer is None else operator.index(producer))
     launch.after(producer)
-    return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, typestr, bool(readonly))
+    return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, str(told), bool(readonly))
 
 
 def _check_numbers(address: int, shape: tuple[int, ...], strides: tuple[int, ...], stream: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,12 @@ def shown(value: object, longest: int = 80) -> str:
         # Integers of many digits have no text.
         text = "a value"
     return text if len(text) < longest else f"{text[: longest - 4]} ..."
+
+
+def is_numpy(value: object, name: str) -> bool:
+    """Return whether *value* is of NumPy's type *name*; NumPy is not imported for that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
 def of_type(types: Types, name: str, offset: int = 0, path: tuple[str, ...] = ()) -> Leaves:

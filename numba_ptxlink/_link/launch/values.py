@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmath
 import operator
 import struct
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -177,7 +176,7 @@ def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 def _sequence(value: Any, count: int, name: str) -> list[Any]:
     # What has no order, or is used up, is none.
-    is_sequence = isinstance(value, (tuple, list)) or (_is_numpy(value, "ndarray") and _shape(value))
+    is_sequence = isinstance(value, (tuple, list)) or (elements.is_numpy(value, "ndarray") and _shape(value))
     if not is_sequence or hasattr(value, "mask") or len(value) != count:
         raise RefusedError(f"it is {_shown(value)}; for {name} pass {count} values, such as a tuple")
     return list(value)
@@ -258,7 +257,9 @@ def _content(value: Any, expected: Leaves | None, size: int, name: str) -> bytes
             raise RefusedError(f"it has {len(value)} bytes; pass the {size} of {name}")
         return bytes(value)
     dtype = getattr(value, "dtype", None)
-    is_record = _is_numpy(value, "void") or (_is_numpy(value, "ndarray") and not _shape(value))
+    is_record = elements.is_numpy(value, "void") or (
+        elements.is_numpy(value, "ndarray") and not _shape(value)
+    )
     if not is_record or dtype is None:
         return None
     if expected is None:
@@ -270,12 +271,6 @@ def _content(value: Any, expected: Leaves | None, size: int, name: str) -> bytes
             f"members of {name}, converted by .astype(), or a tuple"
         )
     return bytes(value.tobytes())
-
-
-def _is_numpy(value: Any, name: str) -> bool:
-    """Return whether *value* is of NumPy's type *name*; NumPy is not imported for that."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
 def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -299,6 +294,10 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise RefusedError("it has gaps; copy it, for example by cupy.ascontiguousarray()")
             address = array.address
+        elif address % target["align"]:
+            raise RefusedError(
+                f"{shown(address)} is no multiple of {target['align']}; pass an aligned address"
+            )
         if address not in _ADDRESSES:
             raise RefusedError(f"{_shown(address)} is no address; pass one of the device, or an array")
         return address.to_bytes(8, "little")
