@@ -17,12 +17,16 @@ _KINDS = """\
 #define NUMBA_PTXLINK_KIND(...) numba_ptxlink::kind<decltype(__VA_ARGS__)>
 #define NUMBA_PTXLINK_TARGET(...) numba_ptxlink::target<numba_ptxlink::bare<decltype(__VA_ARGS__)>::type>
 #define NUMBA_PTXLINK_PART(...) numba_ptxlink::part<numba_ptxlink::kind<decltype(__VA_ARGS__)>::type>
+#define NUMBA_PTXLINK_IS_REFERENCE(...) numba_ptxlink::reference<decltype(__VA_ARGS__)>::is_one
 #define NUMBA_PTXLINK_SHAPE(member, ...) numba_ptxlink::shape<decltype(member), __VA_ARGS__>::is_kept
 namespace numba_ptxlink {
 template <class T> struct bare { typedef T type; };
 template <class T> struct bare<const T> { typedef T type; };
 template <class T> struct bare<volatile T> { typedef T type; };
 template <class T> struct bare<const volatile T> { typedef T type; };
+template <class T> struct reference { enum : bool { is_one = false }; };
+template <class T> struct reference<T&> { enum : bool { is_one = true }; };
+template <class T> struct reference<T&&> { enum : bool { is_one = true }; };
 template <char c, int n> struct digits {
   enum { is_float = c == 'f', is_signed = c == 'i', is_unsigned = c == 'u', width = n };
 };
@@ -82,6 +86,15 @@ _LOUD = """\
 # Each compiler chooses the sign of char, and the type of an enum that says none: they are no numbers here,
 # and neither are bool, unions and classes.
 _SIGNS = {"int": "is_signed", "uint": "is_unsigned", "float": "is_float"}
+# By NVRTC's words.
+_CURES = {
+    "is inaccessible": "Make the member public, or leave it out of the dtype, which may have gaps",
+    "bit field": "Leave the bit field out of the dtype, which may have gaps, or make it a member of its own",
+    "incomplete": "Name the header that defines the struct in include=, not one that only declares it",
+    "pointer-to-class": "Name a struct or a class in structs=, which this is not",
+    "argument list for class template": "Give the template a name by `using`, with its arguments",
+}
+_SUBJECT = re.compile(r', "(?:the \w+ of )?((?:struct )?\S+) ')
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
 
 
@@ -117,11 +130,12 @@ def is_in(header: str) -> bool:
 
 def assertions(struct: c.Struct) -> str:
     """Return that *struct*, which C++ defines, is laid out as in Python."""
-    layout, kinds = (
+    value, layout, kinds = (
         "".join(f'static_assert({check.condition}, "{check.what}, as in Python");\n' for check in checks)
-        for checks in (_layout_checks(struct), _kind_checks(struct))
+        for checks in (_value_checks(struct), _layout_checks(struct), _kind_checks(struct))
     )
-    return f"{_QUIET}{layout}{_LOUD}#if defined(__cplusplus)\n{kinds}#endif\n"
+    # What is no plain value comes first: the rest would be told of what follows from that.
+    return f"#if defined(__cplusplus)\n{value}{kinds}#endif\n{_QUIET}{layout}{_LOUD}"
 
 
 def _layout_checks(struct: c.Struct) -> Iterator[_Check]:
@@ -139,9 +153,24 @@ def _layout_checks(struct: c.Struct) -> Iterator[_Check]:
         yield _Check(f"sizeof((({name}*)0)->{path}) == {size}", f"the size of {member} is not {size}")
 
 
+def _value_checks(struct: c.Struct) -> Iterator[_Check]:
+    """Yield what holds of each struct that a dtype can be like."""
+    name = struct.name
+    cure = (
+        f"take virtual functions and bases out of {name} and what it holds, and destructors and copy "
+        "constructors that are not defaulted, or name another struct in structs"
+    )
+    yield _Check(f"__is_trivially_copyable({name})", f"{name} is not trivially copyable", cure)
+    for path, _, _ in _places(struct, "", 0):
+        # An element is no reference, and its expression would be one.
+        if not path.endswith("]"):
+            cure = f"make {name}::{path} a pointer, or leave it out of the dtype"
+            condition = f"!NUMBA_PTXLINK_IS_REFERENCE((({name}*)0)->{path})"
+            yield _Check(condition, f"{name}::{path} is a reference and not a value", cure)
+
+
 def _kind_checks(struct: c.Struct) -> Iterator[_Check]:
     name = struct.name
-    yield _Check(f"__is_trivially_copyable({name})", f"{name} is not copied byte by byte")
     for path, _, ctype in _places(struct, "", 0):
         member, there = f"{name}::{path}", f"(({name}*)0)->{path}"
         element, counts = _element(ctype)
@@ -237,7 +266,21 @@ def is_assertion(line: str) -> bool:
 
 def failures(log: str, structs: Iterable[c.Struct]) -> tuple[list[str], list[str]]:
     """Return what does not hold of *structs* by a compiler's *log*, and the cures."""
-    failed = list(dict.fromkeys(_FAILED.findall(log)))
-    checks = (check for each in structs for check in (*_layout_checks(each), *_kind_checks(each)))
-    cures = {check.what: check.cure for check in checks}
+    found = dict.fromkeys(_FAILED.findall(log))
+    cures: dict[str, str] = {}
+    values: set[str] = set()
+    for each in structs:
+        checks = (*_value_checks(each), *_layout_checks(each), *_kind_checks(each))
+        cures.update({check.what: check.cure for check in checks})
+        values.update(check.what for check in _value_checks(each))
+    # No dtype is like what is no plain value, whatever else differs.
+    failed = [what for what in found if what in values] or list(found)
     return failed, list(dict.fromkeys(cure for what in failed if (cure := cures.get(what))))
+
+
+def uncompared(line: str, reason: str) -> tuple[str, str]:
+    """Return the struct or member that an assertion is about, and the cure for the *reason* of a compiler."""
+    about = _SUBJECT.search(line)
+    cures = (cure for words, cure in _CURES.items() if words in reason)
+    wrong = "Correct the name in structs=, the fields' names, or the header of include="
+    return about[1] if about else line, next(cures, wrong)

@@ -131,8 +131,8 @@ def _check_structs(
             says = f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}"
             cure = "; ".join(["Make them agree", *cures])
         else:
-            says = f"C++ cannot compare the structs of structs= with those in Python: {first[2]}"
-            cure = "Correct the name in structs=, the fields' names, or the header of include="
+            subject, cure = existing.uncompared(line[0], first[2])
+            says = f"C++ cannot compare the structs of structs= with those in Python: {subject}: {first[2]}"
         raise AbiError(
             f"{says}. {about}. {cure}.",
             flags=error.flags,

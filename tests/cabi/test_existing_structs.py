@@ -167,7 +167,7 @@ def test_the_header_beside_the_python_file_is_found(tmp_path):
         ),
         pytest.param(
             "struct P { float mass; int64_t id; ~P() {} };",
-            "P is not copied byte by byte",
+            "P is not trivially copyable",
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -598,6 +598,58 @@ def test_the_cure_is_that_of_the_fault(tmp_path, definition, size, reason, cure)
     with pytest.raises(pl.AbiError, match=f"(?s){reason}.*{cure}") as caught:
         pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
     assert "Rename it" not in str(caught.value)
+
+
+NO_VALUE = (
+    "than in Python: P is not trivially copyable. P stands for .* take virtual functions and bases out of P"
+)
+POINTED = r"than in Python: P::v is a reference and not a value\. .* make P::v a pointer"
+PUBLIC = r"P::v: .* is inaccessible\. .* Make the member public, or leave it out of the dtype"
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ("struct P { float v; int w; virtual float f() const { return v; } };", NO_VALUE),
+        pytest.param(
+            "struct B { int w; }; struct P : virtual B { float v; };", NO_VALUE, marks=pytest.mark.slow
+        ),
+        pytest.param("struct P { float v; int w; ~P() {} };", NO_VALUE, marks=pytest.mark.slow),
+        pytest.param(
+            "struct P { float v; int w; __device__ P(const P& p) : v(p.v), w(p.w) {} };",
+            NO_VALUE,
+            marks=pytest.mark.slow,
+        ),
+        ("struct P { float& v; int w; };", POINTED),
+        pytest.param("struct P { float&& v; int w; };", POINTED, marks=pytest.mark.slow),
+        ("struct P { int w; private: float v; };", PUBLIC),
+        pytest.param("struct P { int w; protected: float v; };", PUBLIC, marks=pytest.mark.slow),
+        pytest.param(
+            "struct B { float v; }; struct P : private B { int w; };", PUBLIC, marks=pytest.mark.slow
+        ),
+        ("struct P { float v; int w : 3; };", "P::w: .* bit field .* Leave the bit field out of the dtype"),
+        ("struct P;", "P: .*incomplete.* Name the header that defines the struct in include="),
+        pytest.param(
+            "template <class T> struct P { T v; int w; };",
+            "P: argument list .* Give the template a name by `using`",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("typedef long long P;", "P::v: .* Name a struct or a class", marks=pytest.mark.slow),
+        pytest.param("struct B { float v; }; struct P : B { int w; };", "", marks=pytest.mark.slow),
+        pytest.param("struct P { union { float v; int u; }; int w; };", "", marks=pytest.mark.slow),
+    ],
+)
+def test_what_no_dtype_is_like_is_told_as_the_cause(tmp_path, definition, reason):
+    """No other dtype is proposed for virtual functions, references, private members and bit fields."""
+    dtype = np.dtype([("v", "f4"), ("w", "i4")])
+    (tmp_path / "p.h").write_text(definition)
+    function = pl.udf((of_pointer(dtype),), structs={dtype: "P"}, include="p.h")(nothing)
+    if not reason:
+        assert pl.export(function, emit=["ptx"], include_dirs=[tmp_path]).signatures
+        return
+    with pytest.raises(pl.AbiError, match=reason) as caught:
+        pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
+    assert not re.search(r"replace its dtype|alignas|Correct the name", str(caught.value))
 
 
 def test_one_name_for_two_layouts_is_refused(tmp_path):
