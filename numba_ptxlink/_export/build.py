@@ -179,7 +179,8 @@ def build(
     read = parse(ptx.decode())
     missing = externs.undefined(read)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
-    linkable.check_declarations(_declaring(compiled), arch)
+    declaring = tuple(_declaring(compiled))
+    linkable.check_declarations(declaring, arch)
     linked = link_files.compile_files(
         compiled.links,
         missing,
@@ -187,7 +188,8 @@ def build(
         tag(names),
         front_end.memory_manager(),
         declared=externs.declared(declared, missing),
-        callers=_callers(compiled),
+        # The first that calls each.
+        callers={name: caller for caller, _, names in reversed(declaring) for name in names},
     )
     ltoir = b""
     if linked.code or LTOIR in kinds:
@@ -252,11 +254,6 @@ def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[s
     for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
         names = {name for name, _ in lowered.declarations}
         yield f"{lowered.signature.name} ({_place(function)})", lowered.modules, names
-
-
-def _callers(compiled: Compiled) -> dict[str, str]:
-    """Return the first function that calls each that `cuda.declare_device` declares."""
-    return {name: caller for caller, _, names in reversed([*_declaring(compiled)]) for name in names}
 
 
 def _place(function: Any) -> str:
