@@ -24,9 +24,10 @@ from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import Typed, describe, typed
 from ._formats.kinds import CUBIN, LTOIR, PTX
 from ._front_end.protocol import CompileOptions
+from ._imports import python_imports
 from ._link.consumer import Consumer
 from ._tools import archs as architectures
-from ._tools import include_scan, python_imports
+from ._tools import include_scan
 from .errors import ExportError
 
 if TYPE_CHECKING:

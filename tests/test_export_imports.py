@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import import_state, python_imports
+from numba_ptxlink._imports import import_state, python_imports
 
 if TYPE_CHECKING:
     from pathlib import Path

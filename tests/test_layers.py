@@ -31,6 +31,7 @@ FLOORS = (
     "_native",
     "_formats",
     "cache",
+    "_imports",
     "_tools",
     "_cabi",
     "assembler",

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end.describe import IndescribableError
+from numba_ptxlink._imports import import_state, python_sources
 from numba_ptxlink._native.modules import find_module
-from numba_ptxlink._tools import import_state, python_sources
 
 from . import reached
 

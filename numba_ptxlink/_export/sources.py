@@ -6,8 +6,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._imports import python_imports, python_sources
 from numba_ptxlink._link import depfile
-from numba_ptxlink._tools import include_scan, python_imports, python_sources
+from numba_ptxlink._tools import include_scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._tools import python_imports
+from numba_ptxlink._imports import python_imports
 from numba_ptxlink._tools.processes import Processes
 from numba_ptxlink.errors import ExportError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions
-    from numba_ptxlink._tools.source_loader import Imported
+    from numba_ptxlink._imports.source_loader import Imported
 
     from .function_keys import FunctionKey
     from .signatures import Typed

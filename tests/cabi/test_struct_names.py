@@ -13,8 +13,8 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._imports import python_imports
 from numba_ptxlink._numba_cuda.codegen import convert
-from numba_ptxlink._tools import python_imports
 
 I32 = types.int32
 PAIR = types.UniTuple(I32, 2)

@@ -15,7 +15,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._export import choice, function_keys, signatures
 from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._front_end import extensions
-from numba_ptxlink._tools import python_imports
+from numba_ptxlink._imports import python_imports
 
 SOURCE = """\
 import enum

@@ -22,9 +22,9 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._export import function_keys, groups, lowering, units
 from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._imports.source_loader import Imported
 from numba_ptxlink._tools import workers
 from numba_ptxlink._tools.processes import Processes
-from numba_ptxlink._tools.source_loader import Imported
 from numba_ptxlink.cache import tiered
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Import the Python file of an export in a state of its own, and tell what it is made of."""
