@@ -1,9 +1,10 @@
-"""The options in `abi_info`, read and checked."""
+"""The options of functions in C, read and checked: `abi_info`, and the launch bounds of kernels."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,13 @@ log = logging.getLogger(__name__)
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
 AGGREGATES = ("value", "flat")
 ON_ERROR = ("zero", "trap")
+# What a launch bound is, and the most that it may be, "Launch Bounds" and "Technical Specifications" in the
+# CUDA Programming Guide. The size of a cluster depends on the GPU; PTX has 32 bits for it.
+_BOUNDS = (
+    ("maximum number of threads in a block", 1024),
+    ("minimum number of blocks per multiprocessor", 32),
+    ("maximum number of blocks in a cluster", (1 << 31) - 1),
+)
 
 
 @dataclass(frozen=True)
@@ -107,3 +115,35 @@ class AbiOptions:
             level = logging.INFO if cnames.is_for_compilers(name) else logging.WARNING
             log.log(level, "%s Compiled all the same.", error)
         return dataclasses.replace(options, abi_name=name)
+
+
+def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
+    """
+    Read and check the launch bounds *given* for *what*: a number, or one to three in a tuple or list.
+
+    Raises:
+        AbiError: They are none. Says what each bound is and may be.
+    """
+    if given is None:
+        return None
+    bounds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    numbers = tuple(map(_integer, bounds))
+    wrong = "" if 0 < len(bounds) <= len(_BOUNDS) else f"it has {len(bounds)} numbers"
+    for bound, number, (meaning, largest) in zip(bounds, numbers, _BOUNDS, strict=False):
+        if not wrong and not 0 < number <= largest:
+            wrong = f"{bound!r} is no {meaning}"
+    if wrong:
+        (threads, most), (blocks, several), (cluster, _) = _BOUNDS
+        raise AbiError(
+            f"launch_bounds={given!r} of {what}: {wrong}; give the {threads} (an int, 1 to {most}), or a "
+            f"tuple of that, the {blocks} (1 to {several}) and the {cluster} (1 or more), or leave it out."
+        )
+    return numbers
+
+
+def _integer(value: object) -> int:
+    """Return *value* as an int, 0 where it is no integer; those of NumPy are some."""
+    try:
+        return 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return 0

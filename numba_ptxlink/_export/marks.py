@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._cabi.cxx import CxxOptions
 from numba_ptxlink._cabi.options import AbiOptions
+from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
 
@@ -40,7 +41,7 @@ class Udf(Marked):
     """
 
     is_kernel = False
-    launch_bounds: int | tuple[int, ...] | None = None
+    launch_bounds: tuple[int, ...] | None = None
 
     def __init__(
         self,
@@ -162,8 +163,10 @@ class Kernel(Udf):
         front_end: str | None = None,
         cxx: Mapping[str, Any] | None = None,
     ) -> None:
+        # Before the kernel is recorded.
+        what = getattr(function, "__qualname__", repr(function))
+        self.launch_bounds = checked_bounds(launch_bounds, f"kernel {what}")
         super().__init__(function, signature, options, front_end, cxx)
-        self.launch_bounds = launch_bounds
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         """Raise ExportError: a kernel can only be launched."""
@@ -268,8 +271,9 @@ def kernel(
         on_error: What an error does: "zero" ends the thread that meets it, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
             that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
-        launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
-            blocks per multiprocessor, and the maximum number of blocks in a cluster.
+        launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
+            number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
+            counts from sm_90 on.
         namespace: A namespace of C++ in which the kernel is known by its symbol, too.
         structs: What C++ has for dtypes and named tuples already, as for `udf`.
         include: The headers that define these.
@@ -280,8 +284,9 @@ def kernel(
             first.
 
     Raises:
-        AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
-            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
+        AbiError: The name is not a legal C name, an option is unknown, a launch bound is out of range, or C
+            cannot call the function: it has `*args`, `**kwargs` or keyword-only parameters, or is a generator
+            or asynchronous.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """

@@ -209,6 +209,21 @@ def test_a_kernel_has_a_c_name():
     assert ".maxntid 96" in ptx
 
 
+@pytest.mark.parametrize("bounds", [0, 1025, 2**40, True, "128", 1.5, (), (128, 0)], ids=str)
+def test_launch_bounds_are_checked_as_those_of_exports(bounds):
+    """A kernel's are refused where no GPU has them, by the message of `kernel`."""
+    options = {"device": False, "abi_info": {}, "launch_bounds": bounds}
+    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel fill: .*; give the maximum number"):
+        compiled(fill, "void(float32[::1], int8)", **options)
+
+
+def test_launch_bounds_of_other_code_are_left_to_numba_cuda():
+    """What its own ABI takes for a kernel, and either ABI for a function, is taken."""
+    options = {"device": False, "abi": "numba", "launch_bounds": 1025}
+    assert ".maxntid 1025" in cuda.compile(fill, "void(float32[::1], int8)", cc=CC, **options)[0]
+    assert "maxntid" not in compiled(lambda value: value, "int32(int32)", launch_bounds=1025)
+
+
 def test_a_kernel_without_abi_info_is_refused_as_ever():
     """Code that relies on numba-cuda's refusal of kernels with the C ABI still gets it."""
     with pytest.raises(NotImplementedError, match="The C ABI is not supported for kernels"):

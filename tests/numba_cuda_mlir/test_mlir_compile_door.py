@@ -213,19 +213,29 @@ def test_errors_are_not_dropped_without_a_word(asked, own):
         cuda.compile(increment, INT, cc=CC, abi_info={**info, **asked}, **options)
 
 
-@pytest.mark.parametrize("bounds", [-1, 0, "128", "x", (0,), (), [128], (1, 2, 3, 4), True, 128, (128, 2)])
-def test_launch_bounds_are_checked_as_by_the_other_abi(bounds):
-    """What numba-cuda-mlir's own ABI refuses is refused with its error, and what it takes is taken."""
+@pytest.mark.parametrize("bounds", [-1, 0, 1025, 2**40, "128", (0,), (), (1,) * 4, True, (9, 33)], ids=str)
+def test_launch_bounds_are_checked_as_those_of_exports(bounds):
+    """A kernel's are refused where no GPU has them, by the message of `kernel`."""
+    options = {"device": False, "cc": CC, "launch_bounds": bounds, "abi_info": {}}
+    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel store: .*; give the maximum number"):
+        cuda.compile(store, "void(float32[::1], float32)", **options)
 
-    def outcome(**abi):
-        def kernel(a):
-            a[0] = 1
 
-        try:
-            options = {"device": False, "cc": (9, 0), "launch_bounds": bounds}
-            ptx, _ = cuda.compile(kernel, "void(float32[::1])", **options, **abi)
-        except (TypeError, ValueError) as error:
-            return type(error), str(error)
+@pytest.mark.parametrize("bounds", [128, (128, 2)], ids=str)
+def test_launch_bounds_are_in_the_code(bounds):
+    """They are those that the other ABI writes."""
+
+    def directives(**abi):
+        options = {"device": False, "cc": CC, "launch_bounds": bounds}
+        ptx, _ = cuda.compile(store, "void(float32[::1], float32)", **options, **abi)
         return [line.strip() for line in ptx.splitlines() if "ntid" in line or "ctapersm" in line]
 
-    assert outcome(abi="numba") == outcome(abi="c", abi_info={})
+    assert directives(abi="numba") == directives(abi="c", abi_info={})
+
+
+def test_launch_bounds_of_other_code_are_left_to_numba_cuda_mlir():
+    """What its own ABI takes for a kernel, and either ABI for a function, is taken."""
+    signature = "void(float32[::1], float32)"
+    ptx, _ = cuda.compile(store, signature, device=False, cc=CC, launch_bounds=1025, abi="numba")
+    assert ".maxntid 1025" in ptx
+    assert "maxntid" not in cuda.compile(increment, INT, cc=CC, launch_bounds=1025)[0]

@@ -63,11 +63,14 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
     from numba.cuda.core import config
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import launch_bounds
     from numba_ptxlink._formats.llvm_ir import in_dialect
     from numba_ptxlink._numba_cuda.modules import ordered_modules
 
     if kernel and given["forceinline"]:
         raise ValueError("Cannot force-inline kernels")
+    name = options.abi_name or _default_name(given["pyfunc"])
+    bounds = launch_bounds(given["launch_bounds"], f"kernel {name}") if kernel else None
     inner = Result()
     with entered(result=inner, checked=options.checked):
         library, result = original(
@@ -79,7 +82,7 @@ def _compile_c(original: Any, given: dict[str, Any], options: AbiOptions, *, ker
         return original(**given)
     debug = config.CUDA_DEBUGINFO_DEFAULT if given["debug"] is None else given["debug"]
     opt = (config.OPT != 0) if given["opt"] is None else given["opt"]
-    name = options.abi_name or _default_name(given["pyfunc"])
+    given = {**given, "launch_bounds": bounds}
     try:
         function = _emit(compiled, name, given, options, inline=bool(opt and not debug), kernel=kernel)
     except DuplicatedNameError:

@@ -83,6 +83,7 @@ def _check_alien(abi_info: Any, why: str) -> None:
 def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import launch_bounds
     from numba_ptxlink._export import build
     from numba_ptxlink._export.signatures import record_names
     from numba_ptxlink._front_end import registry
@@ -93,15 +94,17 @@ def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
     options = _options(given)
     arch = Arch.of(given["cc"] or _device_cc())
     args, result = front_end.normalize(given["sig"])
-    kernel, bounds = not given["device"], given["launch_bounds"]
-    # Its decorator checks them, and takes True for one.
-    front_end.dispatcher(function, launch_bounds=bounds, device=not kernel)
+    name, kernel, bounds = info.abi_name or _default_name(function), not given["device"], None
+    if kernel:
+        bounds = launch_bounds(given["launch_bounds"], f"kernel {name}")
+    else:
+        # Its decorator checks what it does not use.
+        front_end.dispatcher(function, launch_bounds=given["launch_bounds"], device=True)
     try:
         lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
     except NotLoweredError as error:
         error.report()
         raise
-    name = info.abi_name or _default_name(function)
     labeled = list(zip(_labels(function, len(args)), lowered.args, strict=True))
     names = record_names(function, front_end)
     try:
