@@ -256,22 +256,37 @@ def _imported(module: AbstractContextManager[ModuleType]) -> Iterator[ModuleType
         yield there
 
 
+@dataclass(frozen=True)
+class CompiledUdfs:
+    """
+    UDFs for a link.
+
+    Args:
+        kind: "ptx" or "ltoir".
+        code: The code.
+        signatures: The functions.
+        externs: What they call and others define: the first caller, and the signature in C where it is known.
+    """
+
+    kind: str
+    code: bytes = field(repr=False)
+    signatures: tuple[abi.Signature, ...]
+    externs: tuple[tuple[str, abi.Signature], ...]
+
+
 def compile_udfs(
     source: Path | Iterable[Udf], arch: Arch, *, lto: bool, front_end: str | None = None
-) -> tuple[str, bytes, tuple[abi.Signature, ...]]:
-    """
-    Compile UDFs, or a Python file's, with the default options.
-
-    Returns:
-        Kind and code, PTX, or LTO-IR for *lto* if possible; and the signatures.
-    """
+) -> CompiledUdfs:
+    """Compile UDFs, or a Python file's, with the default options; for *lto* to LTO-IR if possible."""
     options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
     with _loaded(source, front_end) as (_, marked):
         lowered = build.lower(typed(marked, choice.common(marked, front_end)), arch, options)
     built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))
-    return kind, built.artifacts[kind], lowered.signatures
+    callers = build.callers(lowered)
+    called = ((callers[name], signature) for name, (_, signature) in built.externs.items() if signature)
+    return CompiledUdfs(kind, built.artifacts[kind], lowered.signatures, tuple(called))
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:

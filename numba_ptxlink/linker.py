@@ -20,7 +20,7 @@ from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
 from ._link import backends, device_runtime, manifests, single_ptx
-from ._link.declarations import Declared, compile_as_declared, declarations_of
+from ._link.declarations import Declared, check_types, compile_as_declared, declaration, declarations_of
 from ._link.engine import Linked, LinkOptions, link_inputs, source_flags
 from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
@@ -251,9 +251,11 @@ def _linked(
     kind = LTOIR if lto else PTX
     compares = options.comparison != "none"
     exports = _manifests(sources, source_options) if compares else []
-    from_python, known = _compile_python(sources, target, front_end, lto=lto)
+    from_python, known, called = _compile_python(sources, target, front_end, lto=lto)
     for manifest in exports:
         known += declarations_of(manifest)
+    for extern in called if compares else ():
+        check_types(extern.origin, [(extern.name, extern.types)], known)
     remarks: list[str] = []
     lowered: dict[str, str] = {}
     ready: list[Input] = []
@@ -261,7 +263,12 @@ def _linked(
         if isinstance(source, Input) and source.kind == CU:
             toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
             compiled = compile_as_declared(
-                source, target, kind, replace(source_options, toolkit_dirs=toolkit), known if compares else ()
+                source,
+                target,
+                kind,
+                replace(source_options, toolkit_dirs=toolkit),
+                known if compares else (),
+                wanted=called if compares else (),
             )
             remarks.append(compiled.log)
             lowered.update(compiled.lowered_names)
@@ -292,31 +299,24 @@ def _is_python(source: Any) -> bool:
 
 def _compile_python(
     sources: Sequence[Any], arch: Arch, front_end: str | None, *, lto: bool
-) -> tuple[list[Input], list[Declared]]:
-    """Compile the UDFs, together, and each Python file among *sources*; return them and what they define."""
+) -> tuple[list[Input], list[Declared], list[Declared]]:
+    """Compile the UDFs, together, and each Python file; return these, and what they define and declare."""
     groups: list[tuple[str, Any]] = [
         (Path(source).name, Path(source)) for source in sources if not isinstance(source, (Input, Udf))
     ]
     if udfs := [source for source in sources if isinstance(source, Udf)]:
         groups.append(("<udfs>", udfs))
-    compiled: list[Input] = []
+    inputs: list[Input] = []
     defined: list[Declared] = []
+    called: list[Declared] = []
     for name, group in groups:
         from .exporter import compile_udfs
 
-        kind, code, signatures = compile_udfs(group, arch, lto=lto, front_end=front_end)
-        compiled.append(Input(kind, name, code, compiled=True))
-        defined += [
-            Declared(
-                signature.name,
-                f"{signature};",
-                (signature.result.name, *(ctype.name for _, ctype in signature.params)),
-                name,
-            )
-            for signature in signatures
-            if not signature.kernel
-        ]
-    return compiled, defined
+        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end)
+        inputs.append(Input(compiled.kind, name, compiled.code, compiled=True))
+        defined += [declaration(each, name) for each in compiled.signatures if not each.kernel]
+        called += [declaration(signature, caller) for caller, signature in compiled.externs]
+    return inputs, defined, called
 
 
 def _manifests(sources: Sequence[Any], options: SourceOptions) -> list[manifests.Manifest]:

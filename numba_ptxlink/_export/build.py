@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .signatures import Typed
 
-__all__ = ["Built", "Compiled", "build", "declared", "lower", "portable", "tag"]
+__all__ = ["Built", "Compiled", "build", "callers", "declared", "lower", "portable", "tag"]
 
 log = logging.getLogger(__name__)
 
@@ -188,8 +188,7 @@ def build(
         tag(names),
         front_end.memory_manager(),
         declared=externs.declared(declared, missing),
-        # The first that calls each.
-        callers={name: caller for caller, _, names in reversed(declaring) for name in names},
+        callers=_first(declaring),
     )
     ltoir = b""
     if linked.code or LTOIR in kinds:
@@ -254,6 +253,15 @@ def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[s
     for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
         names = {name for name, _ in lowered.declarations}
         yield f"{lowered.signature.name} ({_place(function)})", lowered.modules, names
+
+
+def callers(compiled: Compiled) -> dict[str, str]:
+    """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
+    return _first([*_declaring(compiled)])
+
+
+def _first(declaring: Sequence[tuple[str, tuple[str, ...], set[str]]]) -> dict[str, str]:
+    return {name: caller for caller, _, names in reversed(declaring) for name in names}
 
 
 def _place(function: Any) -> str:

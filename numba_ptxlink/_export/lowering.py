@@ -18,6 +18,7 @@ from numba_ptxlink import abi, cache
 from numba_ptxlink._cabi import codec
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import LinkFile
+from numba_ptxlink._link.declarations import contradicted, declaration
 from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import AbiError, ExportError
 
@@ -184,8 +185,14 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         # A front end may know of all functions that the process has declared, several of one name among them.
         if any(f'@"{name}"' in text for text in modules)
     )
+    others = contradicted(
+        "\n".join(modules), [declaration(plain, "") for _, plain in declarations if plain is not None]
+    )
+    called = [
+        (name, plain) for name, plain in declarations if plain is None or declaration(plain, "") not in others
+    ]
     links = tuple(map(linkable.given, front_end.link_files([lowered])))
-    return Lowering(signature, lowered.raises, modules, links, tuple(declarations))
+    return Lowering(signature, lowered.raises, modules, links, tuple(called))
 
 
 def declared(functions: Sequence[Typed]) -> list[abi.Signature]:

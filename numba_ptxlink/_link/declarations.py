@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._tools.nvrtc import Compiled
 
     from .inputs import Input
@@ -80,6 +81,12 @@ class Declared:
     origin: str
 
 
+def declaration(signature: Signature, origin: str) -> Declared:
+    """Return the function of *signature*, which *origin* has."""
+    types = (signature.result.name, *(ctype.name for _, ctype in signature.params))
+    return Declared(signature.name, f"{signature};", types, origin)
+
+
 def declarations_of(manifest: Manifest) -> list[Declared]:
     """Return the device functions that *manifest* lists."""
     found = []
@@ -101,18 +108,32 @@ def declarations_of(manifest: Manifest) -> list[Declared]:
 
 
 def compile_as_declared(
-    source: Input, arch: Arch, output: str, options: SourceOptions, functions: Sequence[Declared]
+    source: Input,
+    arch: Arch,
+    output: str,
+    options: SourceOptions,
+    functions: Sequence[Declared],
+    *,
+    wanted: Sequence[Declared] = (),
 ) -> Compiled:
     """
-    Compile *source*, and compare its own declarations of *functions* with what they are.
+    Compile *source*; compare its declarations of *functions*, and its definitions of those that are *wanted*.
 
     Costs a second compilation only where the first one fails.
 
+    Args:
+        source: The CUDA C++.
+        arch: The GPU.
+        output: What to compile it to.
+        options: How to compile it.
+        functions: What is linked with it, as it is.
+        wanted: What others call that may be in it, as they declare it; their origin is a caller.
+
     Raises:
-        LinkError: NVRTC refused the source or an option, or the source calls one of *functions* with floating
-            point for an integer or an address, or the reverse.
+        LinkError: NVRTC refused the source or an option; or the source calls one of *functions*, or is called
+            for one that is *wanted*, with floating point for an integer or an address, or the reverse.
     """
-    called = _named_in(source.text, functions)
+    called = _named_in(source.text, (*functions, *wanted))
     if called:
         try:
             asserted = replace(source, code=source.code + _assertions(called).encode())
@@ -123,7 +144,9 @@ def compile_as_declared(
             ]
         compiled = compile_once(source, arch, output, options)
         if suspects:
-            _refuse_referenced(source, suspects, compile_once(source, arch, PTX, options).code)
+            code = compile_once(source, arch, PTX, options).code
+            _refuse_referenced(source, [each for each in suspects if each not in wanted], code)
+            _refuse_callers(source, [each for each in suspects if each in wanted], code)
         return compiled
     return compile_once(source, arch, output, options)
 
@@ -135,10 +158,16 @@ def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
     Raises:
         LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
     """
+    _refuse(name, contradicted(text, functions))
+
+
+def contradicted(text: str, functions: Sequence[Declared]) -> list[Declared]:
+    """Return those of *functions* that the LLVM IR *text* declares with other kinds of types."""
     floats = llvm_ir.declared_floats(text) if functions else {}
     kinds = {None: 0, True: 1, False: 2}
-    declared = [(symbol, [kinds[value] for value in values]) for symbol, values in floats.items()]
-    _compare(name, declared, functions)
+    return _wrong(
+        ((symbol, [kinds[value] for value in values]) for symbol, values in floats.items()), functions
+    )
 
 
 def check_types(
@@ -155,10 +184,10 @@ def check_types(
     Raises:
         LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
     """
-    _compare(name, [(symbol, list(map(_kind, types))) for symbol, types in called], functions)
+    _refuse(name, _wrong(((symbol, list(map(_kind, types))) for symbol, types in called), functions))
 
 
-def _compare(name: str, declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declared]) -> None:
+def _wrong(declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declared]) -> list[Declared]:
     wrong = []
     for symbol, kinds in declared:
         for function in functions:
@@ -166,7 +195,7 @@ def _compare(name: str, declared: Iterable[tuple[str, list[int]]], functions: Se
             pairs = zip(own, kinds, strict=True) if symbol == function.name and len(own) == len(kinds) else ()
             if function not in wrong and any(a and b and a != b for a, b in pairs):
                 wrong.append(function)
-    _refuse(name, wrong)
+    return wrong
 
 
 def _refuse_referenced(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
@@ -174,6 +203,13 @@ def _refuse_referenced(source: Input, suspects: Sequence[Declared], code: bytes)
     module = ptx.parse(code.decode(errors="replace"))
     referenced = {function.prototype.name for function in module.functions if not function.defined}
     _refuse(source.name, [function for function in suspects if function.name in referenced])
+
+
+def _refuse_callers(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
+    module = ptx.parse(code.decode(errors="replace"))
+    for function in suspects:
+        if module.definition(function.name) is not None:
+            _refuse(function.origin, [replace(function, declaration=function.name, origin=source.name)])
 
 
 def _refuse(name: str, wrong: Sequence[Declared]) -> None:

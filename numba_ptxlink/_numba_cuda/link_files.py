@@ -28,8 +28,8 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield name, parameters and result of all functions of `cuda.declare_device` that *context* knows."""
-    for key in context._defns:
+    """Yield name, parameters and result of what `cuda.declare_device` declared, the latest first."""
+    for key in reversed([*context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type
 

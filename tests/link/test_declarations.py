@@ -114,6 +114,65 @@ def test_udfs_are_compared_as_well():
     assert pl.link(RIGHT[0], damp, arch="sm_90").cubin
 
 
+DECLARED = {
+    ("float32(float32, int32)", "float damp(float, int)"): True,
+    ("int32(float32, int32)", "int damp(float, int)"): False,
+    ("float32(float32, float32)", "float damp(float, float)"): False,
+}
+
+
+@pytest.fixture(params=["numba-cuda", "numba-cuda-mlir"])
+def caller(request):
+    """Return what makes a UDF that calls `damp`, of the signature in Python that it is given."""
+    pytest.importorskip(request.param.replace("-", "_"))
+    cuda = front_ends.cuda(request.param)
+
+    def of(signature):
+        damp = cuda.declare_device("damp", signature, abi="c")
+
+        def calling(x):
+            return damp(x, 2)
+
+        return pl.udf("float32(float32)", front_end=request.param)(calling)
+
+    return of
+
+
+@pytest.mark.parametrize(("case", "kind"), list(zip(DECLARED, ("ltoir", "cubin", "py"), strict=True)))
+def test_what_a_udf_declares_is_compared(exported, caller, case, kind):
+    """A UDF that declares an exported function is held against its manifest, or another file's UDFs."""
+    python = exported.header.with_name("udfs.py")
+    artifact = python if kind == "py" else exported.artifacts[kind, "sm_90"]
+    if DECLARED[case]:
+        assert pl.link(caller(case[0]), artifact, arch="sm_90").cubin
+        return
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(caller(case[0]), artifact, arch="sm_90")
+    assert re.match(r"calling \(test_declarations\.py:\d+\) declares damp with floating", str(caught.value))
+    assert "float damp(float x, int32_t n);" in str(caught.value)
+    assert pl.link(caller(case[0]), artifact, arch="sm_90", checks="none").cubin
+
+
+@pytest.mark.parametrize("case", DECLARED, ids=str)
+def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
+    """CUDA C++ that defines what a UDF declares is compiled with an assertion of its types."""
+    given, spelled = case
+    body = "{ return x * n; }\n"
+    source = f'extern "C" __device__ float damp(float x, int n) {body}'
+    if DECLARED[case]:
+        assert pl.link(caller(given), source, arch="sm_90").cubin
+        return
+    with pytest.raises(
+        pl.LinkError, match=r"calling .* declares damp with floating .*\n    damp  in <cu 2>\n"
+    ):
+        pl.link(caller(given), source, arch="sm_90")
+    right = f'extern "C" __device__ {spelled.replace(", ", " x, ")[:-1]} n) {body}'
+    assert pl.link(caller(given), right, arch="sm_90").cubin
+    # A function of C++ with that name has another symbol.
+    other = f"__device__ double damp(double x) {{ return x; }}\n{right}"
+    assert pl.link(caller(given), other, arch="sm_90").cubin
+
+
 def test_the_assertions_generate_no_code():
     """A source compiles to the same PTX with them."""
     from numba_ptxlink._link.inputs import read
