@@ -181,6 +181,7 @@ def build(
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
     declaring = tuple(_declaring(compiled))
     linkable.check_declarations(declaring, arch)
+    linkable.check_types(_calls(compiled), compiled.links, compiled.signatures)
     linked = link_files.compile_files(
         compiled.links,
         missing,
@@ -253,6 +254,14 @@ def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[s
     for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
         names = {name for name, _ in lowered.declarations}
         yield f"{lowered.signature.name} ({_place(function)})", lowered.modules, names
+
+
+def _calls(compiled: Compiled) -> Iterator[tuple[str, abi.Signature]]:
+    """Yield "name (file.py:line)" of each function with what `cuda.declare_device` declares for it."""
+    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
+        for _, plain in lowered.declarations:
+            if plain is not None:
+                yield f"{lowered.signature.name} ({_place(function)})", plain
 
 
 def callers(compiled: Compiled) -> dict[str, str]:

@@ -16,7 +16,16 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CU, LTOIR
 from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link import checks, device_runtime, inputs, ltoir_symbols, symbols
+from numba_ptxlink._link import (
+    checks,
+    declarations,
+    device_runtime,
+    inputs,
+    ltoir_symbols,
+    manifests,
+    symbols,
+)
+from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.inputs import Input
 from numba_ptxlink._link.symbols import Table
 from numba_ptxlink.errors import ExportError, LinkError
@@ -24,6 +33,7 @@ from numba_ptxlink.errors import ExportError, LinkError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Prototype
 
@@ -144,6 +154,32 @@ def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[st
             if declared
         ]
     )
+
+
+def check_types(
+    called: Iterable[tuple[str, abi.Signature]], files: Iterable[LinkFile], own: Iterable[abi.Signature]
+) -> None:
+    """
+    Refuse calls with floating point for an integer or an address, which PTX may spell alike.
+
+    Args:
+        called: Each function that `cuda.declare_device` declares, with its caller.
+        files: The link files, which may be artifacts with a manifest beside them.
+        own: What the export itself defines.
+
+    Raises:
+        ExportError: One is called so. Names both sides and the cure.
+    """
+    known = [declaration(signature, "this export") for signature in own if not signature.kernel]
+    try:
+        for file in files:
+            manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
+            known += declarations_of(manifest) if manifest else []
+        for caller, signature in called if known else ():
+            extern = declaration(signature, caller)
+            declarations.check_types(caller, [(extern.name, extern.types)], known)
+    except LinkError as error:
+        raise ExportError(str(error), inputs=error.inputs) from error
 
 
 def _compare(several: Sequence[Table]) -> None:

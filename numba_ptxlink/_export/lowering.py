@@ -183,7 +183,7 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         (name, externs.candidate(name, args, result))
         for name, args, result in front_end.declarations([lowered])
         # A front end may know of all functions that the process has declared, several of one name among them.
-        if any(f'@"{name}"' in text for text in modules)
+        if name != signature.name and any(f'@"{name}"' in text for text in modules)
     )
     others = contradicted(
         "\n".join(modules), [declaration(plain, "") for _, plain in declarations if plain is not None]
