@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterable
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +31,7 @@ from ._tools import include_scan
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
@@ -275,12 +275,27 @@ class CompiledUdfs:
 
 
 def compile_udfs(
-    source: Path | Iterable[Udf], arch: Arch, *, lto: bool, front_end: str | None = None
+    source: Path | Iterable[Udf],
+    arch: Arch,
+    *,
+    lto: bool,
+    front_end: str | None = None,
+    beside: Collection[bytes] = (),
 ) -> CompiledUdfs:
-    """Compile UDFs, or a Python file's, with the default options; for *lto* to LTO-IR if possible."""
+    """
+    Compile UDFs, or a Python file's, with the default options.
+
+    Args:
+        source: The UDFs, or the file.
+        arch: The GPU.
+        lto: Whether to compile to LTO-IR if possible, rather than to PTX.
+        front_end: What compiles those whose decorator names none.
+        beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
+    """
     options, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
     with _loaded(source, front_end) as (_, marked):
         lowered = build.lower(typed(marked, choice.common(marked, front_end)), arch, options)
+    lowered = replace(lowered, links=tuple(each for each in lowered.links if each.content not in beside))
     built = build.build(lowered, kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in built.artifacts)
     _check_passing(lowered.signatures, (kind,))

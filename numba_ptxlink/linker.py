@@ -306,13 +306,14 @@ def _compile_python(
     ]
     if udfs := [source for source in sources if isinstance(source, Udf)]:
         groups.append(("<udfs>", udfs))
+    beside = {source.code for source in sources if isinstance(source, Input) and source.kind == LTOIR}
     inputs: list[Input] = []
     defined: list[Declared] = []
     called: list[Declared] = []
     for name, group in groups:
         from .exporter import compile_udfs
 
-        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end)
+        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end, beside=beside)
         inputs.append(Input(compiled.kind, name, compiled.code, compiled=True))
         defined += [declaration(each, name) for each in compiled.signatures if not each.kernel]
         called += [declaration(signature, caller) for caller, signature in compiled.externs]

@@ -77,6 +77,10 @@ def several_definitions(
         f"cannot be compared: {', '.join(places)}. Which one a call reaches would depend on the order of the "
         f"inputs. Rename one{rename}, leave one out, make it static, or mark it weak (inline in C++){cure}."
     )
+    if ltoir:
+        what += (
+            " What link= of a Python function names is part of its code: drop it there, or among the inputs."
+        )
     if CUBIN in unsure:
         what += (
             " If it was .common in the PTX, a relocatable link has made a definition of it: give what that "

@@ -123,12 +123,12 @@ DECLARED = {
 
 @pytest.fixture(params=["numba-cuda", "numba-cuda-mlir"])
 def caller(request):
-    """Return what makes a UDF that calls `damp`, of the signature in Python that it is given."""
+    """Return what makes a UDF that calls `damp`, of the signature in Python and the link file it is given."""
     pytest.importorskip(request.param.replace("-", "_"))
     cuda = front_ends.cuda(request.param)
 
-    def of(signature):
-        damp = cuda.declare_device("damp", signature, abi="c")
+    def of(signature, link=None):
+        damp = cuda.declare_device("damp", signature, abi="c", link=link)
 
         def calling(x):
             return damp(x, 2)
@@ -171,6 +171,43 @@ def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
     # A function of C++ with that name has another symbol.
     other = f"__device__ double damp(double x) {{ return x; }}\n{right}"
     assert pl.link(caller(given), other, arch="sm_90").cubin
+
+
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_what_a_udf_declares_is_compared_with_its_link_file(exported, caller, kind):
+    """An export is refused where it would take in, or leave to the linker, a function of other types."""
+    link = str(exported.artifacts[kind, "sm_90"])
+    with pytest.raises(pl.ExportError, match=r"calling .* declares damp with floating point in the place of"):
+        pl.export([caller("int32(float32, int32)", link)], archs="sm_90", emit="ptx")
+    assert pl.export([caller("float32(float32, int32)", link)], archs="sm_90", emit="ptx").artifacts
+
+
+def test_what_a_udf_declares_is_compared_with_its_own_export(caller):
+    """A function that an export declares and defines has one prototype in it."""
+
+    @pl.udf("float32(float32, int32)")
+    def damp(x, n):
+        return x * n
+
+    calling = caller("int32(float32, int32)")
+    with pytest.raises(pl.ExportError, match=r"float damp\(float x, int32_t n\);  in this export"):
+        pl.export([calling, damp], archs="sm_90", emit="ptx", front_end=calling.asked)
+
+
+def test_ltoir_that_a_udf_links_may_be_an_input_too(exported, caller, tmp_path):
+    """Equal LTO-IR in `link=` and among the inputs is one; where it differs, the error says what to drop."""
+    artifact = exported.artifacts["ltoir", "sm_90"]
+    udf = caller("float32(float32, int32)", str(artifact))
+    alone, both = pl.link(udf, arch="sm_90"), pl.link(udf, artifact, arch="sm_90", lto=True)
+    assert alone.cubin
+    assert both.cubin
+    assert pl.link(artifact, udf, arch="sm_90").cubin
+    (tmp_path / "own.py").write_text(UDFS.partition('@udf("int64')[0])
+    other = pl.export(tmp_path / "own.py", tmp_path, archs="sm_90", emit="ltoir")
+    with pytest.raises(
+        pl.LinkError, match=r"damp is defined 2 times.* What link= of a Python function names"
+    ):
+        pl.link(udf, other.artifacts["ltoir", "sm_90"], arch="sm_90")
 
 
 def test_the_assertions_generate_no_code():
