@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
@@ -117,7 +118,11 @@ def _addresses(
 ) -> tuple[cache.Key, cache.Key]:
     """Return the keys of what has no line numbers in it, and of what has."""
     parts = {"tool": key.compiler, "function": str(key.code), "for": (arch.sm, repr(options))}
-    return cache.Key.of("lower", parts), cache.Key.of("lower", {**parts, "lines": key.lines})
+    # Paths become absolute where they are kept.
+    folder = str(Path.cwd()) if options.lineinfo else ""
+    return cache.Key.of("lower", parts), cache.Key.of(
+        "lower", {**parts, "lines": key.lines, "folder": folder}
+    )
 
 
 def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:

@@ -150,7 +150,7 @@ def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
         text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
     else:
         text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
-    return dialect.mended(text.decode())
+    return dialect.located(dialect.mended(text.decode()))
 
 
 def _raises(function: Callable[..., Any], sites: Sequence[tuple[str, int]]) -> tuple[str, ...]:

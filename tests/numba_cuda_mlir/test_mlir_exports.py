@@ -52,6 +52,30 @@ def test_two_processes_write_the_same_bytes(exported, tmp_path):
     assert [] == [name for name in first if first[name] != second.get(name)]
 
 
+@pytest.mark.parametrize("front_end", ["numba-cuda", NAME])
+def test_line_numbers_are_those_of_a_file_that_tools_find(tmp_path, monkeypatch, front_end):
+    """PTX names the source by its absolute path, also where the export was given a relative one."""
+    pytest.importorskip(front_end.replace("-", "_"))
+    for name in ("first", 'odd "Größe"'):
+        folder = tmp_path / name / "sub"
+        folder.mkdir(parents=True)
+        (folder / "at.py").write_text(
+            "from numba_ptxlink import udf\n"
+            f'@udf("float32(float32)", front_end="{front_end}")\n'
+            "def at(x):\n    return x / 3\n"
+        )
+        monkeypatch.chdir(folder.parent)
+        exported = pl.export("sub/at.py", archs=["sm_90", "sm_100"], emit="ptx", lineinfo=True)
+        for arch in ("sm_90", "sm_100"):
+            ptx = exported.read("ptx", arch)
+            files = re.findall(rb'^\s*\.file\s+\d+ "(.*)"', ptx, re.MULTILINE)
+            plain = [
+                re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), each).replace(b"\\", b"")
+                for each in files
+            ]
+            assert [os.fsencode(folder / "at.py")] == plain, ptx
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
 def test_the_code_is_what_the_functions_say(exported, arch):
     """Launch bounds, one constant for all functions, both kinds of shared memory, and lines of the source."""
