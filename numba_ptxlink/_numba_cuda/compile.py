@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _OPTIONS = CompileOptions()
 # What numba-cuda's errors have in them where Numba would make something of `try` or `with`.
 _TRY = ("set_try_status", "terminator_types", "exception_match", "'exc_class'", "Exception object cannot be")
+# And where it would copy an array, for which its own is allocated.
+_COPY = re.compile(r'NRT required but not enabled\nDuring: lowering "[^"=\n]*\[[^"\n]*\] = ')
 PATCHES = (*DRIVERLESS, *ERROR_MODEL, *CODE, *RESULTS)
 
 
@@ -83,6 +86,11 @@ def _lacked(error: Exception) -> ExportError | None:
     """Return what says what numba-cuda lacks by *error*, and the cure; None if it is another error."""
     if any(trace in str(error) for trace in _TRY):
         return ExportError("numba-cuda has neither `try` nor `with`; test the condition before it arises")
+    if _COPY.search(str(error)):
+        return ExportError(
+            "neither numba-cuda nor numba-cuda-mlir copies one array into another; write a loop over "
+            "its elements"
+        )
     key: Any = error.args[0] if isinstance(error, KeyError) else None
     if type(key).__name__ != "ufunc":
         return None

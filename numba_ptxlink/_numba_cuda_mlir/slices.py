@@ -11,10 +11,16 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import arith, memref
+from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.lowering.numpy import Slice
-from numba_cuda_mlir.lowering_utilities import array_element_value_store, convert, index_of
+from numba_cuda_mlir.lowering_utilities import (
+    array_element_value_store,
+    convert,
+    index_of,
+    llvm_ptr_add_bytes,
+    memref_data_pointer,
+)
 from numba_cuda_mlir.mlir.dialect_exts import scf
 from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
@@ -59,9 +65,16 @@ def builder(lower: Any, fn: Any, signature: Any) -> Callable[..., None] | None:
     array, index = args[:2]
     parts = index.types if isinstance(index, types.BaseTuple) else (index,)
     slices = [part for part in parts if isinstance(part, types.SliceType)]
+    if fn is operator.setitem and isinstance(args[2], types.Array):
+        raise ExportError(
+            "neither numba-cuda-mlir nor numba-cuda copies one array into another; write a loop over "
+            "its elements"
+        )
     nested, records = isinstance(array, types.NestedArray), isinstance(array.dtype, types.Record)
     if not slices:
         numbers = all(isinstance(part, types.Integer) for part in parts)
+        if numbers and (nested or records) and array.ndim > 1:
+            return _of_several(fn, array, parts, lower.stock_builder(fn, signature) if nested else None)
         stock = lower.stock_builder(fn, signature) if numbers and (nested or records) else None
         return stock and functools.partial(_counted_from_the_end, stock)
     strided = len(parts) > 1 or slices[0].has_step
@@ -77,7 +90,46 @@ def builder(lower: Any, fn: Any, signature: Any) -> Callable[..., None] | None:
         )
     if fn is operator.getitem:
         return _read
-    return None if isinstance(args[2], (types.Array, types.BaseTuple)) else _fill
+    if isinstance(args[2], types.BaseTuple):
+        raise ExportError(
+            "numba-cuda-mlir writes no tuple into a part of an array; write each element, or choose "
+            'front_end="numba-cuda"'
+        )
+    return _fill
+
+
+def _of_several(fn: Any, array: Any, parts: Any, stock: Any) -> Callable[..., None] | None:
+    """Return what lowers *fn* of an *array* of several dimensions, of records or in one."""
+    whole = len(parts) == array.ndim
+    if stock is not None and whole:
+        return functools.partial(_counted_from_the_end, stock)
+    if not whole or array.layout != "C":
+        what = "rows of arrays of records, or in records" if not whole else "arrays of records with strides"
+        raise ExportError(
+            f"numba-cuda-mlir has no {what}; give an index for each dimension at once, a[i, j] for a[i][j], "
+            'or choose front_end="numba-cuda"'
+        )
+    return _read_record if fn is operator.getitem else _write_record
+
+
+def _record(lower: Any, array: Any, index: Any) -> Any:
+    """Return the address of an element of *array*, whose records are in C order."""
+    source, place = lower.load_var(array), index_of(0)
+    for axis, (part, value) in enumerate(zip(*_parts(lower, index), strict=True)):
+        length = memref.dim(source, index_of(axis))
+        place = arith.addi(arith.muli(place, length), _place(_index(value, part), length, part))
+    size = index_of(lower.get_numba_type(array.name).dtype.size)
+    return llvm_ptr_add_bytes(memref_data_pointer(source), arith.muli(place, size))
+
+
+def _read_record(lower: Any, target: Any, args: Any, _kws: Any) -> None:
+    lower.store_var(target, _record(lower, *args))
+
+
+def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
+    array, index, value = args
+    size = arith.constant(result=mlir_types.i64(), value=lower.get_numba_type(array.name).dtype.size)
+    llvm.intr_memcpy(_record(lower, array, index), lower.load_var(value), size, False)
 
 
 def _counted_from_the_end(stock: Any, lower: Any, target: Any, args: Any, kws: Any) -> None:

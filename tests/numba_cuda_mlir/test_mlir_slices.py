@@ -148,3 +148,110 @@ def test_slices_without_code_are_refused(function):
     record = FRONT_END.from_dtype(RECORD)
     with pytest.raises(ExportError, match=r'numba-cuda-mlir has no slices of .* front_end="numba-cuda"'):
         compiled(function, types.Array(record, 1, "C"))
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_records_in_several_dimensions_are_read_and_written(checked):
+    """Elements of arrays of records in C order are those of NumPy, also from the end."""
+    record = FRONT_END.from_dtype(RECORD)
+    records = np.zeros((3, 2, 4), RECORD).view(np.recarray)
+    records["x"] = np.arange(24).reshape(3, 2, 4)
+    records["d"] = np.arange(72).reshape(3, 2, 4, 3)
+
+    def swap(a, i, j):
+        a[i, j, 2].x += 1000
+        a[0, j, -1] = a[i, -2, 1]
+        return a[i, j, -3].d[j] + 1000 * a[-1, 0, i].d[-1] + a[-2, 1, 3].x
+
+    call = compiled(
+        swap, types.Array(record, 3, "C"), types.int32, types.int32, result=types.int32, checked=checked
+    )
+    for i, j in itertools.product((-3, -1, 0, 2), (-2, -1, 0, 1)):
+        want = records.copy()
+        assert (i, j, int(swap(want, i, j))) == (i, j, call(view(records), i, j))
+        assert want.tobytes() == records.tobytes()
+    if checked:
+        before = records.copy()
+        assert call(view(records), 3, 0) == 0
+        assert before.tobytes() == records.tobytes()
+
+
+ROWS = np.dtype([("m", "f4", (2, 3))], align=True)
+COPY = "neither numba-cuda(?:-mlir)? nor numba-cuda(?:-mlir)? copies one array into another; write a loop"
+
+
+def copy_part(a, b):
+    """Copy a part of an array."""
+    a[-3:] = b[:3]
+    return 0
+
+
+def copy_row(a, b):
+    """Copy a row."""
+    a[1] = b
+    return 0
+
+
+def write_pair(a, _b):
+    """Write a tuple."""
+    a[:2] = (1, 2)
+    return 0
+
+
+def row_of_records(a, i):
+    """Read a record of a row."""
+    return a[1][i].x
+
+
+def row_of_member(a, i):
+    """Read an element of a row of a member."""
+    return a[0].m[-1][i]
+
+
+LINES, RECORDS = types.float32[::1], types.Array(FRONT_END.from_dtype(RECORD), 2, "C")
+REFUSED = {
+    copy_part: ((LINES, LINES), COPY),
+    copy_row: ((types.float32[:, ::1], LINES), COPY),
+    write_pair: ((LINES, LINES), 'writes no tuple into a part of an array; write .* front_end="numba-cuda"'),
+    row_of_records: (
+        (RECORDS, types.int32),
+        r"has no rows of arrays of records, .* a\[i, j\] for a\[i\]\[j\]",
+    ),
+    row_of_member: (
+        (types.Array(FRONT_END.from_dtype(ROWS), 1, "C"), types.int32),
+        r"has no rows of arrays of records, or in records; .* a\[i, j\] for a\[i\]\[j\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_indices_without_code_are_refused(function):
+    """The error says what to write, and names numba-cuda only where that compiles it."""
+    args, said = REFUSED[function]
+    with pytest.raises(ExportError, match=said) as refused:
+        compiled(function, *args, result=types.float32)
+    assert "may, by front_end" not in str(refused.value)
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_numba_cuda_compiles_what_its_name_is_said_for(function):
+    """What is refused with front_end="numba-cuda" for a cure compiles there; copies of arrays do not."""
+    pytest.importorskip("numba_cuda")
+    from numba.cuda import types as others
+    from numba.cuda.np.numpy_support import from_dtype
+
+    line = others.float32[::1]
+    args = {
+        copy_part: (line, line),
+        copy_row: (others.float32[:, ::1], line),
+        write_pair: (line, line),
+        row_of_records: (others.Array(from_dtype(RECORD), 2, "C"), others.int32),
+        row_of_member: (others.Array(from_dtype(ROWS), 1, "C"), others.int32),
+    }[function]
+    udf = pl.udf(others.float32(*args), name="f", front_end="numba-cuda")(function)
+    if REFUSED[function][1] == COPY:
+        with pytest.raises(ExportError, match=COPY) as refused:
+            pl.export([udf], archs="sm_90", emit="ptx")
+        assert "may, by front_end" not in str(refused.value)
+    else:
+        assert pl.export([udf], archs="sm_90", emit="ptx").artifacts
