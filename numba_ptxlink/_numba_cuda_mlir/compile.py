@@ -31,11 +31,24 @@ INNER = "numba_ptxlink_inner"
 _NO_OPTIONAL = (
     "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
 )
+_NO_TRANSPOSE = (
+    'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
+)
 _LACKS = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
     "<built-in function divmod>": "numba-cuda-mlir has no `divmod`; write x // y and x % y",
     "const(ellipsis": "numba-cuda-mlir has no `...` in an index; write `:` for each axis",
+    "attr='T'": _NO_TRANSPOSE,
+    "BoundFunction(array.transpose": _NO_TRANSPOSE,
+    "Unsupported numpy dtype: {'names'": (
+        "numba-cuda-mlir has no arrays of records outside of functions; take an array for each member, pass "
+        'the records as a parameter, or choose front_end="numba-cuda"'
+    ),
+    "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
+        "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
+        "bind it to one beside the function: `name = module.name`"
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_cuda_mlir import cuda
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import cf, llvm
 from numba_cuda_mlir._mlir.extras import types as mlir_types
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # What is inherited is known once `for_export` has joined the two.
 _Stock: Any = object
+_ARRAYS = (cuda.local.array, cuda.shared.array)
 
 
 class _NoLinker:
@@ -142,11 +144,17 @@ class _Export(_Stock):  # type: ignore[misc]
         if isinstance(class_type, types.Function) and class_type.typing_key is slice:
             slices.make(self, target, args)
             return
+        made = self.get_numba_type(target.name)
+        own = isinstance(class_type, types.Function) and class_type.typing_key in _ARRAYS
+        if own and isinstance(made.dtype, types.Record):
+            raise ExportError(
+                "numba-cuda-mlir has no local or shared arrays of records; take an array for each member, or "
+                'choose front_end="numba-cuda"'
+            )
         if not isinstance(class_type, types.NamedTupleClass):
             super().lower_call_expr_assign(target, fn, args, kws, expr)
             return
         # numba-cuda-mlir types such a call and has no code for it.
-        made = self.get_numba_type(target.name)
         by_name = dict(zip(made.fields, args, strict=False)) | dict(kws)
         values = []
         for field, wanted in zip(made.fields, made.types, strict=True):
