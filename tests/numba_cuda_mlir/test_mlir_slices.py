@@ -233,6 +233,7 @@ def test_indices_without_code_are_refused(function):
     assert "may, by front_end" not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", REFUSED)
 def test_numba_cuda_compiles_what_its_name_is_said_for(function):
     """What is refused with front_end="numba-cuda" for a cure compiles there; copies of arrays do not."""
