@@ -70,9 +70,9 @@ def write(path, factor):
 def export(folder, monkeypatch):
     """Export the program of *folder* there; return its factor, and which CUDA C++ the depfile lists."""
     monkeypatch.chdir(folder)
-    made = pl.export("udfs.py", archs=["sm_90"], emit=["ptx"], depfile="udfs.d").contents
-    (found,) = re.findall(r"mul\.\w+\.?\w*\s+%fd\d+, %fd\d+, (\w+)", made["udfs.sm_90.ptx"].decode())
-    rule = next(content.decode() for file, content in made.items() if file.endswith(".d"))
+    pl.export("udfs.py", folder, archs=["sm_90"], emit=["ptx"], depfile="udfs.d")
+    ptx, rule = ((folder / name).read_text() for name in ("udfs.sm_90.ptx", "udfs.d"))
+    (found,) = re.findall(r"mul\.\w+\.?\w*\s+%fd\d+, %fd\d+, (\w+)", ptx)
     (factor,) = (factor for factor, digits in FACTORS.items() if digits == found)
     return factor, sorted(set(re.findall(r"\S+\.cu\b", rule)))
 
