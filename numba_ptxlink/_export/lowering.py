@@ -23,7 +23,7 @@ from numba_ptxlink._link.declarations import contradicted, declaration
 from numba_ptxlink._tools import packages
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import externs, function_keys, linkable, recursive
+from . import externs, function_keys, linkable, recursive, signatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
         )
     except Exception as error:
         reason = _undecoded(udf, error) or packages.explained(error) or error
-        other = _other(front_end, reason)
+        other = _other(function, arch, options, reason)
         raise ExportError(
             f"{front_end.name} could not compile {udf.name} ({udf.source}) for {arch.sm}{other}: {reason}"
         ) from error
@@ -150,14 +150,22 @@ def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
         raise ExportError(f"{udf.name} ({udf.source}) has no LLVM IR: {reason}") from error
 
 
-def _other(front_end: FrontEnd, reason: object) -> str:
-    """Return which other front end is there to compile what *front_end* did not, for *reason*."""
-    others = [
-        each.name for each in registry.front_ends() if each is not front_end and registry.installed(each)
-    ]
-    # Some reasons say so themselves, or hold for all.
-    named = any(name in str(reason) for name in (*others, front_end.name))
-    return "" if named or not others else f'; {others[0]} may, by front_end="{others[0]}"'
+def _other(function: Typed, arch: Arch, options: CompileOptions, reason: object) -> str:
+    """Return which other front end compiles *function*, which its own does not for *reason*; "" for none."""
+    udf = function.udf
+    for each in registry.front_ends():
+        # Some reasons name it themselves.
+        if each is function.front_end or each.name in str(reason) or not registry.installed(each):
+            continue
+        try:
+            other = signatures.resolved(udf, each, function.symbol)
+            result = each.types.void if udf.is_kernel and other.result is None else other.result
+            each.lower(recursive.entry(udf), other.args, result, arch=arch, options=options, abi=udf.options)
+        except Exception as error:  # noqa: BLE001 - it may fail for any reason, as the first one has
+            log.debug("%s does not compile %s either: %s", each.name, function.symbol, error)
+        else:
+            return f'; {each.name} compiles it, by front_end="{each.name}"'
+    return ""
 
 
 def _undecoded(udf: Any, error: BaseException) -> str:
