@@ -19,6 +19,7 @@ from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
 _DIVISIONS = frozenset(
     {
@@ -27,6 +28,7 @@ _DIVISIONS = frozenset(
         divmod,
     }
 )
+_POWERS = frozenset({operator.pow, operator.ipow, pow})
 _NUMBERS = (types.Integer, types.Float, types.Complex, types.Boolean, type(types.bfloat16))
 _WITHOUT_AN_AXIS = (types.NoneType, types.EllipsisType)
 
@@ -39,21 +41,34 @@ def check(lower: Any, inst: Any) -> None:
     if not isinstance(inst, numba_ir.Assign) or not isinstance(value, numba_ir.Expr):
         return
     if value.op in ("binop", "inplace_binop"):
-        if value.fn in _DIVISIONS:
-            _check_division(lower, value.lhs, value.rhs)
+        _check_operation(lower, {value.fn}, value.lhs, value.rhs)
     elif value.op == "call":
         callee = lower.fndesc.typemap.get(value.func.name)
         keys = {getattr(callee, "typing_key", None)} if isinstance(callee, types.Function) else set()
-        if len(value.args) == 2 and keys & _DIVISIONS:
-            _check_division(lower, *value.args)
+        if len(value.args) == 2:
+            _check_operation(lower, keys, *value.args)
     elif value.op in ("getitem", "static_getitem", "typed_getitem"):
         index = getattr(value, "index_var", None) if value.op == "static_getitem" else value.index
         _check_index(lower, value.value, value.index if index is None else index)
 
 
-def _check_division(lower: Any, dividend: Any, divisor: Any) -> None:
-    if all(isinstance(lower.get_numba_type(each.name), _NUMBERS) for each in (dividend, divisor)):
-        error_if(lower, _is_zero(lower.lower_literal_if_needed(lower.load_var(divisor))))
+def _check_operation(lower: Any, keys: AbstractSet[Any], left: Any, right: Any) -> None:
+    """Check the operation of one of *keys*: no divisor is zero, nor is zero to a negative power computed."""
+    kinds = [lower.get_numba_type(each.name) for each in (left, right)]
+    if not all(isinstance(kind, _NUMBERS) for kind in kinds):
+        return
+    if keys & _DIVISIONS:
+        error_if(lower, _is_zero(lower.lower_literal_if_needed(lower.load_var(right))))
+    # Those of integers are compiled from Python, where a division is checked.
+    if keys & _POWERS and isinstance(kinds[1], types.Integer) and not isinstance(kinds[0], types.Integer):
+        base, exponent = (lower.lower_literal_if_needed(lower.load_var(each)) for each in (left, right))
+        error_if(lower, arith.andi(_is_zero(base), _is_negative(exponent, signed=kinds[1].signed)))
+
+
+def _is_negative(value: Any, *, signed: bool) -> Any:
+    if isinstance(value, int) or not signed:
+        return arith.constant(mlir_types.bool(), isinstance(value, int) and value < 0)
+    return arith.cmpi(arith.CmpIPredicate.slt, value, arith.constant(value.type, 0))
 
 
 def _is_zero(value: Any) -> Any:

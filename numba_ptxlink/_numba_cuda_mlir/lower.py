@@ -21,7 +21,7 @@ from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
 from numba_ptxlink.errors import ExportError
 
-from . import checks, packed, pointers, slices
+from . import checks, numbers, operations, packed, pointers, slices
 from .codegen.errors import SITE
 from .context import Program, compiled_now
 
@@ -72,10 +72,19 @@ class _Export(_Stock):  # type: ignore[misc]
         return value
 
     def as_return(self, ty: Any, value: Any) -> Any:
+        if any(map(_is_on_stack, _leaves((value,)))):
+            raise ExportError(
+                "a function cannot return an array of cuda.local.array, which ends with it; write to an "
+                "array or pointer that the caller passes, or return a tuple"
+            )
         returned = super().as_return(ty, value)
         # A function has one result for each member, but before 0.6 tuples in tuples are returned as they are.
         nested = isinstance(returned, tuple) and not hasattr(self, "_flatten_abi_operands")
         return tuple(_leaves(returned)) if nested else returned
+
+    def lower_setattr(self, inst: Any) -> None:
+        with numbers.of_member(self, inst) as converted:
+            super().lower_setattr(converted)
 
     def lower_static_raise(self, inst: Any) -> None:
         del inst
@@ -120,9 +129,16 @@ class _Export(_Stock):  # type: ignore[misc]
         return super().build_recursive_call(target, fn_type, args, kws)
 
     def get_registered_builder(self, fn: Any, signature: Any) -> Any:
+        called = self._extract_callable_from_var(fn) if isinstance(fn, numba_ir.Var) else fn
+        args = getattr(signature, "args", signature)
+        own = args and (operations.builder(called, args) or numbers.builder(called, args))
+        return own or self.builder_of(fn, signature)
+
+    def builder_of(self, fn: Any, signature: Any) -> Any:
+        """Return what lowers *fn* of operands that have the types that it needs."""
         args = getattr(signature, "args", signature)
         own = pointers.builder(fn, args) or slices.builder(self, fn, signature)
-        return own or super().get_registered_builder(fn, signature)
+        return own or self.stock_builder(fn, signature)
 
     def stock_builder(self, fn: Any, signature: Any) -> Any:
         """Return what numba-cuda-mlir has for *fn* of *signature*."""
@@ -184,6 +200,16 @@ class _Export(_Stock):  # type: ignore[misc]
             self.mlir_module.operation.verify()
         except Exception as error:
             raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
+
+
+def _is_on_stack(value: Any) -> bool:
+    """Return whether *value* is an array in memory of the function itself, or a view of one."""
+    while isinstance(getattr(value, "type", None), ir.MemRefType):
+        made = getattr(value.owner, "operation", None)  # a block where the array is an argument
+        if made is None or not made.operands:
+            return made is not None and made.name == "memref.alloca"
+        value = made.operands[0]
+    return False
 
 
 def _leaves(value: Any) -> Iterator[Any]:

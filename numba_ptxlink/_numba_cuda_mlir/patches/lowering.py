@@ -23,6 +23,18 @@ def _wrap_init(original: Any) -> Any:
     return init
 
 
+def _wrap_resolve_function_type(original: Any) -> Any:
+    @functools.wraps(original)
+    def resolve_function_type(self: Any, func: Any, args: Any, kws: Any) -> Any:
+        if current() is not None:
+            from numba_ptxlink._numba_cuda_mlir import numbers
+
+            args = numbers.operand_types(func, args)
+        return original(self, func, args, kws)
+
+    return resolve_function_type
+
+
 def _wrap_compile_as_device_callee(original: Any) -> Any:
     @functools.wraps(original)
     def _compile_as_device_callee(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +79,12 @@ LOWERING = (
         "MLIRLower.__init__",
         _wrap_init,
         "An error in a function of an export ends it, and its code is not linked for the device at hand.",
+    ),
+    Substitution(
+        "numba_cuda_mlir.numba_cuda.typing.context",
+        "BaseContext.resolve_function_type",
+        _wrap_resolve_function_type,
+        "In an export, functions of `math` are of floats; `&` of a signed and an unsigned integer is int64.",
     ),
     Substitution(
         "numba_cuda_mlir.descriptor",
