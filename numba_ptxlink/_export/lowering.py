@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -155,7 +156,8 @@ def _other(function: Typed, arch: Arch, options: CompileOptions, reason: object)
     udf = function.udf
     for each in registry.front_ends():
         # Some reasons name it themselves.
-        if each is function.front_end or each.name in str(reason) or not registry.installed(each):
+        told = re.search(rf"(?<![\w-]){each.name}(?![\w-])", str(reason))
+        if each is function.front_end or told or not registry.installed(each):
             continue
         try:
             other = signatures.resolved(udf, each, function.symbol)

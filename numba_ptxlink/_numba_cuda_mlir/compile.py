@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,8 @@ def lower(  # noqa: PLR0917 - as in the protocol
                 raise ExportError(lack) from error
             if program.refused is not None and program.refused.cause is error:
                 raise program.refused from error
+            if not str(error):
+                raise ExportError(f"numba-cuda-mlir has no code for it: {_raised_in(error)}") from error
             raise
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
@@ -137,6 +140,12 @@ def lower(  # noqa: PLR0917 - as in the protocol
         tuple((extern.name, extern.sig) for extern in program.declared),
         modern,
     )
+
+
+def _raised_in(error: BaseException) -> str:
+    """Return the kind of *error*, which has no message, and the function that raised it."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} in its {frame.name}"
 
 
 def _lack(function: Callable[..., Any], error: Exception) -> str | None:

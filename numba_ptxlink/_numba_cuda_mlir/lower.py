@@ -28,6 +28,7 @@ from .context import Program, compiled_now
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_UNTOLD = (AssertionError, AttributeError, IndexError, KeyError, TypeError)
 # What is inherited is known once `for_export` has joined the two.
 _Stock: Any = object
 _ARRAYS = (cuda.local.array, cuda.shared.array)
@@ -63,7 +64,14 @@ class _Export(_Stock):  # type: ignore[misc]
             return
         if self._program.checked:
             checks.check(self, inst)
-        super().lower_inst(inst)
+        try:
+            super().lower_inst(inst)
+        except _UNTOLD as error:
+            # Faults of its code for something that it does not expect there, which name no statement.
+            raise ExportError(
+                f"{self.place}: numba-cuda-mlir has no code for this statement: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def load_var(self, var: Any) -> Any:
         value = super().load_var(var)

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 _NUMBERS = (types.Integer, types.Float)
 _COMPARISONS = {operator.lt, operator.le, operator.gt, operator.ge, operator.eq}
 _POWERS = {operator.pow, operator.ipow, pow}
-_EXTREMES = {max: arith.maxui, min: arith.minui}
+# Of unsigned integers, signed ones and floats.
+_EXTREMES = {
+    max: (arith.maxui, arith.maxsi, arith.maxnumf),
+    min: (arith.minui, arith.minsi, arith.minnumf),
+}
 _BITS = {operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor}
 _ARITHMETIC = {operator.neg, operator.invert, range, *_BITS, *_COMPARISONS, *_POWERS, *_EXTREMES}
 _MOVES = {operator.add, operator.iadd, operator.sub, operator.isub}
@@ -100,8 +104,10 @@ def _converted(fn: Any, operands: Any, lower: Any, target: Any, args: Any, kws: 
     have = [types.int64 if isinstance(arg, int) else lower.get_numba_type(arg.name) for arg in args]
     wanted = operands(result, have)
     with _as(lower, args, have, wanted) as given:
-        if fn in _EXTREMES and isinstance(result, types.Integer) and not result.signed:
-            lower.store_var(target, functools.reduce(_EXTREMES[fn], lower.load_vars(given)))
+        if fn in _EXTREMES:
+            unsigned, signed, floating = _EXTREMES[fn]
+            choose = floating if isinstance(result, types.Float) else signed if result.signed else unsigned
+            lower.store_var(target, functools.reduce(choose, lower.load_vars(given)))
         else:
             lower.builder_of(fn, result(*wanted))(lower, target, given, kws)
 

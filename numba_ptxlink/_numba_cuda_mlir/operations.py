@@ -21,6 +21,8 @@ from .numbers import variables
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_FLOATS = (types.Float, type(types.bfloat16))
+_NUMBERS = (types.Integer, *_FLOATS)
 _ROUNDED = {math.floor, math.ceil, math.trunc}
 
 
@@ -32,12 +34,12 @@ def builder(fn: Any, args: Sequence[Any]) -> Callable[..., None] | None:
         return {operator.contains: _contains, operator.getitem: _member if integer else None}.get(fn)
     if isinstance(first, types.Array):
         return _length if fn is len else None
-    if len(args) == 1 and isinstance(first, (types.Integer, types.Float)):
-        floats = isinstance(first, types.Float)
+    if len(args) == 1 and isinstance(first, _NUMBERS):
+        floats = isinstance(first, _FLOATS)
         of_one = {round: _round, operator.not_: _not if floats else None}
         return _cast if fn in _ROUNDED and not floats else of_one.get(fn)
-    numbers = all(isinstance(arg, (types.Integer, types.Float)) for arg in args)
-    floats = any(isinstance(arg, types.Float) for arg in args)
+    numbers = all(isinstance(arg, _NUMBERS) for arg in args)
+    floats = any(isinstance(arg, _FLOATS) for arg in args)
     return _unequal if fn is operator.ne and numbers and floats else None
 
 
@@ -84,8 +86,7 @@ def _length(lower: Any, target: Any, args: Any, _kws: Any) -> None:
 def _unequal(lower: Any, target: Any, args: Any, _kws: Any) -> None:
     """Store whether two numbers differ: NaN differs from all, itself included."""
     have = [lower.get_numba_type(arg.name) for arg in args]
-    floats = [ty if isinstance(ty, types.Float) else types.float64 for ty in have]
-    wider = max(floats, key=lambda ty: ty.bitwidth)
+    wider = types.float32 if {*have} <= {types.float32, types.float16, types.bfloat16} else types.float64
     values = [
         lower.lower_cast(ty, wider, value) for ty, value in zip(have, lower.load_vars(args), strict=True)
     ]

@@ -17,6 +17,7 @@ FRONT_END = front_ends.get(NAME)
 types, cuda = FRONT_END.types, front_ends.cuda(NAME)
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = ["float32", "float64"]
+HALVES = ["float16", "bfloat16"]
 PAIRS = [
     ("uint8", "int8"),
     ("int32", "uint16"),
@@ -71,7 +72,7 @@ def test_integers_are_computed_as_int64(name):
 
 def extremes(x, y):
     """Compare two integers."""
-    return max(x, y), min(x, y)
+    return max(x, y), min(x, y, y)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
@@ -118,6 +119,33 @@ def test_halves_are_rounded_to_the_even_number(name):
     udf = pl.udf(f"int64({name})", name="f")(lambda x: 1 * round(x))
     (text,) = lowered(udf).lowered[0].modules
     assert "llvm.roundeven" in text or "rint" in text
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_halves_that_are_nan_differ_from_themselves(name):
+    """Unordered comparisons, as those of wider floats."""
+    udf = pl.udf(f"boolean({name}, {name})", name="f")(lambda x, y: x != y)
+    (text,) = lowered(udf).lowered[0].modules
+    assert "fcmp une float" in text
+
+
+def by_keyword(a):
+    """Call a function in it by keyword."""
+
+    def first(array):
+        return array[0, 0]
+
+    return first(array=a)
+
+
+@pytest.mark.parametrize("function", [lambda a: a.strides[0], by_keyword])
+def test_a_statement_without_code_is_named(function):
+    """The error has the line, or the function that failed, where numba-cuda-mlir tells no cause."""
+    udf = pl.udf((types.float32[:, ::1],), name="f")(function)
+    with pytest.raises(
+        pl.ExportError, match=r"numba-cuda-mlir has no code for (this statement|it): \w+Error"
+    ):
+        lowered(udf)
 
 
 def test_a_tuple_of_floats_is_searched_without_memory():
