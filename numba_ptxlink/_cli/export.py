@@ -87,7 +87,7 @@ def _add_workers(export: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="processes that compile, this one included (default: 1)",
+        help="processes that compile, this one included; at most one for each core (default: 1)",
     )
     where.add_argument(
         "--scheduler",

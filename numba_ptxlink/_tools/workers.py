@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ def chosen(
     Yield where an export is compiled, for a `with` block; None for this process.
 
     Args:
-        jobs: How many processes on this machine compile, this one included.
+        jobs: How many processes on this machine compile, this one included: at most one for each core that
+            may be used, and two where that is one.
         scheduler: The address of a Dask scheduler, such as "tcp://host:8786", in place of them.
         prepare: What those that are started do while this one gets ready.
 
@@ -38,13 +40,18 @@ def chosen(
     if jobs == 1:
         yield None
         return
-    processes = Processes(jobs - 1, prepare)
+    processes = Processes(min(jobs, max(2, _cores())) - 1, prepare)
     try:
         yield processes
     except BaseException:
         processes.terminate()
         raise
     processes.shutdown()
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

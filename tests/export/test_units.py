@@ -357,6 +357,13 @@ def test_the_exporting_process_takes_its_share(program, monkeypatch):
     assert len({title for *_, title in titles}) == len(titles) == titles[-1][0] == titles[-1][1]
 
 
+def test_there_are_no_more_processes_than_cores(monkeypatch):
+    """Whatever number is asked for."""
+    monkeypatch.setattr(workers, "_cores", lambda: 3)
+    with workers.chosen(999_999) as pool:
+        assert 2 == pool.count
+
+
 @pytest.mark.slow
 def test_processes_without_work_end_at_once(tmp_path):
     """Started and prepared processes that nobody asks for anything are not waited for."""
