@@ -32,7 +32,7 @@ _EXTREMES = {
     min: (arith.minui, arith.minsi, arith.minnumf),
 }
 _BITS = {operator.and_, operator.or_, operator.xor, operator.iand, operator.ior, operator.ixor}
-_ARITHMETIC = {operator.neg, operator.invert, range, *_BITS, *_COMPARISONS, *_POWERS, *_EXTREMES}
+_ARITHMETIC = {operator.neg, range, *_BITS, *_COMPARISONS, *_POWERS, *_EXTREMES}
 _MOVES = {operator.add, operator.iadd, operator.sub, operator.isub}
 _ACCESSES = {operator.getitem, operator.setitem}
 # The functions of `math` that take integers for what they are.

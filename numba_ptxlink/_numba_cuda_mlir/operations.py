@@ -36,7 +36,7 @@ def builder(fn: Any, args: Sequence[Any]) -> Callable[..., None] | None:
         return _length if fn is len else None
     if len(args) == 1 and isinstance(first, _NUMBERS):
         floats = isinstance(first, _FLOATS)
-        of_one = {round: _round, operator.not_: _not if floats else None}
+        of_one = {round: _round, operator.not_: _not if floats else None, operator.invert: _invert}
         return _cast if fn in _ROUNDED and not floats else of_one.get(fn)
     numbers = all(isinstance(arg, _NUMBERS) for arg in args)
     floats = any(isinstance(arg, _FLOATS) for arg in args)
@@ -98,6 +98,14 @@ def _not(lower: Any, target: Any, args: Any, _kws: Any) -> None:
     value = lower.load_var(*args)
     zero = arith.constant(value.type, 0.0)
     lower.store_var(target, arith.cmpf(arith.CmpFPredicate.OEQ, value, zero))
+
+
+def _invert(lower: Any, target: Any, args: Any, _kws: Any) -> None:
+    """Store the complement of an integer in its own bits: of the `uint8` 5 it is 250."""
+    have, wanted = (lower.get_numba_type(each.name) for each in (*args, target))
+    value = lower.load_var(*args)
+    inverted = arith.xori(value, arith.constant(value.type, -1))
+    lower.store_var(target, lower.lower_cast(have, wanted, inverted))
 
 
 def _cast(lower: Any, target: Any, args: Any, _kws: Any) -> None:

@@ -70,6 +70,15 @@ def test_integers_are_computed_as_int64(name):
         assert got == wrapped(*arithmetic(value)), value
 
 
+@pytest.mark.parametrize("name", INTEGERS)
+def test_the_complement_has_the_bits_of_its_operand(name):
+    """As in NumPy: that of an unsigned integer is one of the same width."""
+    call = host(pl.udf(f"int64({name})", name="f")(lambda x: ~x))
+    for value in edges(name):
+        (complement,) = wrapped(int(~np.array(value, name)))
+        assert call(passed(name, value)) == complement, value
+
+
 def extremes(x, y):
     """Compare two integers."""
     return max(x, y), min(x, y, y)
