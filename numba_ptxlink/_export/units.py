@@ -11,10 +11,19 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+import os
 import pickle
+import secrets
 import zlib
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,11 +81,13 @@ class Program(_Packed):
         front_end: The name of what compiles them.
         modules: The modules that define them.
         imported: What the export has imported, with its source; None if the modules were there before.
+        export: A name that no other export has, anywhere.
     """
 
     front_end: str
     modules: tuple[str, ...]
     imported: Imported | None
+    export: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +176,8 @@ def compile_each(
         for arch in archs
         for group in places
     }
-    done = _run_all(units, executor, progress or (lambda *_: None))
+    with _under_way(program, functions):
+        done = _run_all(units, executor, progress or (lambda *_: None))
     compiled = []
     # All archs get the same content, whatever is written meanwhile.
     read = functools.cache(linkable.read)
@@ -189,10 +201,12 @@ def check(executor: Any, progress: Any) -> None:
     """Refuse what cannot do units or be told of them, before any is asked for: all may be in the cache."""
     if executor is not None and not isinstance(executor, Executor):
         what = f"the class {executor.__name__}" if isinstance(executor, type) else repr(executor)
-        raise ExportError(
-            f"executor is {what}; pass an instance of a concurrent.futures.Executor, such as "
-            "ProcessPoolExecutor()."
+        cure = (
+            "pass its get_executor()"
+            if callable(getattr(executor, "get_executor", None))
+            else "pass an instance of a concurrent.futures.Executor, such as ProcessPoolExecutor()"
         )
+        raise ExportError(f"executor is {what}; {cure}.")
     if progress is not None and not callable(progress):
         raise ExportError(f"progress is {progress!r}; pass a function of done, total and title.")
 
@@ -233,7 +247,7 @@ def _run_all(
                 unit = own.popleft() if own else waiting.popleft()
                 finish(unit, _compile(unit, units[unit]))
             elif futures:
-                wait(futures, return_when=FIRST_COMPLETED)
+                own.extend(_wait(executor, futures))
     except BaseException:
         for future in futures:
             future.cancel()
@@ -247,6 +261,17 @@ def _send(waiting: deque[Unit], executor: Executor | None, futures: dict[Future[
     while executor is not None and waiting and len(futures) < most:
         future = executor.submit(run, waiting[0])
         futures[future] = waiting.popleft()
+
+
+def _wait(executor: Executor | None, futures: dict[Future[Done], Unit]) -> list[Unit]:
+    """Wait until a unit is done, or take one that no thread has begun out of *futures*."""
+    if isinstance(executor, ThreadPoolExecutor):
+        # All its threads may wait for this one, or be it.
+        for future in futures:
+            if future.cancel():
+                return [futures.pop(future)]
+    wait(futures, return_when=FIRST_COMPLETED)
+    return []
 
 
 def _arrived(futures: dict[Future[Done], Unit]) -> Iterator[tuple[Unit, Done | None]]:
@@ -337,10 +362,29 @@ def _difference(here: FunctionKey, there: FunctionKey) -> str:
 
 _known: list[Any] = []
 
+# The functions of the exports that this process makes; a forked one has another id, and makes none of them.
+_exported_here: dict[tuple[int, str], dict[str, Typed]] = {}
+
+
+@contextmanager
+def _under_way(program: Program, functions: Sequence[Typed]) -> Iterator[None]:
+    """Let threads of this process compile *functions* as they are, in a `with` block."""
+    key = (os.getpid(), program.export)
+    _exported_here[key] = {function.symbol: function for function in functions}
+    try:
+        yield
+    finally:
+        del _exported_here[key]
+
 
 @contextmanager
 def _functions(program: Program) -> Iterator[tuple[dict[str, Typed], str]]:
     """Import *program*; yield its functions by C name, and why they cannot be imported."""
+    # A thread of the process that exports would wait for the end of the block that has imported them.
+    here = _exported_here.get((os.getpid(), program.export))
+    if here is not None:
+        yield here, ""
+        return
     front_end = registry.require(registry.get(program.front_end))
     if program.imported is None:
         try:

@@ -10,9 +10,12 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,9 +70,25 @@ class Pickling(Executor):
             return future
         try:
             call, args = pickle.loads(pickle.dumps((call, args)))  # noqa: S301 - as a pool does
-            future.set_result(pickle.loads(pickle.dumps(call(*args, **kwargs))))  # noqa: S301
+            future.set_result(pickle.loads(pickle.dumps(call(*map(elsewhere, args), **kwargs))))  # noqa: S301
         except Exception as error:  # noqa: BLE001 - the future raises it
             future.set_exception(error)
+        return future
+
+
+def elsewhere(unit):
+    """Return *unit* as a process sees it that makes other exports."""
+    return replace(unit, program=replace(unit.program, export="another"))
+
+
+class Threads(Executor):
+    """Do the work in threads of this process, with what passed through a pickle."""
+
+    def submit(self, call, /, *args, **kwargs):
+        """Return the future of a thread's result."""
+        future: Future = Future()
+        unit = pickle.loads(pickle.dumps(args[0]))  # noqa: S301 - as a cluster does
+        threading.Thread(target=lambda: future.set_result(call(unit, **kwargs)), daemon=True).start()
         return future
 
 
@@ -100,17 +119,43 @@ def test_the_bytes_do_not_depend_on_the_workers(program):
         assert executor.count == 3
 
 
+def test_threads_do_the_work_while_their_process_exports(program, monkeypatch):
+    """A thread compiles what another thread has imported from a file, and does not wait for it."""
+    expected = export(program)
+    compiled, threads = units._compile, set()
+
+    def note(*args):
+        threads.add(threading.current_thread())
+        return compiled(*args)
+
+    monkeypatch.setattr(units, "_compile", note)
+    made: list[dict] = []
+    exporting = threading.Thread(target=lambda: made.append(export(program, executor=Threads())), daemon=True)
+    exporting.start()
+    exporting.join(60)
+    assert made == [expected]
+    assert len(threads) == 3
+    assert exporting not in threads
+
+
+def test_a_thread_exports_with_the_pool_it_is_of(program):
+    """What no thread of a pool has time for is compiled by the thread that exports."""
+    pool = ThreadPoolExecutor(1)
+    made = pool.submit(export, program, executor=pool)
+    assert export(program) == made.result(60)
+
+
 def test_a_worker_that_finds_another_function_does_nothing(program, monkeypatch, caplog):
     """A worker compiles only what depends on the same as in the process that exports."""
     expected = export(program)
     run = units.run
 
-    def elsewhere(unit):
+    def run_another(unit):
         path = next(path for path in unit.program.imported.sources if path.endswith("shared.py"))
         unit.program.imported.sources[path] = b"FACTOR = 4\n"
-        return run(unit)
+        return run(elsewhere(unit))
 
-    monkeypatch.setattr(units, "run", elsewhere)
+    monkeypatch.setattr(units, "run", run_another)
 
     class Other(Pickling):
         def submit(self, call, /, *args, **kwargs):
@@ -234,6 +279,7 @@ def test_progress_is_told_after_each_group(program):
     [
         ("executor", 3, "executor is 3; pass an instance"),
         ("executor", 0, "executor is 0; pass an instance"),
+        ("executor", SimpleNamespace(get_executor=print), ".*; pass its get_executor"),
         ("executor", ThreadPoolExecutor, "executor is the class ThreadPoolExecutor; pass an instance"),
         ("progress", 3, "progress is 3; pass a function of done, total and title"),
     ],
