@@ -109,9 +109,11 @@ def export(
 
     Files are written after all compilation has succeeded, all or none; an error leaves existing files
     unchanged. Files that the former export of the same name listed and this one does not write are deleted,
-    unless they were changed since. The output is deterministic: the same functions and tools give the same
-    bytes. A file that has them already is left alone, but for the manifest, which is written each time.
-    `numba_ptxlink/array_view.h` comes along where the header includes it.
+    unless they were changed since. Exports into one folder at once write one after another. What an export
+    that was killed while it wrote leaves, files of it beside the former manifest and files named
+    `.ptxlink.*`, the next one of its name replaces or deletes. The output is deterministic: the same
+    functions and tools give the same bytes. A file that has them already is left alone, but for the manifest,
+    which is written each time. `numba_ptxlink/array_view.h` comes along where the header includes it.
 
     Args:
         source: A module or the path of a Python file, of which all functions that it defines and marks are

@@ -6,11 +6,13 @@ import errno
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._export import files
 from numba_ptxlink._link import outputs
 
 KERNEL = '#include "udfs.h"\nextern "C" __global__ void k(int* p) { *p = twice(*p); }\n'
@@ -136,6 +138,103 @@ def test_an_interrupted_export_leaves_the_former_one(out, monkeypatch, failure, 
         assert "could not be written: No space left on device; no file was changed." in str(caught.value)
     assert len(calls) > after
     assert before == contents(out)
+
+
+def written(out: Path, **options) -> dict[str, bytes]:
+    """Return what an export into *out* would write there, by name."""
+    path = out.parent / "udfs.py"
+    path.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return x\n")
+    return dict(pl.export(path, None, **options).contents)
+
+
+def test_exports_into_one_folder_write_one_after_another(out, monkeypatch):
+    """The one that begins while another one writes is the last one, and leaves its own files alone."""
+    first, last = (written(out, archs=[arch], emit=["ptx"]) for arch in ("sm_80", "sm_90"))
+    fill = outputs._fill
+    other = threading.Thread(target=files.write, args=(out, last, out / "udfs.json", ()))
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(outputs, "_fill", fill)
+        other.start()
+        other.join(0.3)
+        fill(*arguments)
+
+    monkeypatch.setattr(outputs, "_fill", meanwhile)
+    files.write(out, first, out / "udfs.json", ())
+    other.join()
+    assert last == contents(out)
+
+
+def test_an_export_does_not_wait_for_ever(out, monkeypatch):
+    """A writer that does not end is told of, and nothing is changed."""
+    before = contents(out)
+    monkeypatch.setattr(outputs, "LONGEST_WAIT", 0)
+    with (
+        outputs.exclusive([out]),
+        pytest.raises(pl.ExportError, match=r"another process writes there, .*; no file was .* end it, or"),
+    ):
+        export(out)
+    assert before == contents(out)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_needs_no_locks(out, monkeypatch, code):
+    """Where nothing can be locked, exports write as if they were alone, and delete nobody's files."""
+
+    def unsupported(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(outputs.fcntl, "flock", unsupported)
+    (out / ".ptxlink.0123456789abcdef.tmp").write_bytes(b"")
+    export(out, archs=["sm_90"])
+    assert names(out) == [".ptxlink.0123456789abcdef.tmp", "udfs.h", "udfs.json", "udfs.sm_90.ptx"]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
+    """Whatever it was at, nothing of it is left, nor of the one before it."""
+    former, killed, last = (
+        written(out, archs=[arch], emit=["ptx", *more], opt=opt)
+        for arch, more, opt in (("sm_75", ["cubin"], True), ("sm_75", ["fatbin"], False), ("sm_90", [], True))
+    )
+    operations, left = 0, set()
+
+    def until_killed():
+        done = 0
+
+        def counted(original):
+            def count(*arguments, **options):
+                nonlocal done
+                done += 1
+                if done > operations:
+                    os._exit(9)
+                return original(*arguments, **options)
+
+            return count
+
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (outputs, "_fill"), (os, "link")):
+            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+        files.write(out, killed, out / "udfs.json", ())
+
+    code = 9
+    while code == 9:
+        shutil.rmtree(out)
+        files.write(out, former, out / "udfs.json", ())
+        child = os.fork()
+        if not child:
+            try:
+                until_killed()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        left.update(set(names(out)) - set(former) - set(killed))
+        files.write(out, last, out / "udfs.json", ())
+        assert last == contents(out), operations
+        operations += 1
+    assert code == 0
+    assert operations > 15
+    assert ".ptxlink.lock" in left
 
 
 def test_a_manifest_that_cannot_be_replaced(out):

@@ -31,7 +31,9 @@ def write(path: Path, content: bytes) -> None:
         if is_stream(path):
             path.write_bytes(content)
         else:
-            outputs.write({Path(os.path.realpath(path)): content})
+            target = Path(os.path.realpath(path))
+            with outputs.exclusive([target.parent]):
+                outputs.write({target: content})
     except OSError as error:
         raise unwritten(path, error) from error
 

@@ -32,37 +32,72 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
     """
     Write *files* by name into *out*, and delete what only the former export of *manifest* wrote.
 
+    Exports into one folder write one after another, and the last one leaves its own files. One that was
+    killed while it wrote leaves files that the manifest disagrees with, and temporary ones: the next one
+    replaces or deletes them.
+
     Raises:
         ExportError: They cannot be written, or are another export's, or one would replace another one, or
-            what the export is *made_of*.
+            what the export is *made_of*; or another one writes there and does not end.
     """
-    former = manifests.read(manifest)
-    _check_owners(out, files, manifest)
     _check_places(out, files, made_of)
+    targets = {out / name: content for name, content in files.items()}
+
+    def is_ours(path: Path) -> bool:
+        return manifests.read(path, manifest) is not None
+
     try:
-        for name in files:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-        outputs.write({out / name: content for name, content in files.items()})
+        for path in targets:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with outputs.exclusive({path.parent for path in targets}, is_ours) as left:
+            _check_owners(out, files, manifest)
+            obsolete, stay = _former(out, files, manifest, left)
+            stay += outputs.write(targets, obsolete)
+    except TimeoutError as error:
+        raise ExportError(
+            f"{error.filename} could not be written: {error.strerror}; no file was changed. Wait for it or "
+            "end it, or choose another folder."
+        ) from error
     except OSError as error:
         raise ExportError(
             f"{error.filename or out} could not be written: {error.strerror or error}; no file was changed. "
             "Choose another folder, or mend this one."
         ) from error
-    digests = former.digests if former else {}
-    for path in (out / name for name in digests if name not in files):
-        try:
-            if manifests.digest(path.read_bytes()) == digests[path.name]:
-                path.unlink()
-                continue
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            log.debug("%s: %s", path, error)
+    for path in stay:
         log.warning(
             "%s is left over from the former export and was not deleted, because it was changed since or "
             "cannot be deleted; delete it, or rename it.",
             path,
         )
+
+
+def _former(
+    out: Path, files: Mapping[str, bytes], manifest: Path, left: Iterable[Path]
+) -> tuple[list[Path], list[Path]]:
+    """
+    Return the files that the former export of *manifest* wrote and that are not in *files*.
+
+    Returns:
+        Those that have still its content, and those that have not.
+    """
+    wrote: dict[Path, set[str]] = {}
+    # One that was killed has written some of what the manifest lists that it has *left*.
+    for path in (manifest, *left):
+        former = manifests.read(path, manifest)
+        for name, digest in former.digests.items() if former else ():
+            if name not in files:
+                wrote.setdefault(out / name, set()).add(digest)
+    same: list[Path] = []
+    other: list[Path] = []
+    for path, digests in wrote.items():
+        try:
+            (same if manifests.digest(path.read_bytes()) in digests else other).append(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+            other.append(path)
+    return same, other
 
 
 def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:

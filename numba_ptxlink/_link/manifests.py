@@ -54,10 +54,16 @@ class Manifest:
     types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
-def read(path: Path) -> Manifest | None:
-    """Return the manifest at *path*, None where there is none or it is not one of this format."""
+def read(path: Path, place: Path | None = None) -> Manifest | None:
+    """
+    Return the manifest at *path*, None where there is none or it is not one of this format.
+
+    Args:
+        path: The file.
+        place: Where it belongs, if that is elsewhere.
+    """
     try:
-        return None if path.stat().st_size > _LARGEST else parse(path.read_bytes(), path)
+        return None if path.stat().st_size > _LARGEST else parse(path.read_bytes(), place or path)
     except OSError:
         return None
 
