@@ -11,7 +11,9 @@ The form is that of the objects of `nvcc -rdc=true`, as nvcc 13.0 and 13.5 write
   `cudaLaunchKernel`;
 - the section `.nvHRKE` lists the kernels that the host uses, for a device linker that removes the others.
 
-An object can also hold the kernels as a whole program, which is registered where there was no device link.
+An object can also hold the kernels as a whole program, and registers it by a weak definition of what the
+device link defines. What either defines is hidden: a library without a device link would find the one of a
+program with the same export, and take the place of that program's kernels.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _RUNTIME = """\
 struct numba_ptxlink_dim3 { unsigned x, y, z; };
 extern "C" {
 void numba_ptxlink_linked(void (*)(void**), const void*, const void*, void (*)(void*))
-    __asm__("__cudaRegisterLinkedBinary%(module)s")%(weak)s;
+    __asm__("__cudaRegisterLinkedBinary%(module)s") NUMBA_PTXLINK_HERE;
 extern const char numba_ptxlink_linkable[] __asm__("__fatbinwrap%(module)s") NUMBA_PTXLINK_HERE;
 extern const char numba_ptxlink_module[] __asm__(".Lnumba_ptxlink_module") NUMBA_PTXLINK_HERE;
 }
@@ -70,23 +72,19 @@ extern const char numba_ptxlink_whole[] __asm__(".Lnumba_ptxlink_whole") NUMBA_P
 }
 static void** numba_ptxlink_handle;
 static void numba_ptxlink_leave() { numba_ptxlink_unload(numba_ptxlink_handle); }
+__attribute__((weak)) void numba_ptxlink_linked(
+    void (*kernels)(void**), const void*, const void*, void (*)(void*)) {
+  numba_ptxlink_handle = numba_ptxlink_load(numba_ptxlink_whole);
+  kernels(numba_ptxlink_handle);
+  numba_ptxlink_loaded(numba_ptxlink_handle);
+  atexit(numba_ptxlink_leave);
+}
 """
 _START = """\
 static void numba_ptxlink_unused(void*) {}
 __attribute__((constructor)) static void numba_ptxlink_start() {
-%s}
-"""
-_LINKED = """\
-numba_ptxlink_linked(
-    numba_ptxlink_kernels, numba_ptxlink_linkable, numba_ptxlink_module, numba_ptxlink_unused);
-"""
-_ALONE = """\
-if (numba_ptxlink_linked == nullptr) {
-  numba_ptxlink_handle = numba_ptxlink_load(numba_ptxlink_whole);
-  numba_ptxlink_kernels(numba_ptxlink_handle);
-  numba_ptxlink_loaded(numba_ptxlink_handle);
-  atexit(numba_ptxlink_leave);
-  return;
+  numba_ptxlink_linked(
+      numba_ptxlink_kernels, numba_ptxlink_linkable, numba_ptxlink_module, numba_ptxlink_unused);
 }
 """
 # What the runtime calls __fatBinC_Wrapper_t in fatbinary_section.h: magic, version, the fat binary, no name.
@@ -139,13 +137,11 @@ def render(
         like_cuda: Whether the header includes others that expect what nvcc includes first in any CUDA C++.
     """
     pieces = [f'{_CUDA * like_cuda}#include "{header}"\n'] if kernels else []
-    weak = " __attribute__((weak))" if whole else ""
-    pieces.append(_RUNTIME % {"module": module, "weak": weak})
+    pieces.append(_RUNTIME % {"module": module})
     pieces += [_KERNELS, *map(_launcher, kernels)] if kernels else []
     pieces.append(_registration(kernels))
     pieces += [_WHOLE] if whole else []
-    body = (_ALONE if whole else "") + _LINKED
-    pieces.append(_START % "".join(f"  {line}\n" for line in body.splitlines()))
+    pieces.append(_START)
     pieces.append(_assembly(module, kernels, linkable, whole))
     return "\n".join(pieces)
 
@@ -171,7 +167,9 @@ def _registration(kernels: Sequence[Signature]) -> str:
 
 def _assembly(module: str, kernels: Sequence[Signature], linkable: str, whole: str | None) -> str:
     wrapper = f"__fatbinwrap{module}"
-    text = f".globl {wrapper}\n.hidden {wrapper}\n"
+    # Compilers leave the visibility of what is declared and not defined to those who define it.
+    text = f".hidden __cudaRegisterLinkedBinary{module}\n"
+    text += f".globl {wrapper}\n.hidden {wrapper}\n"
     text += _BYTES.format(section="__nv_relfatbin", label=".Lnumba_ptxlink_linkable_code", file=linkable)
     text += _WRAPPER.format(label=wrapper, code=".Lnumba_ptxlink_linkable_code")
     if whole:

@@ -14,7 +14,11 @@ struct wrapper {
   const void* name;
 };
 
-static std::map<const void*, std::string> kernels;
+// Libraries register theirs before the static objects of the program are made.
+static std::map<const void*, std::string>& kernels() {
+  static std::map<const void*, std::string> all;
+  return all;
+}
 
 extern "C" {
 // How many bytes each parameter has, ended by 0: the program says it before it launches.
@@ -29,7 +33,7 @@ void** __cudaRegisterFatBinary(const void* content) {
 
 void __cudaRegisterFunction(void**, const void* host, const char* device, const char* name, int, void*, void*, void*,
                             void*, int*) {
-  kernels[host] = device;
+  kernels()[host] = device;
   std::printf("function %s %s\n", device, name);
 }
 
@@ -49,7 +53,7 @@ int __cudaPopCallConfiguration(dim3_* grid, dim3_* block, size_t* shared, void* 
 }
 
 int cudaLaunchKernel(const void* kernel, dim3_ grid, dim3_ block, void** arguments, size_t shared, void* stream) {
-  std::printf("launch %s %u %u %u %u %u %u %zu %zu", kernels.at(kernel).c_str(), grid.x, grid.y, grid.z, block.x,
+  std::printf("launch %s %u %u %u %u %u %u %zu %zu", kernels().at(kernel).c_str(), grid.x, grid.y, grid.z, block.x,
               block.y, block.z, shared, reinterpret_cast<size_t>(stream));
   for (int number = 0; sizes[number]; ++number) {
     std::printf(" ");

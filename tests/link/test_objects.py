@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -73,7 +74,7 @@ def exported(tmp_path_factory):
     return export(folder, archs=["sm_80", "sm_90"], emit=["object", "library"])
 
 
-def run(folder: Path, source: str, *objects: Path) -> list[str]:
+def run(folder: Path, source: str, *objects: Path | str) -> list[str]:
     """Compile and link *source*, *objects* and a stand-in for the runtime, and return what they say."""
     (folder / "main.cpp").write_text(source)
     flags = [
@@ -267,6 +268,36 @@ def test_kernels_that_call_cxx_need_a_device_link(tmp_path):
     done = gcc(*sources, "-o", tmp_path / "main", capture_output=True)
     assert done.returncode
     assert "undefined reference to `__cudaRegisterLinkedBinary_" in done.stderr
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_device_link_serves_its_own_program_or_library(tmp_path, exported, shared):
+    """An object in a program takes the device link of that; in a library without one, it registers itself."""
+    code = exported.artifacts["object", ""]
+    (linked,) = {name.decode() for name in re.findall(rb"__cudaRegisterLinkedBinary\w+", code.read_bytes())}
+    launch = '#include "udfs.h"\nvoid launch() { tripled({(float*)16, 3}, 0.5f); }\n'
+    main = f"""
+        #include <cstdio>
+        void launch();
+        extern "C" const int sizes[] = {{24, 4, 0}};
+        extern "C" void {linked}(void (*kernels)(void**), const void*, const void*, void (*)(void*)) {{
+          std::puts("device link");
+          kernels(nullptr);
+        }}
+        int main() {{ launch(); }}
+    """
+    shutil.copy(exported.header, tmp_path)
+    (tmp_path / "launch.cpp").write_text(launch)
+    flags = ["-fPIC", "-shared"] if shared else ["-r", "-nostdlib"]
+    library = tmp_path / "launch.so"
+    command = [f"-I{tmp_path}", f"-I{INCLUDE_DIR}", *flags, tmp_path / "launch.cpp", code, "-o", library]
+    assert not gcc(*command).returncode
+    said = run(tmp_path, main, "-rdynamic", library)
+    assert [line for line in said if not line.startswith("launch")] == (
+        ["binary 466243b1 1 ba55ed50", "function tripled tripled", "end", "gone"]
+        if shared
+        else ["device link", "function tripled tripled"]
+    )
 
 
 def test_a_module_has_a_name_of_letters():
