@@ -194,3 +194,22 @@ def test_wrong_arguments_of_cmake(tmp_path, call, message):
     )
     assert done.returncode
     assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
+    """Of one that is empty nothing is left, one of several options is these, and other semicolons stay."""
+    command = tmp_path / "command"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > arguments\nexit 1\n')
+    command.chmod(0o755)
+    options = '"$<$<CONFIG:Debug>:--debug>" "$<$<CONFIG:Release>:--one;--two>" "--text=a;b" -x "" last'
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(uses LANGUAGES CXX)\n"
+        "find_package(NumbaPtxlink CONFIG REQUIRED)\n"
+        f"numba_ptxlink_add_library(udfs MODULE udfs OPTIONS {options})\n"
+    )
+    configure(tmp_path, toolkit, "-DCMAKE_BUILD_TYPE=Release", f"-DNUMBA_PTXLINK_EXECUTABLE={command}")
+    with pytest.raises(AssertionError):
+        shell("cmake --build build", tmp_path, toolkit)
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments[-5:] == ["--one", "--two", "--text=a;b", "-x", "last"]

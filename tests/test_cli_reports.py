@@ -133,6 +133,7 @@ def test_every_command_takes_the_three_options():
         (["--json", "cache", "list"], "--json belongs after the command: numba-ptxlink cache list --json"),
         (["--versoin"], "--versoin is unknown; did you mean --version?"),
         (["doctor", "nothing-like-it"], "nothing-like-it is unknown\n"),
+        (["export", "udfs.py", "-o", "out", ""], "'' is an argument without text; leave it out\n"),
     ],
 )
 def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, answer):

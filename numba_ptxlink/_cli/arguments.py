@@ -31,6 +31,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             parser = getattr(arguments, "parser", None) or self
             known = [option for action in parser._actions for option in action.option_strings]
+            if not unknown[0].strip():
+                parser.error(f"{unknown[0]!r} is an argument without text; leave it out")
             given = unknown[0].partition("=")[0]
             if given in known:
                 parser.error(f"{given} belongs after the command: {parser.prog} {given}")

@@ -12,6 +12,7 @@
 #
 # INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
 # in this build: an installed target has no include directories, so install the headers and give it theirs.
+# OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>".
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 
@@ -74,6 +75,17 @@ function(numba_ptxlink_add_library name)
   list(PREPEND export_EMIT object)
   list(REMOVE_DUPLICATES export_EMIT)
   list(JOIN export_EMIT "," kinds)
+  # COMMAND_EXPAND_LISTS makes one option, several or none of what generator expressions become, and would split all
+  # else that has semicolons, which one more level keeps.
+  set(options)
+  foreach(option IN LISTS export_OPTIONS)
+    set(kept "\\;")
+    if(NOT option MATCHES "\\$<")
+      set(kept "\\\\;")
+    endif()
+    string(REPLACE ";" "${kept}" option "${option}")
+    list(APPEND options "${option}")
+  endforeach()
   set(compilers)
   foreach(variable language IN ZIP_LISTS "CUDACXX;CXX" "CUDA;CXX")
     if(CMAKE_${language}_COMPILER)
@@ -88,11 +100,12 @@ function(numba_ptxlink_add_library name)
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
             "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} --name "${name}" -o "${directory}"
             ${archs} --emit "${kinds}" --depfile "${directory}/${name}.json.d" ${searched}
-            ${export_OPTIONS}
+            ${options}
     DEPENDS ${depends}
     DEPFILE "${directory}/${name}.json.d"
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
     COMMENT "Exporting ${name}"
+    COMMAND_EXPAND_LISTS
     VERBATIM)
 
   add_library(${name} STATIC "${directory}/${name}.json" "${directory}/${name}.o")
