@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,6 +112,29 @@ def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
     """Return the headers that define *structs*, in order, each in its quotes or angle brackets."""
     found = (each.existing.includes for each in structs if each.existing)
     return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def with_includes_of(struct: c.Struct, other: c.Struct) -> c.Struct:
+    """Return *struct* as what the headers of both, which stand for one struct of C++, define."""
+    if struct.existing is None:
+        return struct
+    has = dataclasses.replace(struct.existing, includes=includes([struct, other]))
+    return dataclasses.replace(struct, existing=has)
+
+
+def difference(one: c.Struct, other: c.Struct) -> tuple[str, str] | None:
+    """Return what is laid out otherwise in *one* than in *other*, whatever what is in them is named."""
+    pairs = itertools.zip_longest(_laid_out(one), _laid_out(other), fillvalue="no more members")
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
+
+
+def _laid_out(struct: c.Struct) -> Iterator[str]:
+    yield f"{struct.size} bytes aligned to {struct.align}"
+    for path, offset, ctype in _places(struct, "", 0):
+        element, _ = _element(ctype)
+        unnamed = isinstance(element.target if isinstance(element, c.Pointer) else element, c.Struct)
+        what = f"{ctype.size} bytes" if unnamed else ctype.declare("").strip()
+        yield f"{path} at offset {offset}, {what}"
 
 
 def preamble(structs: Sequence[c.Struct]) -> list[str]:

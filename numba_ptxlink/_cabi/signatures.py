@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats.ptx import Prototype
 from numba_ptxlink.errors import AbiError
 
-from . import alignment
+from . import alignment, existing
 from . import names as cnames
 from .types import Array, CType, Struct, parts
 
@@ -91,11 +91,19 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
             users.setdefault(struct, signature.name)
     for ctype in users:
         first = named.setdefault(ctype.name, ctype)
-        if first.fingerprint != ctype.fingerprint and first.existing and ctype.existing:
-            raise AbiError(
-                f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in two "
-                "ways; C++ has one struct of that name."
-            )
+        if first.existing and ctype.existing:
+            # Not by fingerprint: one function may name what is in them, and another one not.
+            differing = existing.difference(first, ctype)
+            if differing:
+                pairs = zip(differing, (first, ctype), strict=True)
+                ways = ", ".join(f"{what} in {users[struct]}" for what, struct in pairs)
+                raise AbiError(
+                    f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in "
+                    f"two ways: {ways}. C++ has one struct of that name; give all functions the same dtype "
+                    "and the same structs=."
+                )
+            named[ctype.name] = existing.with_includes_of(first, ctype)
+            continue
         if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
             raise AbiError(
                 f"Two structs would be named {ctype.name}: {_described(first, users)} and "

@@ -657,7 +657,43 @@ def test_one_name_for_two_layouts_is_refused(tmp_path):
     (tmp_path / "p.h").write_text("struct P { float mass; long long id; };\n")
     one = pl.udf("float32(flat)", name="one", structs={flat: "P"}, include="p.h")(mass)
     other = pl.udf("float32(particle)", name="other", structs={particle: "P"}, include="p.h")(mass)
-    with pytest.raises(pl.AbiError, match=r"P is given for .* which are laid out in two ways"):
+    with pytest.raises(
+        pl.AbiError,
+        match=r"P is given for .* which are laid out in two ways: 16 bytes aligned to 8 in one, 32 bytes "
+        r"aligned to 8 in other\. C\+\+ has one struct",
+    ):
+        pl.export([one, other], emit=["ptx"], include_dirs=[tmp_path])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_what_is_inside_may_be_named_in_one_function_alone(tmp_path, turn):
+    """C++ has one struct, whether a function names what is in it or not; both headers are there."""
+    (tmp_path / "i.h").write_text("#pragma once\nstruct I { float v[2]; };\n")
+    (tmp_path / "o.h").write_text(
+        '#include "i.h"\nnamespace n { struct O { I i[2]; I* next; double z; }; }\n'
+    )
+    inner = np.dtype([("v", "f4", 2)])
+    outer = np.dtype([("i", inner, 2), ("next", "u8"), ("z", "f8")], align=True)
+    pointer = of_pointer(outer)
+    both = pl.udf((pointer,), name="a", structs={outer: "n::O", inner: "I"}, include=["i.h", "o.h"])(nothing)
+    one = pl.udf((pointer,), name="b", structs={outer: "n::O"}, include="o.h")(nothing)
+    made = pl.export([both, one][::turn], tmp_path, name="udfs", emit=["ptx"], include_dirs=[tmp_path])
+    text = made.header.read_text()
+    assert "sizeof(n::O) == 32" in text
+    assert "sizeof(I) == 8" in text
+    assert {'"i.h"', '"o.h"'} == set(re.findall(r"#include (\"[io]\.h\")", text))
+    assert text.count("the offset of n::O::i[0].v ") == 1
+
+
+def test_the_alignment_of_one_struct_is_one(tmp_path):
+    """Two records of one dtype that are said to be aligned in two ways tell these."""
+    (tmp_path / "p.h").write_text("struct alignas(16) P { float mass; int id; long long more; };\n")
+    dtype = np.dtype([("mass", "f4"), ("id", "i4"), ("more", "i8")])
+    one, other = (
+        pl.udf((of_pointer(dtype),), name=name, structs={dtype: struct}, include="p.h")(nothing)
+        for name, struct in (("one", "alignas(16) P"), ("other", "P"))
+    )
+    with pytest.raises(pl.AbiError, match="16 bytes aligned to 16 in one, 16 bytes aligned to 8 in other"):
         pl.export([one, other], emit=["ptx"], include_dirs=[tmp_path])
 
 
