@@ -33,7 +33,7 @@ class Processes(Executor):
         self._pool: ProcessPoolExecutor | None = None
         self._used = False
         for _ in range(count if prepare else 0):
-            self._current().submit(cast("Callable[[], object]", prepare))
+            _given(self._current(), cast("Callable[[], object]", prepare))
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Return the future of *call*, which is made again if its process is lost."""
@@ -47,10 +47,10 @@ class Processes(Executor):
     ) -> None:
         try:
             pool = self._current()
-            inner = pool.submit(call, *args, **kwargs)
+            inner = _given(pool, call, *args, **kwargs)
         except BrokenExecutor:
             self._drop(pool)
-            inner = self._current().submit(call, *args, **kwargs)
+            inner = _given(self._current(), call, *args, **kwargs)
 
         def finished(inner: Future[Any]) -> None:
             if inner.cancelled() or outer.cancelled():
@@ -105,8 +105,19 @@ class Processes(Executor):
             return pool
 
 
+def _given(pool: ProcessPoolExecutor, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+    """Submit *call* to *pool*, which may start a process for it."""
+    # Ctrl-C reaches it as early as this one: until it ignores that, it has the signal blocked, as its parent.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return pool.submit(call, *args, **kwargs)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     # A process that is killed cannot end the pool, whose processes would wait for work for ever.
     threading.Thread(target=_end_with_owner, daemon=True).start()
 

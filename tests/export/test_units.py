@@ -411,6 +411,17 @@ def test_there_are_no_more_processes_than_cores(monkeypatch):
 
 
 @pytest.mark.slow
+def test_processes_ignore_ctrl_c_from_their_start(capfd):
+    """One that has just been started, and imports, neither ends nor says anything."""
+    with workers.chosen(2) as pool:
+        started = pool.submit(os.getpid)
+        (process,) = pool._pool._processes
+        os.kill(process, signal.SIGINT)
+        assert started.result() == process
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
 def test_processes_without_work_end_at_once(tmp_path):
     """Started and prepared processes that nobody asks for anything are not waited for."""
     started = tmp_path / "started"
