@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,27 @@ def test_functions_of_loaded_modules_have_their_files(tmp_path):
 
     pl.export(udfs_module, tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
     assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
+
+
+def test_a_module_in_an_archive_stands_for_the_archive(tmp_path, monkeypatch):
+    """What is no file would be built again each time; what modules in an archive import counts."""
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.writestr("packed_udfs/__init__.py", "")
+        archive.writestr("packed_udfs/scale.py", "from beside_packed import TWO\n\nFOUR = 2 * TWO\n")
+    (tmp_path / "beside_packed.py").write_text("TWO = 2\n")
+    path = tmp_path / "udfs.py"
+    path.write_text(
+        "from numba_ptxlink import udf\nfrom packed_udfs.scale import FOUR\n\n"
+        "@udf('int32(int32)')\ndef times(x):\n    return x * FOUR\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "packed.zip")
+    try:
+        exported = pl.export(path, tmp_path / "out", emit=["ptx"], depfile=tmp_path / "udfs.d")
+    finally:
+        for name in ("packed_udfs", "packed_udfs.scale"):
+            sys.modules.pop(name, None)
+    names = ["beside_packed.py", "packed.zip", "udfs.py"]
+    assert sources(tmp_path / "udfs.d", exported.manifest) == [str(tmp_path / name) for name in names]
 
 
 HEADERS = {

@@ -11,6 +11,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
+from zipimport import zipimporter
 
 from .import_state import PROTECTED
 from .source_loader import FromSource
@@ -30,7 +31,8 @@ def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
     These are the files of the modules that can be reached from *names* through import statements and global
     names. What another thread or a compiler has imported meanwhile does not count, unless one of the modules
     imports by computed names: then all that is in `sys.modules` and was not in *former* does. The standard
-    library, and what compiles functions, such as Numba and NumPy, are left out.
+    library, and what compiles functions, such as Numba and NumPy, are left out. A module in an archive stands
+    for the archive.
     """
     names = set(names)
     # The program counts where its own functions are exported, and not as what something else names.
@@ -45,10 +47,16 @@ def of_modules(names: Iterable[str], former: Mapping[str, Any]) -> list[Path]:
     if any(_COMPUTED.intersection(code.co_names) for parts in codes.values() for code in parts):
         _reach((name for name, module in modules.items() if former.get(name) is not module), modules, codes)
     files = (_fields(modules[name]).get("__file__") for name in codes)
-    paths = {Path(file).absolute() for file in files if isinstance(file, str) and file.endswith(".py")}
+    paths = {_on_disk(Path(file)) for file in files if isinstance(file, str) and file.endswith(".py")}
     # Such as _sysconfigdata_..., which no list of the standard library has.
     standard = Path(sysconfig.get_path("stdlib"))
     return sorted(path for path in paths if path.parent != standard)
+
+
+def _on_disk(path: Path) -> Path:
+    """Return the file that *path* is, or lies in."""
+    path = path.absolute()
+    return next((above for above in path.parents if above.is_file()), path)
 
 
 def _reach(names: Iterable[str], modules: Mapping[str, Any], codes: dict[str, list[CodeType]]) -> None:
@@ -85,12 +93,17 @@ def _codes(name: str, module: Any) -> Iterator[CodeType]:
     if not isinstance(file, str) or not file.endswith(".py"):
         return
     reader = _Reader(name, file)
+    whole: CodeType | None
     try:
-        # Byte code is not trusted where it is not run either.
-        own = isinstance(loader, FromSource)
-        whole = reader.source_to_code(reader.get_data(file), file) if own else reader.get_code(name)
+        if isinstance(loader, zipimporter):
+            whole = loader.get_code(name)
+        elif isinstance(loader, FromSource):
+            # Byte code is not trusted where it is not run either.
+            whole = reader.source_to_code(reader.get_data(file), file)
+        else:
+            whole = reader.get_code(name)
     except (OSError, ImportError, SyntaxError, ValueError, EOFError):
-        # It was deleted or edited since, or lies in an archive.
+        # It was deleted or edited since.
         return
     pending = [] if whole is None else [whole]
     while pending:
