@@ -170,6 +170,7 @@ def export(
     named = [Path(each).absolute() for each in include_scan.folders(include_dirs)]
     parsed = architectures.chosen(archs, consumer.isa if consumer else None)
     kinds = None if emit is None else _check_emit(emit)
+    options = _options(opt=opt, fastmath=fastmath, lineinfo=lineinfo)
     if not parsed:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     out = files.check_out(out_dir)
@@ -180,7 +181,6 @@ def export(
     former = python_imports.former_modules()
     with _loaded(source, front_end) as (default_name, marked):
         stem = files.check_stem(default_name if name is None else name)
-        options = CompileOptions(opt, fastmath, lineinfo)
         searched = tuple(dict.fromkeys((*named, *sources.folders(marked))))
         request = Request(stem, parsed, kinds, options, consumer, searched)
         compiler = choice.common(marked, front_end)
@@ -316,6 +316,14 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
         if kind not in EMIT:
             raise ExportError(f"Cannot emit {kind!r}; the kinds are {', '.join(EMIT)}.")
     return kinds
+
+
+def _options(**flags: Any) -> CompileOptions:
+    for name, value in flags.items():
+        # Flags of fastmath, as Numba's decorators take them, would be all of it.
+        if value not in (True, False):
+            raise ExportError(f"{name} is {value!r}; pass True or False.")
+    return CompileOptions(**{name: bool(value) for name, value in flags.items()})
 
 
 @contextmanager

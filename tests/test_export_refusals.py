@@ -54,6 +54,9 @@ def test_one_function_and_one_arch_are_enough():
         {"include_dirs": 5},
         {"include_dirs": [5]},
         {"include_dirs": "a\0b"},
+        {"fastmath": {"nnan"}},
+        {"opt": 3},
+        {"lineinfo": "no"},
     ],
     ids=str,
 )
