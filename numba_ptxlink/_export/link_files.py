@@ -206,6 +206,11 @@ def paths(files: Iterable[LinkFile]) -> list[Path]:
     return list(dict.fromkeys([*(file.path for file in files if file.path), *headers]))
 
 
+def is_shims(file: LinkFile) -> bool:
+    """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
+    return file.kind == CU and bool(_split(file.content.decode(errors="surrogateescape"))[1])
+
+
 def _folders(file: LinkFile) -> tuple[Path, ...]:
     """Return where the own headers of *file* are."""
     return (file.path.parent,) if file.path else ()

@@ -1,15 +1,21 @@
-"""Merge what a function with the C ABI calls into the code that `numba.cuda.compile` returns."""
+"""
+Merge what Numba itself brings for a function with the C ABI into the code that `numba.cuda.compile` returns.
+
+That is the arithmetic of halves and of other bindings, whose files no user can name. Those of
+`cuda.declare_device` are left to the linker, as by numba-cuda: the variables of a file are there once in a
+program, however many functions call it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._export import build, externs, link_files, linkable
+from numba_ptxlink._export import build, externs, link_files
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 
-from .link_files import declarations, memory_manager, of_libraries
+from .link_files import brought_by_bindings, declarations, memory_manager
 from .modules import ordered_modules
 
 if TYPE_CHECKING:
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 
 def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]) -> Any:
     """
-    Return *code* with its callees from the link files merged in, where they can be linked.
+    Return *code* with what Numba brings for it merged in.
 
     Args:
         library: Numba's code library.
@@ -27,10 +33,13 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         symbols: The device functions to keep; none for a kernel, which is kept itself.
 
     Raises:
-        ExportError: A compiler refused the code, or a link file that cannot be read or has another prototype.
+        ExportError: A compiler refused the code, or cannot merge it.
     """
     from numba.cuda.descriptor import cuda_target
 
+    brought = brought_by_bindings(library)
+    if not brought:
+        return code
     arch = Arch.of(cc)
     tag = build.tag([*symbols, library.name])
     modules = ordered_modules([library], symbols or [library._entry_name])
@@ -48,7 +57,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         missing,
     )
     linked = link_files.compile_files(
-        map(linkable.read, of_libraries([library])),
+        brought,
         missing,
         arch,
         tag,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import front_ends
 import pytest
 import shared_helpers
 from numba import cuda
@@ -14,6 +15,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import inputs, symbols
 from numba_ptxlink._tools import working_directory
@@ -115,35 +117,46 @@ def test_the_exported_function_itself_is_defined_once(tmp_path):
             pl.link(*files, arch="sm_90", lto=kinds[0] == "ltoir")
 
 
-def test_a_kernel_with_the_c_abi_has_its_link_file(tmp_path):
-    """`numba.cuda.compile` keeps the kernel, and no kernel of its link file."""
+STATEFUL = """
+__device__ int counter;
+extern "C" __device__ int bump() { return atomicAdd(&counter, 1); }
+extern "C" __global__ void reset() { counter = 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    "output", ["ptx", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ltoir", "cubin", "fatbin"))]
+)
+@pytest.mark.parametrize("name", front_ends.NAMES)
+def test_compile_leaves_link_files_to_the_linker(name, output, tmp_path):
+    """Two functions and a kernel of `cuda.compile` share the one state of the file that all of them link."""
+    cuda, types = front_ends.cuda(name), front_ends.get(name).types
+    bump = cuda.declare_device("bump", types.int32(), abi="c", link=cuda.CUSource(STATEFUL))
 
     def kernel(x):
-        x[0] = shared_helpers.advance(x[0])
+        x[0] = bump()
 
-    ptx, _ = cuda.compile(
-        kernel, (types.float32[::1],), device=False, abi="c", abi_info={"abi_name": "mine"}, cc=(9, 0)
-    )
-    path = tmp_path / "mine.ptx"
-    path.write_text(ptx)
-    assert {"mine"} == strong(path)
-
-
-def test_two_functions_of_compile_link_together(tmp_path):
-    """Two results of `numba.cuda.compile` with one helper and one link file are linked together."""
     files = []
-    for name in ("first", "second"):
-        ltoir, _ = cuda.compile(
-            shared_helpers.advanced.py_func,
-            "float32(float32)",
-            abi="c",
-            abi_info={"abi_name": name},
-            cc=(9, 0),
-            output="ltoir",
-        )
-        files.append(tmp_path / f"{name}.ltoir")
-        files[-1].write_bytes(ltoir)
-    assert b"caller" in pl.link(CALLER, *files, arch="sm_90").cubin
+    for symbol, device, *given in (
+        ("first", True, lambda: bump() + 1, types.int32()),
+        ("second", True, lambda: bump() + 2, types.int32()),
+        ("mine", False, kernel, types.void(types.int32[::1])),
+    ):
+        options = {"cc": (9, 0), "device": device, "abi": "c", "abi_info": {"abi_name": symbol}}
+        code, _ = cuda.compile(*given, **options, output=output)
+        files.append(tmp_path / f"{symbol}.{output}")
+        files[-1].write_bytes(code.encode() if isinstance(code, str) else code)
+    caller = """
+        extern "C" __device__ int first();
+        extern "C" __device__ int second();
+        extern "C" __global__ void caller(int* x) { *x = first() + second(); }
+    """
+    with pytest.raises(pl.LinkError, match="bump is asked for by"):
+        pl.link(*files, caller, arch="sm_90")
+    linked = pl.link(*files, caller, STATEFUL, arch="sm_90")
+    names = {each.name for each in elf.read(linked.cubin).symbols}
+    assert {"mine", "caller", "reset"} <= names
+    assert {"counter"} == {each for each in names if "counter" in each}
 
 
 def test_an_export_calls_another_exports_function(tmp_path):

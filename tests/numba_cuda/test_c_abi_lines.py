@@ -17,7 +17,6 @@ from numba_ptxlink._formats.ptx import parse
 
 ARCHS = pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 SIGNATURE = types.float32(types.float32[::1], types.int32, types.float32)
-SOURCE = 'extern "C" __device__ float thrice(float x)\n{\n    return x * 3.0f;\n}\n'
 
 
 @pytest.fixture(autouse=True)
@@ -147,14 +146,14 @@ def test_lines_reach_the_linked_kernel(arch, tmp_path):
 @ARCHS
 @pytest.mark.parametrize("options", [{"lineinfo": True}, {"debug": True, "opt": False}], ids=" ".join)
 def test_lines_stay_beside_linked_cuda_source(arch, options):
-    """Code that CUDA C++ is merged into keeps the lines of the Python file."""
-    source = cuda.CUSource(SOURCE, name="thrice.cu")
-    thrice = cuda.declare_device("thrice", "float32(float32)", abi="c", link=source)
+    """Code that the CUDA C++ of halves is merged into keeps the lines of the Python file."""
 
     def calling(x):
-        return thrice(x) + 1
+        return types.float32(x) + 1
 
     ptx, _ = cuda.compile(
-        calling, types.float32(types.float32), cc=pl.Arch.of(arch).cc, abi="c", abi_info={}, **options
+        calling, types.float32(types.float16), cc=pl.Arch.of(arch).cc, abi="c", abi_info={}, **options
     )
+    assert {"calling"} == {each.name for each in parse(ptx).functions if each.linkage == "visible"}
+    assert [] == [each.name for each in parse(ptx).functions if each.linkage == "extern"]
     assert lines_of(ptx)[calling.__code__.co_firstlineno + 1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, Result, current, entered, notes
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
 from .driverless import current_cc
 
@@ -154,7 +154,7 @@ def _wrap_compile(original: Any) -> Any:
             code, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
             _check_passing(outcome, output)
             if arguments["abi"] == "c":
-                code = _resolved(code, outcome)
+                code = _resolved(code, outcome) if output in _BINARY else _resolved_if_possible(code, outcome)
         if output not in _BINARY:
             return code, result
         ltoir, again = b"", Result()
@@ -178,12 +178,25 @@ def _check_passing(outcome: Result, output: str) -> None:
 
 
 def _resolved(code: Any, made: Result) -> Any:
-    """Return PTX or LTO-IR with its callees from the link files merged in, where they can be linked."""
+    """Return PTX or LTO-IR with what Numba brings for it merged in."""
     from numba_ptxlink._numba_cuda.resolve import resolve
 
     if made.library is None or not made.library._linking_files:
         return code
     return resolve(made.library, code, made.cc, made.symbols)
+
+
+def _resolved_if_possible(code: Any, made: Result) -> Any:
+    """Return the same, or numba-cuda's own answer, with a warning, where the toolkit cannot merge it."""
+    try:
+        return _resolved(code, made)
+    except PtxlinkError as error:
+        log.warning(
+            "%s is left as numba-cuda compiles it, without the CUDA C++ of Numba that it calls: %s",
+            ", ".join(made.symbols) or "the kernel",
+            error,
+        )
+        return code
 
 
 def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
@@ -283,7 +296,7 @@ SUBSTITUTIONS = (
         "numba.cuda.compiler",
         "compile",
         _wrap_compile,
-        '`output="cubin"` and `"fatbin"`; what a function with `abi="c"` calls is merged into its code.',
+        '`output="cubin"` and `"fatbin"`; the arithmetic of halves is part of code with `abi="c"`.',
         bound="numba.cuda",
     ),
     Substitution(
