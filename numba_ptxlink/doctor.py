@@ -20,7 +20,7 @@ from ._link.checks import LOSES_STRUCTS
 from ._tools import driver, host_compiler, machine, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, packages
 from ._tools.compilers import Compiler, compilers
 from ._tools.components import Component, components, nvvm_version
-from ._tools.nvvm import emitted_isa
+from ._tools.nvvm import compile_empty, emitted_isa, too_new
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
 
@@ -52,6 +52,7 @@ _CURES = (
     ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
 )
 _SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
+_SAMPLE_ARCH = Arch(7, 5)
 
 
 @dataclass(frozen=True)
@@ -226,15 +227,28 @@ def _trials(tools: Toolchain, nvvm: Release | None, driver_isa: PtxVersion | Non
             ". Other programs that hand PTX to this driver fail",
         )
     if tools.driver is not None and tools.nvptxcompiler is not None:
-        yield from _loads(tools.nvptxcompiler, tools.nvjitlink, tools.driver)
+        yield from _loads(tools, nvvm)
     if tools.nvrtc is not None and tools.nvjitlink is not None:
-        yield _Trial(_links_ltoir(tools), together)
+        yield _Trial(_links_ltoir("NVRTC", tools.nvrtc, tools.nvjitlink, _ltoir_of_nvrtc), together)
+    if nvvm is not None and tools.nvjitlink is not None:
+        mixed = too_new(tools.nvjitlink)
+        yield _Trial(
+            _links_ltoir("NVVM", nvvm, tools.nvjitlink, _ltoir_of_nvvm),
+            mixed[1] if mixed else together,
+            f". {mixed[0]}: kernels become code that drivers of CUDA {tools.nvjitlink[0]} do not load"
+            if mixed
+            else "",
+        )
 
 
-def _loads(compiler: Release, linker: Release | None, driver: Release) -> Iterator[_Trial]:
+def _loads(tools: Toolchain, nvvm: Release | None) -> Iterator[_Trial]:
+    compiler, linker, driver = tools.nvptxcompiler, tools.nvjitlink, tools.driver
+    if compiler is None or driver is None:
+        return
     rule = f"driver of CUDA {dotted(driver)}: any minor version of one major version"
-    # Under a toolkit of an older major version, all links are nvJitLink's.
-    maker = linker if linker and linker[0] < compiler[0] else compiler
+    # Under a toolkit of an older major version, all links are nvJitLink's, if it reads NVVM's PTX.
+    older = linker and linker[0] < compiler[0] and (nvvm is None or nvvm[0] <= linker[0])
+    maker = linker if linker and older else compiler
     yield _Trial(
         Ability(
             "cubins, loaded by the driver", driver[0] >= maker[0], f"made by CUDA {dotted(maker)}, {rule}"
@@ -254,17 +268,25 @@ def _loads(compiler: Release, linker: Release | None, driver: Release) -> Iterat
         )
 
 
-def _links_ltoir(tools: Toolchain) -> Ability:
-    what = "NVRTC's LTO-IR, linked by nvJitLink"
-    versions = f"NVRTC {dotted(tools.nvrtc)}, nvJitLink {dotted(tools.nvjitlink)}"
+def _links_ltoir(name: str, maker: Release, linker: Release, compiled: Callable[[], bytes]) -> Ability:
+    what = f"{name}'s LTO-IR, linked by nvJitLink"
+    versions = f"{name} {dotted(maker)}, nvJitLink {dotted(linker)}"
     try:
-        code = nvrtc.compile_source(_SAMPLE, "sample.cu", Arch(7, 5), output=LTOIR).code
+        code = compiled()
         header = ltoir.read(code)
         nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto"))
     except PtxlinkError as error:
         return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
     container = dotted(header.container) if header else "unknown"
     return Ability(what, able=True, why=f"{versions}, container {container}: tried")
+
+
+def _ltoir_of_nvrtc() -> bytes:
+    return nvrtc.compile_source(_SAMPLE, "sample.cu", _SAMPLE_ARCH, output=LTOIR).code
+
+
+def _ltoir_of_nvvm() -> bytes:
+    return compile_empty(_SAMPLE_ARCH, "-gen-lto") or b""
 
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 
 import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import doctor
+from numba_ptxlink._formats import ltoir
 from numba_ptxlink._link import backends
 from numba_ptxlink._numba_cuda import release
-from numba_ptxlink._tools import host_compiler, nvjitlink, ptxas
+from numba_ptxlink._tools import host_compiler, nvjitlink, nvvm, ptxas
 from numba_ptxlink.cli import main
 
 
@@ -90,6 +92,8 @@ def _cuda_12(monkeypatch):
     for tool in (nvjitlink, doctor.nvrtc):
         monkeypatch.setattr(tool, "version", lambda: (12, 9))
     monkeypatch.setattr(doctor.packages, "major", lambda: 12)
+    monkeypatch.setattr(doctor, "nvvm_version", lambda _: (12, 9))
+    monkeypatch.setattr(doctor, "too_new", lambda _: None)
 
 
 @pytest.mark.usefixtures("_cuda_12")
@@ -104,6 +108,50 @@ def test_a_toolkit_as_old_as_its_driver_links_what_that_loads(monkeypatch, drive
     cures = [each.cure for each in diagnosis.problems if "assemble()" in each.what]
     assert assembled is (not cures)
     assert all("take the toolkit's nvJitLink" in cure for cure in cures)
+
+
+@pytest.mark.usefixtures("_cuda_12")
+def test_an_nvvm_of_a_later_major_version_is_a_problem(monkeypatch):
+    """NVVM of CUDA 13 beside nvJitLink of CUDA 12 is named, with the package to install."""
+    release = pl.toolchain().nvptxcompiler
+    with_driver(monkeypatch, (12, 9))
+    monkeypatch.setattr(doctor, "nvvm_version", lambda _: release)
+    monkeypatch.setattr(doctor, "too_new", nvvm.too_new)
+
+    def link(inputs, flags):
+        header = ltoir.read(inputs[0][2])
+        assert (75, ("-arch=sm_75", "-lto")) == (header.sm, flags)
+        raise pl.LinkError("may need newer version of nvJitLink library")
+
+    monkeypatch.setattr(nvjitlink, "link", link)
+    diagnosis = pl.diagnose()
+    (problem,) = [each for each in diagnosis.problems if each.what.startswith("NVVM's LTO-IR")]
+    assert "may need newer version of nvJitLink library. NVVM is of CUDA 13." in problem.what
+    assert "libnvvm.so" in problem.what
+    assert "install nvidia-cuda-nvcc-cu12, as with `pip install 'numba-ptxlink[cu12]'`" == problem.cure
+    # Nor does nvJitLink read its PTX.
+    assert {each.what: each.able for each in diagnosis.abilities}["cubins, loaded by the driver"] is False
+
+
+def test_an_nvvm_of_the_same_major_version_is_none():
+    """What is older, or of this environment, is no problem."""
+    assert None is nvvm.too_new(pl.toolchain().nvjitlink)
+    assert not [each for each in pl.diagnose().problems if "NVVM" in each.what]
+
+
+@pytest.mark.parametrize(
+    ("there", "cure"),
+    [
+        ((), "install nvidia-cuda-nvcc-cu12, as with `pip install 'numba-ptxlink[cu12]'`"),
+        ((12, 13), "`pip uninstall nvidia-nvvm`, so that the library of nvidia-cuda-nvcc-cu12 is found"),
+        ((12,), "have the library of nvidia-cuda-nvcc-cu12 found before that one"),
+    ],
+)
+def test_the_cure_of_a_newer_nvvm_depends_on_what_is_installed(monkeypatch, there, cure):
+    """The package is missing, there are two, or a toolkit of the machine is found first."""
+    monkeypatch.setattr(doctor.packages, "major", lambda: 12)
+    monkeypatch.setattr(doctor.packages, "location", lambda _, release: "/site" if release in there else None)
+    assert nvvm.too_new((12, 9))[1].startswith(cure)
 
 
 @pytest.mark.usefixtures("_cuda_12")
@@ -127,7 +175,7 @@ def test_the_probe_uses_no_option_of_newer_linkers(monkeypatch):
         nvjitlink, "link", lambda _, flags: vectors.append(flags) or nvjitlink.Product(b"", "", "")
     )
     assert {each.what: each.able for each in pl.diagnose().abilities}["NVRTC's LTO-IR, linked by nvJitLink"]
-    assert [("-arch=sm_75", "-lto")] == vectors
+    assert [("-arch=sm_75", "-lto")] * 2 == vectors
 
 
 def test_a_machine_without_a_driver_can_build(monkeypatch):
@@ -174,6 +222,26 @@ def test_a_missing_nvjitlink_is_a_problem(monkeypatch):
     monkeypatch.setattr(nvjitlink, "version", missing)
     (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("nvJitLink is missing")]
     assert "numba-ptxlink[cu13]" in problem.cure
+
+
+def test_pynvjitlink_without_a_driver_is_not_missing(monkeypatch, tmp_path):
+    """Where it is installed, what it lacks is a driver, in the table and in the error of a link."""
+    (tmp_path / "pynvjitlink").mkdir()
+    reason = "libcuda.so.1: cannot open shared object file"
+    (tmp_path / "pynvjitlink" / "__init__.py").write_text(f"raise ImportError({reason!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvjitlink", raising=False)
+    for there, word, advice in ((False, "", "install it with"), (True, "present", "Install NVIDIA's driver")):
+        if there:
+            info = tmp_path / "pynvjitlink_cu12-0.7.0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pynvjitlink-cu12\nVersion: 0.7.0\n")
+        (found,) = [each for each in pl.diagnose().components if each.name == "pynvjitlink"]
+        assert word == found.version
+        assert there is ("needs a driver" in found.where)
+        with pytest.raises(pl.LinkError, match=advice) as caught:
+            pl.link(make_kernel(), arch="sm_80", backend="pynvjitlink")
+        assert there is not ("pip install" in str(caught.value))
 
 
 def test_an_older_nvcc_is_a_problem(monkeypatch):

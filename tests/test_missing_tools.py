@@ -6,13 +6,14 @@ import os
 import site
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import inspection
+from numba_ptxlink import doctor, inspection
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._export import groups
 from numba_ptxlink._formats.ptx.isa import release_of
@@ -116,6 +117,15 @@ def test_doctor_tells_the_nvvm_that_is_loaded(monkeypatch):
     monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
     (found,) = [each for each in pl.diagnose().components if each.name == "NVVM"]
     assert "13.0" == found.version
+
+
+def test_doctor_tells_the_nvvm_that_is_loaded_where_there_are_two(monkeypatch):
+    """The version is the library's, also where another package of NVVM lies in the same folder."""
+    monkeypatch.setattr(doctor, "toolchain", lambda: replace(tools, packages=packages_of_two))
+    tools, package = pl.toolchain(), packages.package("nvidia-nvvm")
+    packages_of_two = {**tools.packages, package: "12.9.86"}
+    (found,) = [each for each in pl.diagnose().components if each.name == "NVVM"]
+    assert found.version.startswith("13.")
 
 
 def test_the_release_of_a_ptx_version():

@@ -14,7 +14,7 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
 from .link_files import compile_source
@@ -122,7 +122,16 @@ def _link(
             lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
         ).code
     except LinkError as error:
-        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+        said = "\n".join(filter(None, (str(error), _cure(error.log))))
+        raise ExportError(said, flags=error.flags, inputs=error.inputs, log=error.log) from error
+
+
+def _cure(failure: str) -> str:
+    """Return what helps where nvJitLink cannot read what NVVM wrote, "" where that is not why it failed."""
+    from numba_ptxlink._link.explain import NEWER
+
+    mixed = nvvm.too_new(nvjitlink.version()) if NEWER in failure else None
+    return f"{mixed[0]}: {mixed[1]}." if mixed else ""
 
 
 def candidate(name: str, args: Sequence[Any], result: Any) -> Signature | None:

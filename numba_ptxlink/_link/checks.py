@@ -17,7 +17,7 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats import containers, elf
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import nvjitlink, packages
+from numba_ptxlink._tools import nvjitlink, nvvm, packages
 from numba_ptxlink.errors import LinkError
 
 from . import contradictions, ltoir_symbols, members, merge, symbols
@@ -249,6 +249,9 @@ def _check_version(source: Input, linker: tuple[int, int], package: str) -> None
 def upgrade(linker: tuple[int, int], package: str, *, of_cuda_13: bool) -> str:
     """Return the cure for an input that is newer than *linker* reads, which its *package* brings."""
     if of_cuda_13 and linker[0] < 13:
+        mixed = nvvm.too_new(linker)
+        if mixed:
+            return f"no release of CUDA {linker[0]} does. {mixed[0]}, in this environment: {mixed[1]}."
         return (
             f"no release of CUDA {linker[0]} does. Export or compile it with a toolkit of CUDA {linker[0]}, "
             f"or link with CUDA 13's: `{packages.install(13)}` in another environment."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import _native
 from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._formats.ptx.isa import release_of
+from numba_ptxlink._formats.ptx.isa import newest_isa, release_of
 from numba_ptxlink.errors import PtxlinkError
 
 from . import build_id, nvvm, packages, pynvjitlink
@@ -53,9 +53,11 @@ def components(tools: Toolchain, nvvm_release: tuple[int, int] | None) -> Iterat
     ):
         yield Component(name, dotted(version), _library(library))
     try:
-        yield Component("pynvjitlink", dotted(pynvjitlink.version()), "pynvjitlink-cu12")
+        yield Component("pynvjitlink", dotted(pynvjitlink.version()), pynvjitlink.package())
     except PtxlinkError:
-        yield Component("pynvjitlink", "", "optional, for CUDA 12")
+        there = pynvjitlink.is_installed()
+        where = f"{pynvjitlink.package()}: {pynvjitlink.NEEDS_DRIVER}" if there else "optional, for CUDA 12"
+        yield Component("pynvjitlink", "present" if there else "", where)
     yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
     nvdisasm = find_tool("nvdisasm")
     yield Component("nvdisasm", "present" if nvdisasm else "", nvdisasm or "")
@@ -71,7 +73,10 @@ def nvvm_version(tools: Toolchain) -> tuple[int, int] | None:
         return None
     folder, library = packages.location("nvidia-nvvm"), _library("nvvm")
     if folder is not None and library and Path(library).resolve().is_relative_to(folder):
-        return _package_version(tools, packages.package("nvidia-nvvm"))
+        release = _package_version(tools, packages.package("nvidia-nvvm"))
+        # A folder may have packages of two major versions.
+        if release is not None and newest_isa(release) in (emitted, None):
+            return release
     # Another one is loaded than the package's; its PTX tells.
     return None if emitted is None else release_of(emitted)
 

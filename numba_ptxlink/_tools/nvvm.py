@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.ptx import read_header
+from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import ExportError
 
@@ -14,7 +16,7 @@ from . import build_id, packages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numba_ptxlink._arch import Arch, PtxVersion
+    from numba_ptxlink._arch import PtxVersion
 
 # The target and the version of the IR that the NVVM IR specification asks every module for.
 _EMPTY_MODULE = """\
@@ -27,10 +29,21 @@ define void @f() { ret void }
 """
 
 
-@in_tool()
 def emitted_isa(arch: Arch) -> PtxVersion | None:
     """
     Return the version of the PTX ISA that libNVVM emits for *arch*, None if it does not compile for it.
+
+    Raises:
+        LinkError: libNVVM cannot be loaded.
+    """
+    ptx = compile_empty(arch)
+    return None if ptx is None else read_header(ptx.decode()).version
+
+
+@in_tool()
+def compile_empty(arch: Arch, *options: str) -> bytes | None:
+    """
+    Return the PTX of an empty function, or what *options* ask for; None if libNVVM does not compile it.
 
     Raises:
         LinkError: libNVVM cannot be loaded.
@@ -39,14 +52,41 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
     program = nvvm.create_program()
     try:
         nvvm.add_module_to_program(program, _EMPTY_MODULE.encode(), len(_EMPTY_MODULE), "empty")
-        nvvm.compile_program(program, 1, [f"-arch={arch.compute}"])
-        ptx = bytearray(nvvm.get_compiled_result_size(program))
-        nvvm.get_compiled_result(program, ptx)
+        vector = [f"-arch={arch.compute}", *options]
+        nvvm.compile_program(program, len(vector), vector)
+        code = bytearray(nvvm.get_compiled_result_size(program))
+        nvvm.get_compiled_result(program, code)
     except nvvm.nvvmError:
         return None
     finally:
         nvvm.destroy_program(program)
-    return read_header(ptx.decode()).version
+    return bytes(code)
+
+
+def too_new(linker: tuple[int, int]) -> tuple[str, str] | None:
+    """
+    Return what is wrong and what helps where libNVVM is of a later major version of CUDA than *linker*.
+
+    So it is where the package of it is missing and a toolkit of the machine has one, or where packages of two
+    major versions are installed. None where *linker* is not of this environment's own major version.
+
+    Args:
+        linker: nvJitLink's version.
+    """
+    try:
+        emitted, path = emitted_isa(Arch(9, 0)), build_id.library_path("nvvm")
+    except Exception:  # noqa: BLE001 - pathfinder raises a different type for each way of not finding it
+        return None
+    release = release_of(emitted) if emitted else None
+    if release is None or not packages.major() == linker[0] < release[0]:
+        return None
+    what = f"NVVM is of CUDA {dotted(release)} ({path}), and nvJitLink of CUDA {dotted(linker)}"
+    wanted, other = (packages.package("nvidia-nvvm", major) for major in (linker[0], release[0]))
+    if packages.location("nvidia-nvvm", linker[0]) is None:
+        return what, f"install {wanted}, as with `{packages.install(linker[0])}`"
+    if packages.location("nvidia-nvvm", release[0]) is not None:
+        return what, f"`pip uninstall {other}`, so that the library of {wanted} is found"
+    return what, f"have the library of {wanted} found before that one, which a variable may name"
 
 
 def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes) -> bytes:

@@ -89,10 +89,10 @@ def _offered(release: int) -> int:
     return min(max(release, _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)
 
 
-def location(name: str) -> Path | None:
-    """Return the folder that has the package of *name*, as `package` takes it; None where none has."""
+def location(name: str, release: int | None = None) -> Path | None:
+    """Return the folder that has the package of *name*, as `package` takes both; None where none has."""
     try:
-        return Path(str(metadata.distribution(package(name)).locate_file(""))).resolve()
+        return Path(str(metadata.distribution(package(name, release)).locate_file(""))).resolve()
     except metadata.PackageNotFoundError:
         return None
 

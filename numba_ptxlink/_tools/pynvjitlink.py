@@ -20,9 +20,16 @@ if TYPE_CHECKING:
     from numba_ptxlink import cache
 
 _PACKAGE = "pynvjitlink-cu12"
+_DRIVER = "libcuda.so"
+NEEDS_DRIVER = "it needs a driver (libcuda.so.1)"
+"""What is to be said where it is installed and cannot be loaded."""
 _MISSING = (
     "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
     "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
+)
+_WITHOUT_DRIVER = (
+    "pynvjitlink could not be loaded ({reason}): it needs a driver (libcuda.so.1). Install NVIDIA's driver, "
+    "or choose the backend auto, nvjitlink or nvptxcompiler, which need none."
 )
 
 
@@ -37,15 +44,16 @@ def package() -> str:
     return _PACKAGE
 
 
+def is_installed() -> bool:
+    """Return whether this binding is there, whether it can be loaded or not."""
+    return bool(_build())
+
+
 def key(
     inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
 ) -> cache.Key:
     """Return everything that the result of `link` depends on."""
-    try:
-        build = metadata.version(_PACKAGE)
-    except metadata.PackageNotFoundError:
-        build = ""  # imported without installed metadata
-    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, dotted(version())), unread=unread)
+    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", _build(), dotted(version())), unread=unread)
 
 
 @in_tool()
@@ -89,9 +97,17 @@ def _text(log: Any) -> str:
     return text.rstrip("\0")
 
 
+def _build() -> str:
+    try:
+        return metadata.version(_PACKAGE)
+    except metadata.PackageNotFoundError:
+        return ""  # not there, or imported without installed metadata
+
+
 def _binding() -> Any:
     try:
         from pynvjitlink import api
     except Exception as error:
-        raise LinkError(_MISSING.format(reason=error)) from error
+        message = _WITHOUT_DRIVER if _DRIVER in str(error) and is_installed() else _MISSING
+        raise LinkError(message.format(reason=error)) from error
     return api

@@ -12,8 +12,9 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import link_files
+from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._tools import nvjitlink, packages
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -295,3 +296,19 @@ def test_a_file_that_holds_more_than_shims_is_left_whole():
         'extern "C" __device__ int mine(int* r) { return 0; }\n'
     )
     assert link_files.needed_shims(source, ['declare i32 @"mine"()']) == source
+
+
+def test_a_merge_that_cannot_read_nvvm_names_the_right_one(monkeypatch):
+    """Where NVVM is of CUDA 13 and nvJitLink of CUDA 12, the error names the package to install."""
+
+    def refuse(*_, **__):
+        raise pl.LinkError("cannot read", log="may need newer version of nvJitLink library")
+
+    monkeypatch.setattr(nvjitlink, "key", lambda *_, **__: None)
+    monkeypatch.setattr(nvjitlink, "link", refuse)
+    monkeypatch.setattr(nvjitlink, "version", lambda: (12, 9))
+    monkeypatch.setattr(externs.cache, "cached", lambda _, make: make())
+    monkeypatch.setattr(packages, "major", lambda: 12)
+    said = r"(?s)cannot read.NVVM is of CUDA 13\..*install nvidia-cuda-nvcc-cu12"
+    with pytest.raises(pl.ExportError, match=said):
+        externs._link(b"", [], ["-lto"], pl.Arch.of("sm_80"), "ptx")

@@ -7,9 +7,10 @@ import struct
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._tools import nvfatbin, nvvm, packages
 
 ARCH = pl.Arch.of("sm_80")
 NEWER = "may need newer version of nvJitLink"
@@ -18,6 +19,15 @@ NEWER = "may need newer version of nvJitLink"
 def container(minor):
     """Return a container of LTO-IR of version 1.*minor*, for sm_80."""
     return b"\xedCN\x7f" + bytes((1, minor, 2, 0, 0, 0, 0, 0)) + bytes(14) + struct.pack("<H", 800)
+
+
+def test_ltoir_of_an_nvvm_that_is_too_new(monkeypatch):
+    """Where the environment is of CUDA 12, and its NVVM of CUDA 13, the cure is the right NVVM."""
+    monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
+    monkeypatch.setattr(packages, "major", lambda: 12)
+    said = explain.cure(NEWER, [Input("ltoir", "a", container(65))], ARCH, (12, 9), "nvidia-nvjitlink-cu12")
+    assert "no release of CUDA 12 does. NVVM is of CUDA 13.0 (/" in said
+    assert "in this environment: install nvidia-cuda-nvcc-cu12, as with `pip install" in said
 
 
 @pytest.mark.parametrize(
