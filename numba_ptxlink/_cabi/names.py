@@ -163,7 +163,7 @@ _MACROS = frozenset(compiler_names.EVERYWHERE.split()) - _RESERVED
 _DECLARED = frozenset(compiler_names.OUTSIDE.split()) | _C23
 RUNTIME = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
 """What the names of CUDA's runtime and driver start with: too many to list, and more in each release."""
-LIBRARIES = re.compile(r"CUB_|THRUST_|CCCL_|LIBCUDACXX_|PFN_cu")
+LIBRARIES = re.compile(r"CUB_|THRUST_|CCCL_|LIBCUDACXX_|NVTX|Nvtx|nvtx|PFN_cu")
 """What the macros of CUDA's libraries start with, and the types of the driver's functions, as many."""
 
 _BY_RULE = (

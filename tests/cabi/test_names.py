@@ -171,6 +171,7 @@ def test_names_of_cuda_and_libc_are_refused(name):
         ("cuInit", "my_cuInit"),
         ("CUdevice", "my_CUdevice"),
         ("CUB_MINE", "my_CUB_MINE"),
+        ("nvtxMine", "my_nvtxMine"),
         ("cuda", "cuda_"),
         ("cooperative_groups", "cooperative_groups_"),
         ("nvcuda", "nvcuda_"),
@@ -255,7 +256,8 @@ def test_the_names_that_any_installed_compiler_takes_are_listed(toolkit):
 @pytest.mark.parametrize("version", listed.TOOLKITS)
 def test_the_names_that_a_toolkit_takes_are_listed(tmp_path, version):
     """Each toolkit that the list was made of still gives nothing that is not in it."""
-    answer = compiler_names.taken(compiler_names.download(version, tmp_path))
+    toolkit = compiler_names.download(version, tmp_path)
+    answer = compiler_names.taken(toolkit) | compiler_names.libraries(toolkit)
     missing = [name for name in sorted(answer.outside) if names.problem(name) is None]
     missing += [name for name in sorted(answer.everywhere) if names.legal(name) == name]
     assert missing == []

@@ -30,6 +30,8 @@ MACROS = (
         "SIGINT",
         "SIG_DFL",
     ),
+    # POSIX, by way of NVTX in CUB.
+    *("st_mtime", "O_RDONLY", "F_GETFL", "S_IRUSR", "LOCK_EX", "AT_FDCWD"),
     *("PRId32", "SCNu64", "FE_DIVBYZERO", "LC_ALL", "WEOF", "ATOMIC_INT_LOCK_FREE", "TSS_DTOR_ITERATIONS"),
 )
 FUNCTIONS = (
@@ -39,6 +41,9 @@ FUNCTIONS = (
     # POSIX, by way of <thread> and <semaphore> in libstdc++.
     *("read", "write", "close", "link", "pipe", "access", "environ", "getopt", "sleep", "pause", "sync"),
     *("sched_yield", "sem_wait", "pthread_create", "getpid", "dup", "nice", "swab"),
+    # And by way of NVTX in CUB.
+    *("open", "creat", "openat", "fcntl", "splice", "tee", "fallocate", "readahead", "posix_fadvise"),
+    *("nvtxMark", "nvtxRangePushA", "NVTX_VERSION"),
 )
 
 
@@ -72,7 +77,7 @@ def test_a_field_keeps_the_name_of_a_function(name):
 
 @pytest.mark.slow
 def test_a_header_compiles_after_every_standard_header(tmp_path, toolkit):
-    """A header of functions, parameters, fields and structs of such names, after all headers of C and C++."""
+    """A header of functions, parameters, fields and structs of such names, after those of C, C++ and CUDA."""
     words = [*MACROS, *(name for name in FUNCTIONS if name not in {"raise", "environ"})]
     record = from_dtype(np.dtype([(name, np.float32) for name in words], align=True))
     scope: dict[str, object] = {}
@@ -98,6 +103,7 @@ def test_a_header_compiles_after_every_standard_header(tmp_path, toolkit):
         (["gcc", "-fsyntax-only"], ".c", compiler_names.standard_headers(".c")),
         (["g++", "-std=c++20", "-fsyntax-only"], ".cpp", compiler_names.standard_headers(".cpp")),
         (nvcc, ".cu", ("cerrno", "cfloat", "csetjmp", "csignal", "string", "clocale", "cwchar")),
+        (nvcc, ".cu", compiler_names.OF_CUDA),
     ):
         source = tmp_path / f"source{suffix}"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + '#include "udfs.h"\n')

@@ -9,7 +9,8 @@ pass, NVRTC, and GCC for C and for C++ without nvcc.
 
 Users may include any header of the standard libraries before a generated one, so nvcc and GCC are asked once
 more with all of these; a macro without parameters is then taken everywhere unless it expands to itself. So is
-nvcc with the headers of CUDA's driver and C++ libraries.
+nvcc of each toolkit with the headers of CUDA's driver and C++ libraries, which include NVTX's and by them the
+system's where NVTX is installed, as in every full toolkit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).parents[2] / "numba_ptxlink" / "_cabi" / "compiler_names.py"
 TOOLKITS = ("12.0", "12.4", "12.9", "13.0", "13.2", "13.5")
-_PARTS = ("cuda-nvcc", "cuda-runtime", "cuda-nvrtc", "cuda-cccl")
+_PARTS = ("cuda-nvcc", "cuda-runtime", "cuda-nvrtc", "cuda-cccl", "nvtx")
 _ARCH = "sm_90"
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 # What the package reserves by rule, whatever the headers hold.
@@ -73,13 +74,15 @@ _STANDARD_CXX = (
 )
 _DEFINED = re.compile(r"^#define ([A-Za-z_]\w*)(\(?)[^\S\n]*(.*)$", re.MULTILINE)
 # What CUDA C++ may include beyond what nvcc does by itself.
-_OF_CUDA = (
+OF_CUDA = (
     *(
         "cuda.h",
         "cooperative_groups.h",
         "cooperative_groups/reduce.h",
         "cooperative_groups/memcpy_async.h",
         "mma.h",
+        # CUB leaves it out where it is missing; an error tells of that here.
+        "nvtx3/nvToolsExt.h",
     ),
     *("cuda_pipeline.h", "cuda_awbarrier.h", "cub/cub.cuh", "thrust/device_vector.h", "thrust/sort.h"),
     *("cuda/std/atomic", "cuda/std/complex", "cuda/barrier", "cuda/pipeline", "cuda/atomic", "nv/target"),
@@ -166,7 +169,7 @@ def library_compiler(toolkit: Toolkit, folder: Path) -> tuple[Compiler, Callable
     text, definitions = nvcc("-E"), nvcc("-E", "-Xcompiler", "-dM")
     device = _FUNCTION.replace("{space}", "__device__")
     return (
-        Compiler(nvcc("-cuda"), _includes((*_CXX, *_OF_CUDA)), device),
+        Compiler(nvcc("-cuda"), _includes((*_CXX, *OF_CUDA)), device),
         lambda source, what="text": (definitions if what == "definitions" else text)(source),
     )
 
@@ -455,11 +458,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for version in TOOLKITS:
             toolkit = download(version, Path(sys.argv[1] if sys.argv[1:] else folder))
-            answer = taken(toolkit)
+            answer = taken(toolkit) | libraries(toolkit)
             sys.stdout.write(f"{version}: {len(answer.everywhere)} {len(answer.outside)}\n")
             names |= answer
             versions.append(toolkit.version)
-    names |= standard(installed()) | libraries(installed())
+    names |= standard(installed())
     HOME.write_text(render(names, versions))
 
 
