@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -29,6 +30,20 @@ _OPTIONS = CompileOptions()
 _TRY = ("set_try_status", "terminator_types", "exception_match", "'exc_class'", "Exception object cannot be")
 # And where it would copy an array, for which its own is allocated.
 _COPY = re.compile(r'NRT required but not enabled\nDuring: lowering "[^"=\n]*\[[^"\n]*\] = ')
+# Ufuncs that are operators of Python. What `math` and libdevice have by a ufunc's name has its value, but for
+# `math.remainder`, which is IEEE's.
+_OPERATORS = {
+    "absolute": "`abs`",
+    "add": "`+`",
+    "divmod": "`//` and `%`",
+    "floor_divide": "`//`",
+    "multiply": "`*`",
+    "negative": "`-`",
+    "power": "`**`",
+    "remainder": "`%`",
+    "subtract": "`-`",
+}
+_FREELY = "it with operators, or functions of `math`"
 PATCHES = (*DRIVERLESS, *ERROR_MODEL, *CODE, *RESULTS)
 
 
@@ -94,14 +109,36 @@ def _lacked(error: Exception) -> ExportError | None:
     key: Any = error.args[0] if isinstance(error, KeyError) else None
     if type(key).__name__ != "ufunc":
         return None
+    import numpy as np
+
+    lacks = " or ".join(f"`numpy.{name}`" for name, value in sorted(vars(np).items()) if value is key)
+    calls, cure, written = "", _in_place_of(key.__name__), _written(error)
+    if written:
+        lacks, calls, cure = f"`{written}`", f", as it calls {lacks}", _FREELY
+    return ExportError(f"numba-cuda has no {lacks} of such numbers{calls}; write {cure}")
+
+
+def _in_place_of(name: str) -> str:
+    """Return what has the value of the ufunc *name*."""
     from numba.cuda import libdevice
 
-    name = key.__name__
-    known = [
-        f"`{module.__name__}.{name}`" for module in (math, libdevice) if _knows(getattr(module, name, None))
-    ]
-    cure = known[0] if known else "it with operators, or functions of `math`"
-    return ExportError(f"numba-cuda has no `numpy.{name}` of such numbers; write {cure}")
+    if name in _OPERATORS:
+        return _OPERATORS[name]
+    known = [module for module in (math, libdevice) if _knows(getattr(module, name, None))]
+    return f"`{known[0].__name__}.{name}`" if known else _FREELY
+
+
+def _written(error: Exception) -> str:
+    """Return the function of NumPy whose code, which is Numba's, calls what is lacked; "" for none."""
+    from numba.cuda.typing.templates import _OverloadFunctionTemplate
+
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        template = frame.f_locals.get("self")
+        if isinstance(template, _OverloadFunctionTemplate):
+            function: Any = type(template).key
+            if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
+                return f"numpy.{function.__name__}"
+    return ""
 
 
 def _knows(function: object) -> bool:
