@@ -152,12 +152,29 @@ def jit(cc: tuple[int, int]) -> str:
     return f"works: {tool}, ELF ABI {os_abi:#x}.{version}"
 
 
+def compile_door() -> None:
+    """Compile, by numba.cuda.compile, what calls CUDA C++ of Numba and of its own."""
+    from numba import cuda
+
+    source = cuda.CUSource('extern "C" __device__ float twice(float x) { return 2 * x; }')
+    twice = cuda.declare_device("twice", "float32(float32)", abi="c", link=source)
+    for output in ("ptx", "ltoir"):
+        for function, ty in (
+            (lambda x: x * x, "float16"),
+            (lambda x: x + x, "bfloat16"),
+            (lambda x: twice(x), "float32"),  # noqa: PLW0108 - a Python function
+        ):
+            cuda.compile(function, f"{ty}({ty})", cc=ARCH.cc, abi="c", output=output)
+
+
 def doctor() -> None:
     """Fail where a probe fails, or a cure is of another major version of CUDA."""
     diagnosis = pl.diagnose()
-    (tried,) = [each for each in diagnosis.abilities if each.what.startswith("NVRTC's LTO-IR")]
-    if not (diagnosis.active and tried.able):
-        raise StepError(diagnosis.reason if tried.able else tried.why)
+    tried = [each for each in diagnosis.abilities if "LTO-IR, linked by nvJitLink" in each.what]
+    assert len(tried) == 2
+    for each in tried:
+        if not (diagnosis.active and each.able):
+            raise StepError(diagnosis.reason if each.able else each.why)
     other = "cu12" if pl.toolchain().nvrtc >= (13, 0) else "cu13"
     for problem in diagnosis.problems:
         if f"[{other}]" in problem.cure and "new environment" not in problem.cure:
@@ -175,6 +192,7 @@ def main() -> None:
     step("a Python kernel for sm_80", jit, (8, 0))
     step("a Python kernel for sm_70", jit, (7, 0))
     step("numba-ptxlink doctor", doctor)
+    step("numba.cuda.compile of halves and of functions with link files", compile_door)
     for name in CALLERS:
         for kind in KINDS:
             step(f"{name}: export {kind}", export, folder, name, kind)
