@@ -40,7 +40,7 @@ def compile_ptx(
     Args:
         ptx: One PTX module.
         arch: The GPU to generate code for.
-        options: The options, without `max_registers` and `extra_flags`; `opt_level` is 0 or 3.
+        options: The options; `opt_level` is 0 or 3.
         release: The CUDA release that is to read the cubin; None for this environment's.
 
     Raises:
@@ -174,6 +174,8 @@ def _by_nvptxcompiler(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple
         opt_level=options.opt_level,
         debug=options.debug,
         lineinfo=options.lineinfo,
+        max_registers=options.max_registers,
+        extra_flags=options.extra_flags,
     )
     return cubin.code, f"nvPTXCompiler {dotted(assembler.compiler_version())}"
 
@@ -185,6 +187,8 @@ def _by_linker(backend: str, source: Input, arch: Arch, options: AssembleOptions
         *(("-r",) if options.relocatable else ()),
         "-g" if options.debug else f"-O{options.opt_level}",
         *(("-lineinfo",) if options.lineinfo and not options.debug else ()),
+        *((f"-maxrregcount={options.max_registers}",) if options.max_registers is not None else ()),
+        *(f"-Xptxas={flag}" for flag in options.extra_flags),
     )
     inputs = [(PTX, source.name, source.code.rstrip(b"\0"))]
 

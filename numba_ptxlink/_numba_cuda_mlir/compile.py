@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
@@ -19,7 +20,7 @@ from .patches.lowering import LOWERING
 from .patches.results import RESULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
@@ -51,6 +52,8 @@ _LACKS = {
         "bind it to one beside the function: `name = module.name`"
     ),
 }
+
+_MEANT = ("experimental_ast_transforms", "dump", "dump_ast", "dump_ast_after_all", "dump_numba_ir")
 
 
 @dataclass
@@ -88,9 +91,20 @@ def lower(  # noqa: PLR0917 - as in the protocol
     arch: Arch,
     options: CompileOptions,
     abi: AbiOptions,
+    asked: Mapping[str, Any] = MappingProxyType({}),
 ) -> Lowered:
     """
     Compile *function* to LLVM IR in which its errors do what *abi* says.
+
+    Args:
+        function: The Python function.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result; None to infer it.
+        arch: The GPU.
+        options: How to compile it.
+        abi: What its errors do.
+        asked: The options of `cuda.jit` that it was declared with, for those that choose what it means or
+            what is shown of it.
 
     Raises:
         ExportError: numba-cuda-mlir lacks what it uses; a `NotLoweredError` where that is one statement.
@@ -109,6 +123,7 @@ def lower(  # noqa: PLR0917 - as in the protocol
             "fastmath": options.fastmath,
             "lineinfo": options.lineinfo,
             "opt_level": options.level,
+            **{name: asked[name] for name in _MEANT if name in asked},
         }
     )
     modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked, result)

@@ -8,7 +8,8 @@ import abi_rows as rows
 import errors_module as errors
 import front_ends
 import pytest
-from mlir_replaced import replaced, stock  # noqa: F401 - a fixture
+from mlir_replaced import no_device, replaced, stock  # noqa: F401 - fixtures
+from numba_cuda_mlir.cuda import experimental
 from numba_cuda_mlir.errors import UserFacingInternalCompilerError
 
 import numba_ptxlink as pl
@@ -40,6 +41,11 @@ def store_second(out, pair):
 def second(_, number):
     """Return the second argument."""
     return number
+
+
+def share(values, i):
+    """Return a value in parts of the first."""
+    return values[i] / values[0]
 
 
 def defined(ptx):
@@ -239,3 +245,84 @@ def test_launch_bounds_of_other_code_are_left_to_numba_cuda_mlir():
     ptx, _ = cuda.compile(store, signature, device=False, cc=CC, launch_bounds=1025, abi="numba")
     assert ".maxntid 1025" in ptx
     assert "maxntid" not in cuda.compile(increment, INT, cc=CC, launch_bounds=1025)[0]
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [
+        ({"abi_info": {"abi_name": "named"}}, {"abi_info": {"abi_name": "named"}}),
+        ({"lineinfo": True}, {"lineinfo": True}),
+        ({"opt": False}, {"opt": False}),
+        ({"opt_level": 0}, {"opt": False}),
+        ({"fastmath": True}, {"fastmath": True}),
+        ({"debug": True, "opt": False}, {"debug": True, "opt": False}),
+        ({"chip": "sm_80"}, {"cc": (8, 0)}),
+        ({"cc": (8, 0)}, {"cc": (8, 0)}),
+        ({"abi_info": {"checked": True}}, {"abi_info": {"checked": True}}),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("no_device")
+def test_options_of_a_dispatcher_count(declared, given):
+    """What `cuda.jit` was told holds as if `cuda.compile` were told, and stays what it was."""
+    signature = types.float32(types.float32[::1], types.int32)
+    architecture = {} if given.keys() & {"cc"} else {"cc": CC}
+    dispatcher = cuda.jit(device=True, **declared)(share)
+    told = dict(dispatcher.targetoptions)
+    plain = cuda.compile(share, signature, **{**architecture, **given})
+    assert plain == cuda.compile(dispatcher, signature, **architecture)
+    assert plain != cuda.compile(share, signature, cc=CC)
+    if "debug" not in declared:
+        assert told == dispatcher.targetoptions
+
+
+def test_what_is_given_wins_over_a_dispatcher():
+    """An argument of `cuda.compile` counts in place of the dispatcher's option."""
+    dispatcher = cuda.jit(device=True, chip="sm_80", opt=False, abi_info={"abi_name": "f"})(increment)
+    given = {"cc": CC, "opt": True, "abi_info": {"abi_name": "g"}}
+    assert cuda.compile(increment, INT, **given) == cuda.compile(dispatcher, INT, **given)
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        ({"capi": "mine"}, ["mine"]),
+        ({"capi": True}, ["increment"]),
+        ({"capi": "mine", "abi_info": {"abi_name": "other"}}, ["mine", "other"]),
+    ],
+    ids=str,
+)
+def test_a_symbol_of_a_dispatcher_is_kept(declared, names):
+    """`capi` names the function, beside what `abi_info` names it."""
+    dispatcher = cuda.jit(device=True, **declared)(increment)
+    assert names == sorted(defined(cuda.compile(dispatcher, INT, cc=CC)[0]))
+
+
+def test_registers_of_a_dispatcher_are_those_of_its_cubin():
+    """`max_registers` and `ptxas_options` reach the tool that makes the cubin."""
+    options = {"cc": CC, "output": "cubin"}
+    usual, _ = cuda.compile(increment, INT, **options)
+    few, _ = cuda.compile(cuda.jit(device=True, max_registers=24)(increment), INT, **options)
+    assert usual != few
+    with pytest.raises(pl.PtxlinkError, match="nonsense"):
+        cuda.compile(cuda.jit(device=True, ptxas_options="--nonsense")(increment), INT, **options)
+
+
+def test_transforms_that_a_module_asks_for_are_made():
+    """`consteval` is evaluated, as by numba-cuda-mlir's own ABI, for functions and for dispatchers."""
+    consteval = experimental.consteval
+
+    def power(value):
+        return value * consteval(2**5)
+
+    for function in (power, cuda.jit(device=True)(power)):
+        ptx, _ = cuda.compile(function, INT, cc=CC)
+        assert ", 5;" in ptx or ", 32;" in ptx
+
+
+def test_launch_bounds_of_a_dispatcher_count():
+    """A kernel keeps the bounds that it was declared with."""
+    kernel = cuda.jit(launch_bounds=64)(store)
+    signature = types.void(types.float64[::1], types.float64)
+    ptx, _ = cuda.compile(kernel, signature, cc=CC, device=False, abi_info={"abi_name": "kernel"})
+    assert ".maxntid 64" in ptx

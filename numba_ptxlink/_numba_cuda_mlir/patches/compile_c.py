@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 _OUTPUTS = (PTX, LTOIR, CUBIN, FATBIN)
 # What only this package makes of `abi_info`: nothing else can stand in for it.
 _OURS = ("aggregates", "on_error", "checked")
+# The arguments of `cuda.compile` that are options of `cuda.jit`: with values, and such that are on or off.
+_VALUES = ("abi_info", "debug", "launch_bounds", "opt")
+_SWITCHES = ("fastmath", "lineinfo")
+_CHECKED = ("debug", "fastmath", "lineinfo", "opt")
 
 
 class _NoCTypeError(Exception):
@@ -36,33 +40,64 @@ def _wrap_compile(original: Any) -> Any:
         bound.apply_defaults()
         given = bound.arguments
         with packages.explaining():
-            if _is_ours(given):
-                try:
-                    return _compile_c(given)
-                except _NoCTypeError as error:
-                    log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
-                    if given["output"] in (CUBIN, FATBIN):
-                        return _assembled(original, given)
+            if _may_be_ours(given):
+                asked = _asked(given)
+                if _is_ours(given, asked):
+                    try:
+                        return _compile_c(given, asked)
+                    except _NoCTypeError as error:
+                        log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
+                        if given["output"] in (CUBIN, FATBIN):
+                            return _assembled(original, given, asked)
             return original(*args, **kwargs)
 
     return compile
 
 
-def _is_ours(given: dict[str, Any]) -> bool:
-    """Return whether the C ABI of this package is asked for; all else is numba-cuda-mlir's."""
+def _may_be_ours(given: dict[str, Any]) -> bool:
+    """Return whether the C ABI is asked for; all else is numba-cuda-mlir's."""
     if given["abi"] != "c" or given["output"] not in _OUTPUTS or given["sig"] is None:
         return False
-    if given["forceinline"] and given["output"] != LTOIR:
-        return False
-    abi_info = given["abi_info"]
+    return given["output"] == LTOIR or not given["forceinline"]
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the options that are asked for, by the names that `cuda.jit` has for them.
+
+    What the call of `cuda.compile` gives wins over what a dispatcher has, and both over the defaults.
+    """
+    from numba_cuda_mlir import cuda
+    from numba_cuda_mlir.descriptor import MLIRDispatcher
+
+    function, asked = given["pyfunc"], {}
+    if isinstance(function, MLIRDispatcher):
+        asked = {**function.targetoptions, "opt": function.targetoptions["opt_level"] != 0}
+    asked.update({name: given[name] for name in _VALUES if given[name] is not None})
+    asked.update(dict.fromkeys((name for name in _SWITCHES if given[name]), True))
+    if not asked.get("debug"):
+        # Some defaults are settings, or depend on what the function uses. Annotations may be for readers.
+        checked = {name: asked[name] for name in _CHECKED if name in asked}
+        if given["device"] and "launch_bounds" in asked:
+            # It checks what it does not use.
+            checked["launch_bounds"] = asked["launch_bounds"]
+        jit = cuda.jit(device=given["device"], annotations_as_signatures=False, **checked)
+        defaults = jit(_python_function(function)).targetoptions
+        asked = {**defaults, **asked, "opt": defaults["opt_level"] != 0}
+    return {"abi_info": None, **asked, "arch": given["cc"] or asked.get("chip") or asked.get("cc")}
+
+
+def _is_ours(given: dict[str, Any], asked: dict[str, Any]) -> bool:
+    """Return whether the C ABI of this package serves what is asked for."""
+    abi_info = asked["abi_info"]
     # Only callers of this package's C ABI set abi_info for a kernel: without it, that is refused.
     if not given["device"] and abi_info is None:
         return False
     flat = isinstance(abi_info, dict) and abi_info.get("aggregates") == "flat"
-    if not (given["debug"] or flat):
+    if not (asked["debug"] or flat):
         return True
     _check_alien(abi_info, 'aggregates="flat"' if flat else "debug=True")
-    if given["debug"]:
+    if asked["debug"]:
         log.info("debug=True: numba-cuda-mlir passes and returns values in its own way")
     return False
 
@@ -80,69 +115,84 @@ def _check_alien(abi_info: Any, why: str) -> None:
         )
 
 
-def _compile_c(given: dict[str, Any]) -> tuple[Any, Any]:
+def _compile_c(given: dict[str, Any], asked: dict[str, Any]) -> tuple[Any, Any]:
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import launch_bounds
     from numba_ptxlink._export import build
+    from numba_ptxlink._front_end import registry
+    from numba_ptxlink._numba_cuda_mlir.compile import lower
+
+    front_end = registry.get("numba-cuda-mlir")
+    info, output = abi.AbiOptions.of_compile(asked["abi_info"]), given["output"]
+    function, kernel = _python_function(given["pyfunc"]), not given["device"]
+    options, arch = _options(asked), Arch.of(asked["arch"] or _device_cc())
+    args, result = front_end.normalize(given["sig"])
+    compiled: list[tuple[Any, Any]] = []
+    for name in _symbols(function, info.abi_name, asked.get("capi")):
+        bounds = launch_bounds(asked["launch_bounds"], f"kernel {name}") if kernel else None
+        try:
+            lowered = lower(function, args, result, arch, options, info, asked)
+        except NotLoweredError as error:
+            error.report()
+            raise
+        try:
+            signature = _signature(name, function, lowered, kernel=kernel)
+        except AbiError as error:
+            if kernel or any(key in (asked["abi_info"] or {}) for key in _OURS):
+                raise
+            raise _NoCTypeError from error
+        if output != LTOIR:
+            abi.check_ptx(signature, "output='ltoir'")
+        inline = options.opt or given["forceinline"] or asked["inline"] == "always"
+        front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
+        compiled.append((lowered, signature))
+    result = compiled[0][0].result
+    portable = tuple(build.portable(front_end, *each, arch) for each in compiled)
+    program = build.Compiled(front_end, arch, (function,) * len(portable), portable)
+    kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
+    artifacts = build.build(program, kinds, options, dispensable={LTOIR} - {output}).artifacts
+    if output in (CUBIN, FATBIN):
+        return _binary(artifacts, arch, asked, output, relocatable=not kernel), result
+    code: bytes = artifacts[output]
+    return (code.decode() if output == PTX else code), result
+
+
+def _symbols(function: Any, abi_name: str | None, capi: Any) -> list[str]:
+    """Return the names that the function gets; numba-cuda-mlir clones what has two."""
+    own = _default_name(function)
+    names = [name for name in (abi_name, own if capi is True else capi) if name]
+    return list(dict.fromkeys(names)) or [own]
+
+
+def _signature(name: str, function: Any, lowered: Any, *, kernel: bool) -> Any:
+    from numba_ptxlink import abi
     from numba_ptxlink._export.signatures import record_names
     from numba_ptxlink._front_end import registry
 
-    front_end = registry.get("numba-cuda-mlir")
-    info, output = abi.AbiOptions.of_compile(given["abi_info"]), given["output"]
-    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
-    options = _options(given)
-    arch = Arch.of(given["cc"] or _device_cc())
-    args, result = front_end.normalize(given["sig"])
-    name, kernel, bounds = info.abi_name or _default_name(function), not given["device"], None
-    if kernel:
-        bounds = launch_bounds(given["launch_bounds"], f"kernel {name}")
-    else:
-        # Its decorator checks what it does not use.
-        front_end.dispatcher(function, launch_bounds=given["launch_bounds"], device=True)
-    try:
-        lowered = front_end.lower(function, args, result, arch=arch, options=options, abi=info)
-    except NotLoweredError as error:
-        error.report()
-        raise
-    labeled = list(zip(_labels(function, len(args)), lowered.args, strict=True))
-    names = record_names(function, front_end)
-    try:
-        signature = abi.c_signature(name, lowered.result, labeled, kernel=kernel, names=names)
-    except AbiError as error:
-        if kernel or any(key in (given["abi_info"] or {}) for key in _OURS):
-            raise
-        raise _NoCTypeError from error
-    if output != LTOIR:
-        abi.check_ptx(signature, "output='ltoir'")
-    front_end.wrap(lowered, signature, info, inline=options.opt or given["forceinline"], launch_bounds=bounds)
-    portable = build.portable(front_end, lowered, signature, arch)
-    compiled = build.Compiled(front_end, arch, (function,), (portable,))
-    kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
-    artifacts = build.build(compiled, kinds, options, dispensable={LTOIR} - {output}).artifacts
-    if output in (CUBIN, FATBIN):
-        return _binary(artifacts, arch, options, output, relocatable=not kernel), lowered.result
-    code: bytes = artifacts[output]
-    return (code.decode() if output == PTX else code), lowered.result
+    labeled = list(zip(_labels(function, len(lowered.args)), lowered.args, strict=True))
+    names = record_names(function, registry.get("numba-cuda-mlir"))
+    return abi.c_signature(name, lowered.result, labeled, kernel=kernel, names=names)
 
 
-def _assembled(original: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+def _assembled(original: Any, given: dict[str, Any], asked: dict[str, Any]) -> tuple[Any, Any]:
     """Return the PTX of numba-cuda-mlir, which makes no other code for drivers, as what is asked for."""
     from numba_ptxlink._arch import Arch
 
-    cc = given["cc"] or _device_cc()
-    ptx, result = original(**{**given, "cc": cc, "output": PTX})
+    arch = Arch.of(asked["arch"] or _device_cc())
+    ptx, result = original(**{**given, "cc": given["cc"] or arch.cc, "output": PTX})
     artifacts = {PTX: ptx.encode()}
-    return _binary(artifacts, Arch.of(cc), _options(given), given["output"], relocatable=True), result
+    return _binary(artifacts, arch, asked, given["output"], relocatable=True), result
 
 
-def _options(given: dict[str, Any]) -> Any:
-    from numba_cuda_mlir.numba_cuda.core import config
-
+def _options(asked: dict[str, Any]) -> Any:
     from numba_ptxlink._front_end.protocol import CompileOptions
 
-    opt = config.OPT != 0 if given["opt"] is None else bool(given["opt"])
-    return CompileOptions(opt, bool(given["fastmath"]), bool(given["lineinfo"]))
+    return CompileOptions(bool(asked["opt"]), bool(asked["fastmath"]), bool(asked["lineinfo"]))
+
+
+def _python_function(function: Any) -> Any:
+    return getattr(function, "py_func", function)
 
 
 def _device_cc() -> tuple[int, int]:
@@ -167,21 +217,25 @@ def _labels(function: Any, count: int) -> list[str]:
     return labels
 
 
-def _binary(artifacts: dict[str, bytes], arch: Any, options: Any, output: str, *, relocatable: bool) -> bytes:
+def _binary(
+    artifacts: dict[str, bytes], arch: Any, asked: dict[str, Any], output: str, *, relocatable: bool
+) -> bytes:
     from numba_ptxlink._export import externs
     from numba_ptxlink._formats.ptx import parse
     from numba_ptxlink._link import single_ptx
     from numba_ptxlink._tools import nvfatbin
     from numba_ptxlink._tools.ptxas_options import AssembleOptions
 
-    ptx = artifacts[PTX]
-    asked = AssembleOptions(
+    ptx, options = artifacts[PTX], _options(asked)
+    assembly = AssembleOptions(
         # A kernel without undefined symbols can be loaded without linking.
         relocatable=relocatable or bool(externs.undefined(parse(ptx.decode()))),
         opt_level=options.level,
         lineinfo=options.lineinfo,
+        max_registers=asked.get("max_registers"),
+        extra_flags=(asked["ptxas_options"],) if asked.get("ptxas_options") else (),
     )
-    cubin, _ = single_ptx.compile_ptx(ptx, arch, asked)
+    cubin, _ = single_ptx.compile_ptx(ptx, arch, assembly)
     if output == CUBIN:
         return cubin
     entries = [(PTX, arch, PTX, ptx), (CUBIN, arch, CUBIN, cubin)]
