@@ -21,6 +21,7 @@ class Request(NamedTuple):
         called: The C functions that it calls, with the names of their C types: result, then parameters.
         links: Whether anybody has use for a cubin.
         remarks: The warnings of NVVM.
+        lowering: Whether a function is being lowered; what it calls is compiled meanwhile.
     """
 
     cc: tuple[int, int] | None = None
@@ -28,6 +29,7 @@ class Request(NamedTuple):
     called: tuple[tuple[str, tuple[str, ...]], ...] = ()
     links: bool = True
     remarks: list[str] | None = None
+    lowering: bool = False
 
 
 _requests = Carried("numba_ptxlink_mlir_request", Request())

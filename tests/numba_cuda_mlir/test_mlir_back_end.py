@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from mlir_replaced import CHIP, cubin_of, replaced, signature, stock
 
@@ -18,7 +21,8 @@ def kept(monkeypatch, tmp_path):
     """Give the default cache a directory of its own."""
     settings = Config(cache_dirs=(str(tmp_path / "cache"),))
     opened = cache.Cache(settings)
-    monkeypatch.setattr(cache.tiered, "default", lambda: opened)
+    for home in (cache, cache.tiered):
+        monkeypatch.setattr(home, "default", lambda: opened)
     monkeypatch.setattr(back_end, "config", lambda: settings)
     return opened
 
@@ -51,6 +55,40 @@ def compiled(**options):
     dispatcher = cuda.jit(**{"chip": CHIP, **options})(kernel)
     dispatcher.compile(signature())
     return dispatcher
+
+
+def compiled_with_helpers(**options):
+    """Return a compiled dispatcher that calls functions of one name and an `@overload`, and has arrays."""
+    from numba_cuda_mlir import cuda
+
+    table, weights = np.arange(5.0), np.arange(3.0)
+
+    def times(factor):
+        @cuda.jit(device=True, inline="never")
+        def scale(x, pair):
+            return x * factor + pair[0]
+
+        return scale
+
+    twice, thrice = times(2), times(3)
+
+    def kernel_1234567890(x, y, n):
+        own, other = cuda.shared.array(8, "float64"), cuda.shared.array(4, "float64")
+        own[0] = other[1] = x[0]
+        cuda.syncthreads()
+        print("@constant_array_1")  # noqa: T201 - of a kernel
+        x.fill(0)
+        y[n] = twice(own[1], (x[1], n)) + thrice(other[2], (x[1], n)) + table[n] + weights[n]
+
+    dispatcher = cuda.jit(**{"chip": CHIP, **options})(kernel_1234567890)
+    dispatcher.compile(signature())
+    return dispatcher
+
+
+def numbered(text):
+    """Return MLIR with symbols that are numbered in their order."""
+    places = {}
+    return re.sub(r"@([\w.$]+)", lambda match: f"@{places.setdefault(match[1], len(places))}", text)
 
 
 def metadata_of(dispatcher):
@@ -123,3 +161,25 @@ def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
     monkeypatch.setattr(unit, "get_log", replacement)
     with pytest.warns(NvvmWarning, match="a remark"):
         compiled(chip="sm_100")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"chip": "sm_100", "lto": True}, marks=pytest.mark.slow)]
+)
+def test_addresses_and_counters_of_the_process_do_not_count(options, passes):
+    """A kernel that is made anew is found, and is stock's but for the names of its parts."""
+    names = ("ptx", "ltoir", "func_name", "mlir_module_optimized", "cubin")
+    first = metadata_of(compiled_with_helpers(**options))
+    passes.clear()
+    kernel = compiled_with_helpers(**options)
+    second = metadata_of(kernel)
+    assert not passes
+    assert [second.get(name) for name in names] == [first.get(name) for name in names]
+    assert f".visible .entry {second['func_name']}(" in kernel.inspect_lto_ptx(kernel.signatures[0])
+    with stock():
+        plain = metadata_of(compiled_with_helpers(**options))
+    assert plain["func_name"] == second["func_name"]
+    texts = [each["mlir_module_optimized"] for each in (first, plain)]
+    # What it prints is no name.
+    assert '"@constant_array_1' in texts[0]
+    assert len({numbered(text) for text in texts}) == 1

@@ -28,15 +28,16 @@ def _wrap_optimize(original: Any) -> Any:
         options = cres.metadata["targetoptions"]
         request = {"cc": requested_cc(options), "origin": _origin(cres), "called": _called(cres)}
         with packages.explaining(), entered(**request):
+            module = _stabilised(cres)
             if not config().cache or _is_shown(options):
                 original(cres)
             else:
-                _optimize_once(original, cres)
+                _optimize_once(original, cres, module)
 
     return optimize
 
 
-def _optimize_once(original: Any, cres: Any) -> None:
+def _optimize_once(original: Any, cres: Any, module: str) -> None:
     missed = False
 
     def make() -> cache.Entry:
@@ -48,7 +49,7 @@ def _optimize_once(original: Any, cres: Any) -> None:
             original(cres)
         return _entry(cres, remarks)
 
-    entry = cache.cached(_key(cres), make)
+    entry = cache.cached(_key(cres, module), make)
     if not missed:
         for remark in entry.meta["remarks"]:
             from numba_cuda_mlir.numba_cuda.cudadrv.error import NvvmWarning
@@ -130,12 +131,37 @@ def _called(cres: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return externs.declared_in(get_mlir_module_str(cres.metadata)) if externs.used() else ()
 
 
-def _key(cres: Any) -> cache.Key:
+def _stabilised(cres: Any) -> str:
+    """Give what the function needs names that depend on the program alone; return the MLIR."""
+    from numba_cuda_mlir.lowering_utilities import context
     from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
 
+    from numba_ptxlink._numba_cuda_mlir import symbols
+
+    metadata = cres.metadata
+    # Callers look for the function by the names in this text, which is kept.
+    get_mlir_module_str(metadata)
+    with context.get_context():
+        debug = bool(metadata.get("_mlir_has_debug_info"))
+        return symbols.stabilise(metadata["mlir_module"], _symbol(cres), debug=debug)
+
+
+def _symbol(cres: Any) -> str:
+    """Return the symbol that others know the function by; "" where they want no more than its MLIR."""
+    from numba_cuda_mlir import mlir_lowering
+
+    if current().lowering:
+        return ""
+    fndesc, abi_info = cres.fndesc, cres.metadata["targetoptions"].get("abi_info") or {}
+    args = [each for each in fndesc.argtypes if not mlir_lowering._is_omitted_arg(each)]
+    name: str = abi_info.get("abi_name") or mlir_lowering.generate_mangled_name(fndesc.qualname, args)
+    return name
+
+
+def _key(cres: Any, module: str) -> cache.Key:
     from numba_ptxlink._tools import build_id
 
-    options, module = cres.metadata["targetoptions"], get_mlir_module_str(cres.metadata)
+    options = cres.metadata["targetoptions"]
     return cache.Key.of(
         "mlir",
         {

@@ -53,7 +53,7 @@ def _wrap_compile_mlir(original: Any) -> Any:
         from numba_ptxlink._tools import packages
 
         # What the function calls is compiled meanwhile, without options of its own.
-        with packages.explaining(), entered(cc=requested_cc(targetoptions)):
+        with packages.explaining(), entered(cc=requested_cc(targetoptions), lowering=True):
             return original(pyfunc, return_type, args, targetoptions)
 
     return compile_mlir
