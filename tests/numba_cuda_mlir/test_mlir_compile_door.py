@@ -326,3 +326,19 @@ def test_launch_bounds_of_a_dispatcher_count():
     signature = types.void(types.float64[::1], types.float64)
     ptx, _ = cuda.compile(kernel, signature, cc=CC, device=False, abi_info={"abi_name": "kernel"})
     assert ".maxntid 64" in ptx
+
+
+@pytest.mark.parametrize("output", ["ptx", "ltoir"])
+def test_a_name_for_it_follows_the_plugin(output):
+    """What was imported by name before the plugin is switched compiles as the module's own attribute does."""
+
+    def compiled(function):
+        return function(increment, INT, cc=CC, output=output)
+
+    ours, held = compiled(cuda.compile), cuda.compile
+    with stock():
+        own, own_held = compiled(cuda.compile), cuda.compile
+        assert own == compiled(held) != ours
+        with pytest.raises(NotImplementedError, match="cubin"):
+            held(increment, INT, cc=CC, output="cubin")
+    assert ours == compiled(own_held) == compiled(held)

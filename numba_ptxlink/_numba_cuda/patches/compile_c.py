@@ -290,7 +290,7 @@ SUBSTITUTIONS = (
         "numba.cuda.compiler",
         "_compile_pyfunc_with_fixup",
         _wrap_compile_pyfunc,
-        '`abi="c"` makes functions, and kernels, with the prototype that C++ declares.',
+        '`abi="c"` makes functions, and with `abi_info` kernels, with the prototype that C++ declares.',
     ),
     Substitution(
         "numba.cuda.compiler",

@@ -6,13 +6,17 @@ import functools
 import inspect
 import logging
 import re
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import NotLoweredError
 from numba_ptxlink._numba_cuda_mlir.requests import requested_cc
 from numba_ptxlink.errors import AbiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ class _NoCTypeError(Exception):
 
 
 def _wrap_compile(original: Any) -> Any:
+    """Make the binaries and the kernels that numba-cuda-mlir refuses, before it does."""
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -39,19 +44,70 @@ def _wrap_compile(original: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
-        with packages.explaining():
-            if _may_be_ours(given):
-                asked = _asked(given)
-                if _is_ours(given, asked):
-                    try:
-                        return _compile_c(given, asked)
-                    except _NoCTypeError as error:
-                        log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
-                        if given["output"] in (CUBIN, FATBIN):
-                            return _assembled(original, given, asked)
-            return original(*args, **kwargs)
+        if given["output"] in (CUBIN, FATBIN) or not given["device"]:
+            with packages.explaining():
+                made = _made(given, functools.partial(_original_ptx, original, given))
+            if made is not None:
+                return made
+        return original(*args, **kwargs)
 
     return compile
+
+
+def _wrap_compile_and_optimize(original: Any) -> Any:
+    """Make PTX and LTO-IR, for all that hold `cuda.compile`, wherever they have it from."""
+
+    @functools.wraps(original)
+    def _compile_and_optimize(pyfunc: Any, sig: Any = None, targetoptions: Any = None) -> Any:
+        from numba_ptxlink._tools import packages
+
+        options = targetoptions or {}
+        # Without an output, the MLIR or a cubin is wanted.
+        if "_compile_output" in options and "abi" not in options:
+            names = ("abi_info", "cc", "debug", "fastmath", "launch_bounds", "lineinfo", "opt")
+            given = {
+                **{name: options.get(name) for name in names},
+                "pyfunc": pyfunc,
+                "sig": sig,
+                "abi": "c",
+                "device": options.get("device", False),
+                "forceinline": options.get("inline") == "always",
+                "output": options["_compile_output"],
+            }
+            with packages.explaining():
+                made = _made(given)
+            if made is not None:
+                code, result = made
+                signature = SimpleNamespace(return_type=result)
+                return SimpleNamespace(ptx=code, metadata={"ltoir": code}, signature=signature)
+        return original(pyfunc, sig, targetoptions)
+
+    return _compile_and_optimize
+
+
+def _made(given: dict[str, Any], stock: Callable[[tuple[int, int]], tuple[str, Any]] | None = None) -> Any:
+    """
+    Return the code of a function with the C ABI and the type of its result; None where it is stock's.
+
+    Args:
+        given: The arguments of `cuda.compile` by their names.
+        stock: Returns the PTX of numba-cuda-mlir, and the type of the result, for an architecture.
+    """
+    if not _may_be_ours(given):
+        return None
+    asked = _asked(given)
+    if not _is_ours(given, asked):
+        return None
+    try:
+        return _compile_c(given, asked)
+    except _NoCTypeError as error:
+        log.info("%s Compiled as numba-cuda-mlir passes values.", error.__cause__)
+        return None if stock is None else _assembled(stock, given, asked)
+
+
+def _original_ptx(original: Any, given: dict[str, Any], cc: tuple[int, int]) -> tuple[str, Any]:
+    ptx, result = original(**{**given, "cc": given["cc"] or cc, "output": PTX})
+    return ptx, result
 
 
 def _may_be_ours(given: dict[str, Any]) -> bool:
@@ -175,14 +231,15 @@ def _signature(name: str, function: Any, lowered: Any, *, kernel: bool) -> Any:
     return abi.c_signature(name, lowered.result, labeled, kernel=kernel, names=names)
 
 
-def _assembled(original: Any, given: dict[str, Any], asked: dict[str, Any]) -> tuple[Any, Any]:
+def _assembled(
+    stock: Callable[[tuple[int, int]], tuple[str, Any]], given: dict[str, Any], asked: dict[str, Any]
+) -> tuple[Any, Any]:
     """Return the PTX of numba-cuda-mlir, which makes no other code for drivers, as what is asked for."""
     from numba_ptxlink._arch import Arch
 
     arch = Arch.of(asked["arch"] or _device_cc())
-    ptx, result = original(**{**given, "cc": given["cc"] or arch.cc, "output": PTX})
-    artifacts = {PTX: ptx.encode()}
-    return _binary(artifacts, arch, asked, given["output"], relocatable=True), result
+    ptx, result = stock(arch.cc)
+    return _binary({PTX: ptx.encode()}, arch, asked, given["output"], relocatable=True), result
 
 
 def _options(asked: dict[str, Any]) -> Any:
@@ -243,13 +300,21 @@ def _binary(
     return nvfatbin.pack(entries)
 
 
+_MODULE = "numba_cuda_mlir.compiler"
+
 COMPILE = (
     Substitution(
-        "numba_cuda_mlir.compiler",
+        _MODULE,
+        "_compile_and_optimize",
+        _wrap_compile_and_optimize,
+        '`cuda.compile` with `abi="c"` makes functions with the prototype that C++ declares.',
+    ),
+    Substitution(
+        _MODULE,
         "compile",
         _wrap_compile,
-        '`abi="c"` makes functions, and kernels, with the prototype that C++ declares; as cubins, too.',
+        '`output="cubin"` and `"fatbin"`; with `abi="c"` and `abi_info`, kernels, too.',
         bound="numba_cuda_mlir",
     ),
 )
-"""The row of `cuda.compile`."""
+"""The rows of `cuda.compile`."""
