@@ -29,6 +29,7 @@ _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:functio
 # LLVM's linker, of LTO-IR.
 _TWICE = re.compile("Linking globals named '([^']+)': symbol multiply defined")
 _NO_LTOIR = "NVVM_ERROR_NO_MODULE_IN_PROGRAM"
+_LTO_OFF = "LTO-IR input cannot be used without LTO enabled"
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _UNREADABLE = "bad input"
@@ -76,11 +77,9 @@ def cure(
             check(inputs, arch, linker, package, lto=lto, checks="all")
         except LinkError as error:
             return str(error)
-    if _NO_LTOIR in failure:
-        return (
-            "None of the inputs is LTO-IR, and there is nothing to optimise at link time: leave lto out, or "
-            "give LTO-IR or CUDA C++ in place of one."
-        )
+    asked = _misasked(failure, arch)
+    if asked:
+        return asked
     twice = _TWICE.search(failure)
     if twice is not None:
         return _explain_twice(twice[1], inputs, arch, lto=lto, deep=checks != "none")
@@ -108,6 +107,21 @@ def explain(log: str, tables: Sequence[Table], package: str = "nvidia-nvjitlink"
             "Link the PTX of one of them." if package.endswith("-cu12") else upgrade
         )
     return _explain_undefined(log, tables)
+
+
+def _misasked(failure: str, arch: Arch) -> str:
+    """Return how to ask for link-time optimisation, "" where that is not what *failure* is about."""
+    if _NO_LTOIR in failure:
+        return (
+            "None of the inputs is LTO-IR, and there is nothing to optimise at link time: leave lto out, or "
+            "give LTO-IR or CUDA C++ in place of one."
+        )
+    if _LTO_OFF in failure:
+        return (
+            f"Nothing but LTO-IR fits {arch.sm} in one of the inputs: leave lto=False out, or compile "
+            f"machine code into it, too (nvcc -gencode arch=compute_{arch},code={arch.sm})."
+        )
+    return ""
 
 
 def _explain_twice(name: str, inputs: Sequence[Input], arch: Arch, *, lto: bool, deep: bool) -> str:

@@ -258,10 +258,11 @@ class PtxLinker:
         from numba_ptxlink._link import engine
 
         reason = ""
-        if self.lto is None and not self._has_ltoir and any(source.kind != PTX for source in self._inputs):
+        if not self._has_ltoir and any(source.kind != PTX for source in self._inputs):
             from numba_ptxlink._link.packed_ltoir import reason_for_lto
 
-            reason = reason_for_lto(self._inputs, self._arch).text
+            found = reason_for_lto(self._inputs, self._arch)
+            reason = found.text if self.lto is None or found.needed else ""
         lto = self._has_ltoir or bool(reason)
         if any(source.kind not in (PTX, LTOIR) for source in self._inputs):
             from numba_ptxlink._link import left_out

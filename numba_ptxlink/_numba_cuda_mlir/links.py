@@ -172,8 +172,18 @@ class CoreLinker:
         if not inputs:
             raise _of_mlir(LinkError("There is nothing to link; add an input first."))
         (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
-        target, lto = Arch.of(arch.removeprefix("-arch=")), "-lto" in self._flags
+        target = Arch.of(arch.removeprefix("-arch="))
+        lto = "-lto" in self._flags or _needs_lto(inputs, target)
         return inputs, target, link_options(self._flags, inputs, target, lto=lto), lto
+
+
+def _needs_lto(inputs: list[Input], arch: Arch) -> bool:
+    """Return whether nothing but LTO-IR fits in one of *inputs*."""
+    if all(source.kind in (PTX, LTOIR) for source in inputs):
+        return False
+    from numba_ptxlink._link.packed_ltoir import reason_for_lto
+
+    return reason_for_lto(inputs, arch).needed
 
 
 def _flags(options: Any) -> tuple[str, ...]:

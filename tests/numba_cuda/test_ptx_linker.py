@@ -183,6 +183,16 @@ def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
     assert linker._inputs == []
 
 
+@pytest.mark.parametrize("lto", [False, True, None])
+def test_lto_ir_that_is_alone_in_a_container_is_optimised(lto):
+    """A fat binary with no other code is optimised at link time, whatever the kernel asked for."""
+    ltoir = nvrtc.compile_source(CALLEE, "callee.cu", pl.Arch(9, 0), output="ltoir").code
+    linker = PtxLinker(cc=(9, 0), lto=lto)
+    linker.add_ptx(nvrtc.compile_source(CALLER, "caller.cu", pl.Arch(9, 0)).code)
+    linker.add_fatbin(nvfatbin.pack([("ltoir", pl.Arch(9, 0), "callee", ltoir)]))
+    assert b"triple" in linker.complete().code
+
+
 def test_lto_ir_in_a_fat_binary_is_not_left_out():
     """With ignore_nonlto, a fat binary that has LTO-IR for the architecture is linked, without cuobjdump."""
     from numba.cuda import Fatbin

@@ -110,6 +110,17 @@ def test_every_kind_of_input(kind):
     assert ("f" in names) == (kind in ("cubin", "fatbin", "ltoir"))
 
 
+def test_ltoir_that_is_alone_in_a_container_is_optimised():
+    """A fat binary with no other code is linked without being asked for link-time optimisation."""
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools import nvfatbin
+
+    made = linker()
+    made.add_fatbin(nvfatbin.pack([("ltoir", Arch(*CC), "f", ltoir(SOURCE, CHIP))]), "f.fatbin")
+    symbols = {symbol.name: symbol.defined for symbol in elf.read(made.complete().code).symbols}
+    assert (True, True) == (symbols["k"], symbols["f"])
+
+
 @pytest.fixture(scope="module")
 def host_object(tmp_path_factory):
     """Return a host object with device code."""
