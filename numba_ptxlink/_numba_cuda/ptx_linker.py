@@ -345,6 +345,7 @@ class PtxLinker:
 
     def _options(self) -> engine.LinkOptions:
         from numba_ptxlink._link import engine
+        from numba_ptxlink._tools.ptxas_options import register_limit
 
         # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
         texts = [item for item in self._inputs if item.kind == PTX]
@@ -359,7 +360,7 @@ class PtxLinker:
             lines |= any(map(llvm_ir.has_line_numbers, witnesses))
         return engine.LinkOptions(
             lto=self._has_ltoir,
-            max_registers=self.max_registers,
+            max_registers=register_limit(self.max_registers),
             debug=debug and not self._has_ltoir,
             lineinfo=not debug and (self.lineinfo or lines),
         )

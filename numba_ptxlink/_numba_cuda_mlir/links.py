@@ -6,6 +6,7 @@ Importing this module imports nothing of numba-cuda-mlir: it may run during its 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import OrderedDict
 from pathlib import Path
@@ -38,6 +39,7 @@ _KINDS = {
     "library": ARCHIVE,
 }
 _REMEMBERED = 256
+_NUMBER = re.compile(r"-?\d+")
 
 
 class _Known(NamedTuple):
@@ -291,13 +293,14 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
     optimisation only.
     """
     from numba_ptxlink._link import backends, engine
+    from numba_ptxlink._tools.ptxas_options import register_limit
 
     options: dict[str, Any] = {"lto": lto}
     others = []
     for flag in flags:
         name, _, value = flag.partition("=")
         if name == "-maxrregcount":
-            options["max_registers"] = int(value)
+            options["max_registers"] = register_limit(int(value) if _NUMBER.fullmatch(value) else value)
         elif name in _OPTIONS:
             options[_OPTIONS[name]] = True
         elif name in _LEVELS:

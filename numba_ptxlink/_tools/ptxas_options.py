@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import ConfigError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MAX_REGISTERS = 255
 _LARGEST_INT = 2**31 - 1
+_WORD = 2**32
 
 # These flags also set an attribute of the result, which extra_flags would contradict.
 _ASSEMBLE_PARAMETER_OF_FLAG = {
@@ -74,6 +75,20 @@ class AssembleOptions:
         if self.max_registers is not None:
             arguments.append(f"--maxrregcount={self.max_registers}")
         return (*arguments, *self.extra_flags)
+
+
+def register_limit(asked: Any) -> Any:
+    """
+    Return the `max_registers` with the effect of *asked*, which a compiler would pass on unchecked.
+
+    ptxas reads the number modulo 2**32, ignores one above 255, and raises one below the minimum. Compilers
+    take 0 for no limit. What is no number is returned as it is.
+    """
+    if not _is_int(asked):
+        return asked
+    limit = asked % _WORD
+    # Ignored is not the same as none: the compiler then spends registers more freely.
+    return min(max(limit, 1), _MAX_REGISTERS + 1) if asked else None
 
 
 def _require_bool(name: str, value: object) -> None:

@@ -242,6 +242,14 @@ def test_debug_and_lineinfo_follow_the_ptx(debug, lineinfo):
     assert (b".debug_info" in made, b".debug_line" in made) == (debug, True)
 
 
+@pytest.mark.parametrize("limit", [-1, 300, 2**40])
+def test_a_limit_out_of_range_is_taken(limit):
+    """`max_registers` that numba-cuda passes on unchecked links, too."""
+    linker = PtxLinker(cc=(9, 0), max_registers=limit)
+    linker.add_ptx(make_kernel())
+    assert linker.complete().code
+
+
 def test_a_missing_cc_is_an_error():
     """A linker without cc says what it needs."""
     with pytest.raises(pl.LinkError, match=r"A linker needs cc, such as \(9, 0\)\."):

@@ -75,6 +75,12 @@ def test_a_kernel_keeps_its_limits():
     assert registers[16] <= 16
 
 
+@pytest.mark.parametrize("limit", [-1, 300, 2**40])
+def test_a_limit_out_of_range_is_taken(limit):
+    """`max_registers` that numba-cuda-mlir passes on unchecked compiles, too."""
+    assert cubin_of(dispatcher(max_registers=limit))
+
+
 def test_what_can_be_inspected_is_there():
     """PTX, LLVM IR, MLIR and the PTX after link-time optimisation are as without the plugin."""
     kernel = dispatcher()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from ptx_kernels import make_large_kernel
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools import nvptxcompiler
+from numba_ptxlink._tools.ptxas_options import AssembleOptions, register_limit
 from numba_ptxlink.errors import ConfigError
 
 SM_90A = Arch(9, 0, "a")
@@ -89,3 +93,18 @@ def test_is_a_value() -> None:
     one, other = AssembleOptions(extra_flags=["-v"]), AssembleOptions(extra_flags=("-v",))
     assert one == other
     assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize("asked", [-1, 1, 40, 300, 2**31, 2**32, 2**32 + 40, -(2**31), 40 - 2**32])
+def test_a_limit_that_is_passed_on_has_its_effect(asked):
+    """A number that stock passes on unchecked gives as many registers as there."""
+    ptx = make_large_kernel(operations=60).encode()
+
+    def registers(limit):
+        _, log = nvptxcompiler.compile_ptx(ptx, ("--gpu-name=sm_90", "-v", f"--maxrregcount={limit}"))
+        return re.findall(r"Used (\d+) registers", log)
+
+    limit = register_limit(asked)
+    assert 1 <= limit < 2**31
+    assert registers(asked) == registers(limit) != []
+    assert (None, None, "32") == tuple(map(register_limit, (None, 0, "32")))

@@ -281,7 +281,7 @@ def _binary(
     from numba_ptxlink._formats.ptx import parse
     from numba_ptxlink._link import single_ptx
     from numba_ptxlink._tools import nvfatbin
-    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+    from numba_ptxlink._tools.ptxas_options import AssembleOptions, register_limit
 
     ptx, options = artifacts[PTX], _options(asked)
     assembly = AssembleOptions(
@@ -289,7 +289,7 @@ def _binary(
         relocatable=relocatable or bool(externs.undefined(parse(ptx.decode()))),
         opt_level=options.level,
         lineinfo=options.lineinfo,
-        max_registers=asked.get("max_registers"),
+        max_registers=register_limit(asked.get("max_registers")),
         extra_flags=(asked["ptxas_options"],) if asked.get("ptxas_options") else (),
     )
     cubin, _ = single_ptx.compile_ptx(ptx, arch, assembly)
