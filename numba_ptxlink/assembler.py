@@ -42,6 +42,9 @@ _UPGRADE = (
 
 _OLDER = "choose one of these, or link it where the nvJitLink of a toolkit that knows it is installed"
 
+TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=True and link later."
+"""The advice of `assemble`, which is none for a link."""
+
 # Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
 _CURES = (
     ("Unknown option", "Correct or remove that flag in extra_flags."),
@@ -58,7 +61,7 @@ _CURES = (
     ),
     (
         "Unresolved extern",
-        "Link the PTX with the definition, or assemble it with relocatable=True and link later.",
+        TO_RESOLVE,
     ),
     (
         "requires PTX ISA .version",

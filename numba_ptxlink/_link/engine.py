@@ -292,7 +292,8 @@ def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
         from . import explain, symbols
 
         cure = explain.explain(error.log, [symbols.table(ptx, arch)])
-        message = "\n".join(filter(None, (f"{ptx.name}: {error}", cure)))
+        said = str(error).removesuffix(f"\n{assembler.TO_RESOLVE}") if cure else str(error)
+        message = "\n".join(filter(None, (f"{ptx.name}: {said}", cure)))
         raise AssembleError(message, flags=error.flags, inputs=(ptx.name,), log=error.log) from error
 
 

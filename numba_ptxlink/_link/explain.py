@@ -30,6 +30,9 @@ _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:functio
 _TWICE = re.compile("Linking globals named '([^']+)': symbol multiply defined")
 _NO_LTOIR = "NVVM_ERROR_NO_MODULE_IN_PROGRAM"
 _LTO_OFF = "LTO-IR input cannot be used without LTO enabled"
+_UNKNOWN_FLAG = "Unknown option"
+_TO_DEFINE = "Add the input that defines it, or correct the name."
+_FLAGS = "extra_flags"
 _STRUCTS_LOST = "Alignment of argument does not match formal parameter"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _UNREADABLE = "bad input"
@@ -109,8 +112,22 @@ def explain(log: str, tables: Sequence[Table], package: str = "nvidia-nvjitlink"
     return _explain_undefined(log, tables)
 
 
+def for_kernel(message: str, flags: str = _FLAGS) -> str:
+    """
+    Return *message* about the link of a kernel in the words of its front end.
+
+    Args:
+        message: What an error says, in the words of `link`.
+        flags: The front end's name for the flags of ptxas.
+    """
+    defined = "Give the file that defines it to link= of declare_device or jit, or correct the name."
+    return message.replace(_TO_DEFINE, defined).replace(_FLAGS, flags)
+
+
 def _misasked(failure: str, arch: Arch) -> str:
-    """Return how to ask for link-time optimisation, "" where that is not what *failure* is about."""
+    """Return which option to correct, "" where *failure* is not about one."""
+    if _UNKNOWN_FLAG in failure:
+        return f"Correct or remove that flag in {_FLAGS}."
     if _NO_LTOIR in failure:
         return (
             "None of the inputs is LTO-IR, and there is nothing to optimise at link time: leave lto out, or "
@@ -169,7 +186,7 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
     if len(names) > _MOST:
         lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
     if not defined.keys() >= set(names):
-        lines.append("Add the input that defines it, or correct the name.")
+        lines.append(_TO_DEFINE)
     return "\n".join(lines)
 
 

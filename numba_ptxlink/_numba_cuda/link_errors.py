@@ -20,5 +20,8 @@ class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
 
 def of_numba(error: PtxlinkError, *, source: bool = False) -> NumbaLinkError:
     """Convert *error* to one that is numba-cuda's too; *source* means that it is about CUDA C++."""
+    # Deferred: an error is rare.
+    from numba_ptxlink._link.explain import for_kernel
+
     kind = NumbaSourceError if source else NumbaLinkError
-    return kind(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+    return kind(for_kernel(str(error)), flags=error.flags, inputs=error.inputs, log=error.log)

@@ -37,5 +37,10 @@ class MlirArchError(ConfigError, CudaSupportError):  # type: ignore[misc]
 
 def of_mlir(error: PtxlinkError, *, source: bool = False) -> MlirLinkError:
     """Convert *error* to one that is numba-cuda-mlir's too; *source* means that it is about CUDA C++."""
+    # Deferred: an error is rare.
+    from numba_ptxlink._link.explain import for_kernel
+
     kind = MlirSourceError if source else MlirLinkError
-    return kind(str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+    return kind(
+        for_kernel(str(error), "ptxas_options"), flags=error.flags, inputs=error.inputs, log=error.log
+    )

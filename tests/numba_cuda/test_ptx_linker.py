@@ -165,6 +165,15 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
     assert "--gpu-name=sm_90" in caught.value.flags
 
 
+def test_an_undefined_function_is_for_link_files(linker):
+    """The cure of a kernel is a link file; the PTX of a kernel cannot be made relocatable."""
+    linker.add_ptx(nvrtc.compile_source(CALLER, "caller.cu", pl.Arch(9, 0)).code)
+    with pytest.raises(pl.LinkError) as caught:
+        linker.complete()
+    assert "relocatable=True" not in str(caught.value)
+    assert "Give the file that defines it to link= of declare_device or jit" in str(caught.value)
+
+
 def test_a_source_with_warnings_warns(linker):
     """NVRTC's remarks are a warning, in numba-cuda's words."""
     with pytest.warns(UserWarning, match="NVRTC log messages"):

@@ -173,6 +173,19 @@ def test_errors_are_both_packages():
     assert "-arch=sm_90" in error.flags
 
 
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_cure_is_in_the_words_of_kernels(lto):
+    """An error names the option and the argument of `cuda.jit`, not those of `link` and `assemble`."""
+    with pytest.raises(LinkError, match=r"Correct or remove that flag in ptxas_options\.$"):
+        dispatcher(lto=lto, ptxas_options="--nonsense")
+    with pytest.raises(LinkError) as caught:
+        linker().complete()
+    assert str(caught.value).endswith(
+        "Give the file that defines it to link= of declare_device or jit, or correct the name."
+    )
+    assert "relocatable=True" not in str(caught.value)
+
+
 def test_a_wrong_source_is_an_error_of_nvrtc():
     """CUDA C++ with a mistake is an error of both packages that quotes it, without a driver."""
     from cuda.core._utils.cuda_utils import NVRTCError
