@@ -104,7 +104,7 @@ def fatbin_entries(code: bytes, name: str = FATBIN) -> tuple[FatbinEntry, ...]:
     try:
         return tuple(_read_fatbin(code, name))
     except (struct.error, OverflowError, ValueError) as error:
-        raise _damaged(name, "fat binary", error) from error
+        raise _damaged(name, "fat binary", elf.reason(error, code)) from error
 
 
 def _read_fatbin(code: bytes, name: str) -> Iterator[FatbinEntry]:
@@ -303,7 +303,7 @@ def members(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
     try:
         yield from _walk_archive(code)
     except (struct.error, OverflowError, ValueError) as error:
-        raise _damaged(name, "archive", error) from error
+        raise _damaged(name, "archive", elf.reason(error, code)) from error
 
 
 def completed(code: bytes, name: str, read: Callable[[str], bytes]) -> bytes:
@@ -328,7 +328,7 @@ def completed(code: bytes, name: str, read: Callable[[str], bytes]) -> bytes:
                 )
             parts += [header, content, b"\n" * (len(content) % 2)]
     except (struct.error, OverflowError, ValueError) as error:
-        raise _damaged(name, "archive", error) from error
+        raise _damaged(name, "archive", elf.reason(error, code)) from error
     return b"".join(parts)
 
 
@@ -416,8 +416,8 @@ def _unfamiliar(name: str, form: str) -> elf.UnfamiliarError:
     )
 
 
-def _damaged(name: str, what: str, error: Exception) -> LinkError:
+def _damaged(name: str, what: str, reason: str) -> LinkError:
     return LinkError(
-        f"{name} is not a whole {what} ({error}); generate or copy it again.",
+        f"{name} is not a whole {what} ({reason}); generate or copy it again.",
         inputs=(name,),
     )

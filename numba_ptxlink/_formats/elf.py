@@ -194,7 +194,7 @@ def read(code: bytes, name: str = "cubin") -> Image:
         return _read(code, name)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise LinkError(
-            f"{name} is not a whole ELF image for a GPU ({error}); generate or copy it again.",
+            f"{name} is not a whole ELF image for a GPU ({reason(error, code)}); generate or copy it again.",
             inputs=(name,),
         ) from error
 
@@ -274,8 +274,8 @@ def raw_sections(code: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         yield from ((_string(strings, header[0]), _content(code, header)) for header in headers)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise UnfamiliarError(
-            f"{name} is no whole ELF file ({error}); generate or copy it again, or upgrade numba-ptxlink if "
-            "a newer tool made it.",
+            f"{name} is no whole ELF file ({reason(error, code)}); generate or copy it again, or upgrade "
+            "numba-ptxlink if a newer tool made it.",
             inputs=(name,),
         ) from error
 
@@ -291,13 +291,19 @@ def check_sections(code: bytes, name: str) -> None:
     try:
         headers, _ = _headers(code, name)
         end = max((header[4] + header[5] for header in headers if header[1] not in _EMPTY), default=0)
-        reason = f"it ends {end - len(code)} bytes before its sections" if end > len(code) else ""
+        cause = f"it ends {end - len(code)} bytes before its sections" if end > len(code) else ""
     except (struct.error, IndexError, OverflowError, ValueError) as error:
-        reason = str(error) if len(code) >= _HEADER.size else f"it has {len(code)} bytes"
-    if reason:
+        cause = reason(error, code)
+    if cause:
         raise LinkError(
-            f"{name} is not a whole ELF file ({reason}); generate or copy it again.", inputs=(name,)
+            f"{name} is not a whole ELF file ({cause}); generate or copy it again.", inputs=(name,)
         )
+
+
+def reason(error: Exception, code: bytes) -> str:
+    """Return why *code* could not be read: what *error* says, unless that is how Python takes bytes apart."""
+    ends = f"it ends after {len(code)} byte{'s' * (len(code) != 1)}"
+    return ends if isinstance(error, struct.error) else str(error)
 
 
 def _unfamiliar(name: str, form: str) -> UnfamiliarError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats import containers, elf, ltoir
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
+from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, FATBIN, LTOIR, OBJECT, PTX, recognise
 from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import left_out, symbols
@@ -68,6 +68,7 @@ def cure(
         line
         for source in inputs
         for line in (
+            _damaged(source, failure),
             _too_new(source, failure, linker, package, inputs),
             _misfit(source, arch),
             _made_by_newer(source, failure, arch, linker, package),
@@ -202,6 +203,27 @@ def _plain(name: str) -> str:
     """Return the plain name inside a simple mangled symbol, *name* itself where it is not one."""
     match = _MANGLED.match(name)
     return match[2][: int(match[1])] if match else name
+
+
+def _damaged(source: Input, failure: str) -> str:
+    """Return a message that *source* is not what it is given as, "" where it is."""
+    if not source.code:
+        return f"{source.name} is empty; generate or copy it again."
+    if not (_UNREADABLE in failure or f"{source.name}: parse " in failure):
+        return ""
+    if source.kind == LTOIR and recognise(source.code) == LTOIR:
+        whole = f"{source.name}: parse " not in failure and ltoir.read(source.code) is not None
+        return "" if whole else f"{source.name} is not a whole LTO-IR container; generate or copy it again."
+    content = recognise(source.code)
+    if content == source.kind:
+        return ""
+    if content in (None, CU):
+        from numba_ptxlink._formats import texts
+
+        content = texts.describe(source.code)
+    return (
+        f"{source.name} is given as {source.kind}, and its content is {content}; generate or copy it again."
+    )
 
 
 def _too_new(

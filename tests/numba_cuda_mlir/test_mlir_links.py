@@ -205,6 +205,37 @@ def test_nothing_to_link():
         Linker(cc=CC).complete()
 
 
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        (kind, size)
+        for kind in ("ptx", "ltoir", "cubin", "fatbin", "a")
+        for size in (0, 3, 20)
+        if kind != "ptx" or size < 20
+    ],
+)
+def test_a_damaged_link_file_is_named(kind, size, tmp_path):
+    """A link file that is empty or cut off is named, with what it is and the cure."""
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools import nvfatbin
+
+    code = cubin(function(7, target="sm_80"), CHIP)
+    whole = {
+        "ptx": function(7).encode(),
+        "ltoir": ltoir(SOURCE, CHIP),
+        "fatbin": nvfatbin.pack([("cubin", Arch(*CC), "f", code)]),
+        "a": archive(code),
+    }.get(kind, code)
+    path = tmp_path / f"cut.{kind}"
+    path.write_bytes(whole[:size])
+    made = linker()
+    made.add_file_guess_ext(str(path))
+    words = rf"cut\.{kind} is (empty|given as|not a whole)[^\n]* copy it again\.$"
+    with pytest.raises(LinkError, match=words) as caught:
+        made.complete()
+    assert "unpack" not in str(caught.value)
+
+
 def test_names_survive_a_linker_that_is_created_again(tmp_path):
     """Errors name a link file although numba-cuda-mlir's second linker has forgotten it."""
     wrong = tmp_path / "wrong.cubin"
