@@ -99,14 +99,14 @@ def read(source: Any, number: int = 1) -> Input:
     name = ""
     if hasattr(source, "kind") and hasattr(source, "data"):
         name, source = str(source.name), source.data
-    elif hasattr(source, "read"):
+    elif _is_file(source):
         name = str(getattr(source, "name", ""))
-    if hasattr(source, "read"):
+    if _is_file(source):
         source = _content_of(source)
     if not isinstance(source, (str, bytes, bytearray, memoryview)):
         raise LinkError(
             f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
-            "object, a LinkableCode of numba-cuda or a UDF."
+            f"object, a LinkableCode of numba-cuda or a UDF{_held_in(source)}."
         )
     code = as_bytes(source)
     kind = recognise(code)
@@ -125,6 +125,18 @@ def read(source: Any, number: int = 1) -> Input:
             inputs=(name,) if name else (),
         )
     return Input(kind, name or f"<{kind} {number}>", code)
+
+
+def _is_file(source: Any) -> bool:
+    # An Export reads its files, by their kinds.
+    return hasattr(source, "read") and not hasattr(source, "artifacts")
+
+
+def _held_in(source: Any) -> str:
+    """Return how to get what can be linked out of *source* if that is an Export, as the end of a sentence."""
+    held = [(kind, arch) for kind, arch in getattr(source, "artifacts", ()) if kind in KINDS]
+    calls = [f'read("{kind}", "{arch}")' if arch else f'read("{kind}")' for kind, arch in held]
+    return f"; of an export, what it has: its {', '.join(calls)}" if calls else ""
 
 
 def with_members(code: bytes, path: Path) -> bytes:

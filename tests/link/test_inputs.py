@@ -390,3 +390,14 @@ def test_a_thin_archive_of_objects_links(tmp_path):
     (tmp_path / "f.o").write_bytes(object_of(CALLEE.format(value=2), tmp_path))
     subprocess.run([ar, "rcsT", "thin.a", "f.o"], cwd=tmp_path, check=True)
     assert pl.link(KERNEL, tmp_path / "thin.a", arch="sm_80").cubin
+
+
+def test_an_export_is_refused_with_what_it_holds():
+    """What `export` returns has several files, and the error names those that can be linked."""
+    paths = {each: Path("unused") for each in (("ltoir", "sm_90"), ("fatbin", ""), ("header", ""))}
+    made = pl.Export(Path("udfs.h"), Path("udfs.json"), paths, ())
+    held = r'Export; .* of an export, what it has: its read\("ltoir", "sm_90"\), read\("fatbin"\)\.$'
+    with pytest.raises(pl.LinkError, match=held):
+        pl.inspect(made)
+    with pytest.raises(pl.LinkError, match=held):
+        pl.link(KERNEL, made, arch="sm_90")
