@@ -6,6 +6,7 @@ It is imported once numba-cuda-mlir is.
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,14 @@ class _Export(_Stock):  # type: ignore[misc]
         if packed.is_packed(self.get_numba_type(var.name), self._program.packed):
             self._program.unaligned.add(value)
         return value
+
+    def lower_global_assign(self, target: Any, glob: Any) -> None:
+        ty = self.get_numba_type(target.name)
+        if isinstance(ty, types.Integer) and int(glob.value) >= 1 << (ty.bitwidth - 1):
+            # An attribute of MLIR holds the same bits as a negative number only.
+            glob = copy.copy(glob)
+            glob.value = int(glob.value) - (1 << ty.bitwidth)
+        super().lower_global_assign(target, glob)
 
     def as_return(self, ty: Any, value: Any) -> Any:
         if any(map(_is_on_stack, _leaves((value,)))):

@@ -42,6 +42,8 @@ _OF_INTEGERS = {math.floor, math.ceil, math.trunc, math.ldexp, math.gcd}
 def builder(fn: Any, args: Sequence[Any]) -> Callable[..., None] | None:
     """Return what lowers *fn* of the types *args* with operands of other types; None for what needs none."""
     operands = None
+    if any(isinstance(arg, types.IntEnumMember) for arg in args) and _is_operator(fn):
+        return functools.partial(_of_integers, fn)
     if isinstance(args[0], types.CPointer):
         operands = _of_pointer if fn in _MOVES | _ACCESSES else None
     elif isinstance(args[0], types.Array):
@@ -59,14 +61,14 @@ def operand_types(fn: Any, args: Sequence[Any]) -> Sequence[Any]:
     """
     Return the types of operands by which a call or operation *fn* of *args* is typed.
 
-    numba-cuda-mlir types `math.sqrt` of an int32, and `&` of a uint8 and an int8, by the types of the
-    operands, which cannot hold the result.
+    numba-cuda-mlir types `math.sqrt` of an int32 as an int32, `math.pow` as its first number, and `&` of a
+    uint8 and an int8 as an int8, none of which holds the result.
     """
     fn, plain = getattr(fn, "typing_key", fn), [types.unliteral(arg) for arg in args]
-    if not plain or not all(isinstance(ty, (types.Integer, types.Boolean)) for ty in plain):
+    if _is_of_math(fn) and fn not in _OF_INTEGERS and len({*plain}) > 1 - any(map(_is_whole, plain)):
+        return [types.float64] * len(args) if all(isinstance(ty, _NUMBERS) for ty in plain) else args
+    if not plain or not all(map(_is_whole, plain)):
         return args
-    if _is_of_math(fn) and fn not in _OF_INTEGERS:
-        return [types.float64] * len(args)
     signs = {isinstance(ty, types.Boolean) or ty.signed for ty in plain}
     mixed = len(signs) > 1 and types.uint64 not in plain
     return [types.int64] * len(args) if mixed and any(fn is each for each in _BITS) else args
@@ -110,6 +112,14 @@ def _converted(fn: Any, operands: Any, lower: Any, target: Any, args: Any, kws: 
             lower.store_var(target, functools.reduce(choose, lower.load_vars(given)))
         else:
             lower.builder_of(fn, result(*wanted))(lower, target, given, kws)
+
+
+def _of_integers(fn: Any, lower: Any, target: Any, args: Any, kws: Any) -> None:
+    """Lower *fn* with the integers that members of an IntEnum are."""
+    result, have = lower.get_numba_type(target.name), [lower.get_numba_type(arg.name) for arg in args]
+    wanted = [ty.dtype if isinstance(ty, types.IntEnumMember) else ty for ty in have]
+    with _as(lower, args, have, wanted) as given:
+        lower.get_registered_builder(fn, result(*wanted))(lower, target, given, kws)
 
 
 @contextlib.contextmanager
@@ -163,6 +173,17 @@ def _index(ty: Any) -> Any:
 def _stored(ty: Any, place: Any) -> Any:
     """Return the type to store a value of the type *ty* as where a *place* is."""
     return place if isinstance(ty, _NUMBERS) and isinstance(place, _NUMBERS) else ty
+
+
+def _is_operator(fn: Any) -> bool:
+    return getattr(operator, getattr(fn, "__name__", ""), None) is fn and fn not in (
+        operator.is_,
+        operator.is_not,
+    )
+
+
+def _is_whole(ty: Any) -> bool:
+    return isinstance(ty, (types.Integer, types.Boolean))
 
 
 def _is_of_math(fn: Any) -> bool:

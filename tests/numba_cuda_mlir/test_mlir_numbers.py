@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import struct
 
@@ -184,6 +185,50 @@ def test_functions_of_integers_are_of_double_precision(function):
     (text,) = lowered(pl.udf("float64(int32)", name="f")(lambda n: of(n) * 2)).lowered[0].modules
     assert "sitofp i32 %v0 to double" in text
     assert "float @" not in text
+
+
+@pytest.mark.parametrize("name", ["pow", "atan2", "fmod", "hypot", "copysign"])
+def test_functions_of_two_numbers_are_of_double_precision(name):
+    """Where one is an integer, or they differ: not of the type of the first one."""
+    of = getattr(math, name)
+    for signature in ("float64(int8,float32)", "float64(float64,uint32)", "float64(float32,float64)"):
+        udf = pl.udf(signature, name="f")(lambda x, y: of(x, y) * 2)
+        (text,) = lowered(udf).lowered[0].modules
+        assert "fmul double" in text, signature
+
+
+class Level(enum.IntEnum):
+    """Integers of a range that narrow types lack."""
+
+    LOW = -200
+    HIGH = 4000000000
+
+
+def with_members(x):
+    """Compute with members of an IntEnum."""
+    return (
+        x + Level.LOW,
+        x - Level.HIGH,
+        (x < Level.HIGH) + 2 * (x >= Level.LOW) + 4 * (x == Level.LOW) + 8 * (x != Level.HIGH),
+        Level.HIGH + x,
+    )
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "int64"])
+def test_members_of_an_intenum_are_the_integers(name):
+    """They are not cut to the width of the other operand."""
+    call = host(pl.udf(f"UniTuple(int64, 4)({name})", name="f")(with_members))
+    for value in edges(name):
+        if abs(value) < 2**62:
+            assert struct.unpack("<4q", call(passed(name, value))) == wrapped(*with_members(value)), value
+
+
+LARGE, LARGER = np.uint64(2**64 - 5), 2**64 - 9
+
+
+def test_globals_may_be_any_unsigned_integers():
+    """From half the range on, too."""
+    assert -5 - 9 == called("int64(uint64)", lambda x: (x | LARGE) + LARGER, 0)
 
 
 def through_pointer(p, i):
