@@ -195,7 +195,9 @@ def _compare(ptx: str, signatures: Sequence[Signature], *, modern: bool) -> None
         if replace(declared, name=signature.name) != expected:
             raise ExportError(
                 f"NVRTC makes the prototype {declared} of the declaration of {signature.name}, which is "
-                f"exported as {expected}; please report this with the function's signature."
+                f"exported as {expected}. Where CUDA has a function of that name, use another one, such as "
+                f"{names.propose(signature.name, {signature.name})!r}; else please report this with the "
+                "function's signature."
             )
 
 

@@ -100,6 +100,13 @@ def test_a_call_that_reaches_cuda_is_refused():
         prove(declare("fdivide", DOUBLE, *params))
 
 
+def test_a_name_that_cuda_has_with_other_types_is_told():
+    """A function of CUDA's own name and other types compiles, too, and NVRTC declares CUDA's."""
+    wide = c.number("int64_t")
+    with pytest.raises(pl.ExportError, match=r"makes the prototype .*powi.*use another one, such as 'powi_"):
+        prove(declare("powi", wide, ("value", INT), ("to", INT)))
+
+
 @pytest.mark.parametrize("kernel", [False, True])
 def test_a_prototype_that_differs_is_refused(kernel):
     """A model of the C ABI that is wrong about a type is found out."""
