@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from .context import Program, compiled_now
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OPERATORS = frozenset(value for value in vars(operator).values() if callable(value)) - {operator.setitem}
 _UNTOLD = (AssertionError, AttributeError, IndexError, KeyError, TypeError)
 # What is inherited is known once `for_export` has joined the two.
 _Stock: Any = object
@@ -149,7 +151,13 @@ class _Export(_Stock):  # type: ignore[misc]
         called = self._extract_callable_from_var(fn) if isinstance(fn, numba_ir.Var) else fn
         args = getattr(signature, "args", signature)
         own = args and (operations.builder(called, args) or numbers.builder(called, args))
-        return own or self.builder_of(fn, signature)
+        found = own or self.builder_of(fn, signature)
+        if found is None and called in _OPERATORS and any(isinstance(arg, types.Optional) for arg in args):
+            raise ExportError(
+                "numba-cuda-mlir does not compute with an Optional, which can be returned, and compared with "
+                "None; pass a number and a boolean in its place"
+            )
+        return found
 
     def builder_of(self, fn: Any, signature: Any) -> Any:
         """Return what lowers *fn* of operands that have the types that it needs."""
