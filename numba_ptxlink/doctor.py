@@ -324,7 +324,7 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
             "nvidia-nvjitlink",
             tools.nvjitlink,
             nvjitlink.version,
-            "CUDA C++ and links of several inputs fail",
+            "links of LTO-IR, cubins, objects and debug information fail",
         ),
         ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, nvrtc.version, f"CUDA C++ fails{nothing}"),
         ("NVVM", "nvidia-nvvm", nvvm, lambda: emitted_isa(Arch(9, 0)), "no Python function is compiled"),
