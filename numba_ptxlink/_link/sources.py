@@ -109,12 +109,15 @@ def compile_once(source: Input, arch: Arch, output: str, options: SourceOptions)
     Compile *source*, or return the memoized result of an equal call in this process.
 
     The key is the text, name, folder, architecture, output, options and the files that it can include from
-    its folder and the caller's directories. Thread-safe and single flight: a second thread waits for the
-    first one's result.
+    its folder and the caller's directories. What flags let NVRTC read besides is not known, so a source with
+    such flags is compiled each time. Thread-safe and single flight: a second thread waits for the first one's
+    result.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
+    if nvrtc.reaches_further(options.flags):
+        return _compile(source, arch, output, options)
     folder = source.folder
     included = include_scan.manifest(source.code, folder, options.include_dirs, dict(options.headers))
     if included is None:

@@ -12,6 +12,8 @@ import functools
 import hashlib
 import os
 import re
+import stat
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 _MOST_FILES = 20_000
+# Nanoseconds for which a file has to be unchanged before its times tell its content.
+_SETTLED = 1_000_000_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
 _WORD = _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)"
@@ -51,7 +55,7 @@ class _Scan:
     knows_paths: bool
 
 
-_scans: dict[tuple[str, int, int, int], _Scan] = {}
+_scans: dict[tuple[object, ...], _Scan] = {}
 _scans_lock = Lock()
 
 
@@ -223,16 +227,28 @@ def scan(text: bytes) -> _Scan:
 def _scan_file(path: str) -> _Scan | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
-        key = (path, status.st_size, status.st_mtime_ns, status.st_ino)
+        key = (path, *_stamp(status))
         with _scans_lock.held:
             scanned = _scans.get(key)
         if scanned is None:
+            settled = _settled(status)
             scanned = scan(Path(path).read_bytes())
-            with _scans_lock.held:
-                _scans[key] = scanned
+            if settled:
+                with _scans_lock.held:
+                    _scans[key] = scanned
     except OSError:
         return None
     return scanned
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    # Programs set the time of modification back; the time of the last change is the system's own.
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def _settled(status: os.stat_result) -> bool:
+    """Return whether a further change of the file would show: two at one tick of the clock look the same."""
+    return time.time_ns() - status.st_ctime_ns > _SETTLED
 
 
 def _tree(top: Path) -> str | None:
@@ -246,11 +262,12 @@ def _tree(top: Path) -> str | None:
             path = Path(folder, name)
             try:
                 status = path.stat()
+                fresh = stat.S_ISREG(status.st_mode) and not _settled(status)
+                known = hashlib.sha256(path.read_bytes()).hexdigest() if fresh else _stamp(status)
             except OSError:
                 continue
             count += 1
             if count > _MOST_FILES:
                 return None
-            line = (str(path.relative_to(top)), status.st_size, status.st_mtime_ns)
-            digest.update(repr(line).encode())
+            digest.update(repr((str(path.relative_to(top)), known)).encode())
     return digest.hexdigest()

@@ -23,7 +23,7 @@ INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """This package's own headers, which those of exports include."""
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
-# Options that read or write files that a key does not cover, or that report the time: not cached.
+# Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = (
     "-I",
     "--include-path",
@@ -90,6 +90,11 @@ def toolkit_include_dirs() -> tuple[Path, ...]:
         if header_dir is not None and Path(header_dir.abs_path) not in include_dirs:
             include_dirs.append(Path(header_dir.abs_path))
     return tuple(include_dirs)
+
+
+def reaches_further(flags: Sequence[str]) -> bool:
+    """Return whether NVRTC by *flags* uses files that `include_scan` does not see, or tells the time."""
+    return any(flag.startswith(_BEYOND_KEYS) for flag in flags)
 
 
 def compile_source(
@@ -253,7 +258,7 @@ def _key(
     """Return everything the result depends on, None if that cannot be determined."""
     paths = [f"--include-path={path}" for path in include_dirs]
     plain = tuple(option for option in options if option not in paths)
-    if any(option.startswith(_BEYOND_KEYS) for option in plain):
+    if reaches_further(plain):
         return None
     folder = Path("/") if isolated else Path(name).parent
     included = include_scan.manifest(source, folder, include_dirs, headers)

@@ -87,6 +87,19 @@ def test_an_edited_header_is_read_again(compiled, tmp_path):
     assert 2 == len(compiled)
 
 
+@pytest.mark.parametrize("flags", [("-I{}",), ("-I", "{}"), ("--pre-include={}/a.h",)])
+def test_an_edited_header_that_flags_name_is_read_again(tmp_path, flags):
+    """What NVRTC finds by its flags alone is not remembered."""
+    options = SourceOptions(flags=tuple(flag.format(tmp_path) for flag in flags))
+    text = "" if "pre" in flags[0] else "#include <a.h>\n"
+    symbols = []
+    for name in ("before", "after_edit"):
+        (tmp_path / "a.h").write_text(f'extern "C" __device__ int {name}() {{ return 1; }}\n')
+        made = compile_once(source(f"{text}// {flags}\n"), ARCH, "ptx", options)
+        symbols.append(name.encode() in made.code)
+    assert [True, True] == symbols
+
+
 def test_a_source_that_fails_is_compiled_again(compiled):
     """An error is not remembered."""
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,24 @@ def test_every_way_to_include_is_seen(tmp_path, directive):
     before = lines(directive, Path("nowhere"), [tmp_path])
     (tmp_path / "a.h").write_text("2")
     assert before != lines(directive, Path("nowhere"), [tmp_path])
+
+
+@pytest.mark.parametrize("settled", [None, -(10**18)], ids=["unsettled", "settled"])
+@pytest.mark.parametrize("directive", ["#include <a.h>", "#include NAME"])
+def test_an_edit_counts_that_leaves_size_and_time(tmp_path, monkeypatch, directive, settled):
+    """A header of the same size and time of modification is read again, right after it was read and later."""
+    if settled is not None:
+        monkeypatch.setattr(include_scan, "_SETTLED", settled)
+    header = tmp_path / "a.h"
+    found = []
+    for text in ("1", "2"):
+        changed = header.stat().st_ctime_ns if header.exists() else 0
+        header.write_text(text)
+        os.utime(header, (1, 1))
+        while settled is not None and header.stat().st_ctime_ns == changed:
+            os.utime(header, (1, 1))
+        found.append(lines(directive, Path("nowhere"), [tmp_path]))
+    assert found[0] != found[1]
 
 
 def test_headers_of_headers_count(tmp_path):
