@@ -114,9 +114,32 @@ def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     )
     twice = f"{CALL}\n{CALL.replace('%r1', '%r2')}"
     result = inlined(caller(twice), callee(body, before))
-    assert (2, (), ("f",)) == (result.count, result.left, result.dropped)
+    left = ("f: 1 call through a pointer: the function is known at run time alone",)
+    assert (2, left, ("f",)) == (result.count, result.left, result.dropped)
     assert {"$inl0_0", "$inl1_0"} == set(re.findall(r"(\S+): \.callprototype", result.text))
     pl.assemble(result.text, "sm_90")
+
+
+def test_a_call_of_another_name_says_so():
+    """The reason for a call of an alias names the function."""
+    text = callee("add.s32 %r2, %r1, 1;").replace(" f(", " g(")
+    text += ".visible .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
+    assert ("k: f: it is another name of g",) == inlined(caller(), text).left
+
+
+def test_a_long_chain_of_calls_is_cut():
+    """Where blocks would be nested too deeply a call stays, and inlining begins anew below it."""
+    count = 120
+    chain = [callee(CALL.replace(" f,", f" f{i + 1},")).replace(" f(", f" f{i or ''}(") for i in range(count)]
+    chain.append(callee("add.s32 %r2, %r1, 1;").replace(" f(", f" f{count}("))
+    for i in range(count):
+        chain[i] = chain[i].replace(TOP, f"{TOP}.extern .func (.param .b32 r) f{i + 1}(.param .b32 a);\n")
+    result = inlined(caller(), *chain)
+    assert {"blocks would be nested more than 100 deep"} == {left.split(": ")[2] for left in result.left}
+    assert len(result.left) == len(re.findall(r"\bcall\b", result.text)) == count + 1 - result.count
+    assert 0 < len(result.left) < 6
+    linked = pl.link(caller(), *chain, arch="sm_90")
+    assert ("nvptxcompiler", result.count) == (linked.backend, linked.inlined)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

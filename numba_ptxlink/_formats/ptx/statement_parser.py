@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from .lexer import Token
     from .statements import Statement
 
-# Printing and comparing recurse once per nested block.
-_DEEPEST = 100
+DEEPEST = 100
+"""Blocks in each other; printing and comparing recurse once for each."""
+
 _LABELLED = (".branchtargets", ".calltargets", ".callprototype")
 _LABEL = r"[\w$%]+[ \t]*:(?!:)(?!\s*\.(?:branch|call))"
 _LABELLING = re.compile(_LABEL, re.ASCII)
@@ -64,7 +65,7 @@ def read_statements(text: str, start: int, end: int, *, closed: bool = True) -> 
     statements: list[Statement] = []
     while token := cursor.texts[cursor.at]:
         if token == "{":
-            if len(outer) >= _DEEPEST:
+            if len(outer) >= DEEPEST:
                 cursor.fail("blocks are nested too deeply")
             outer.append((cursor.start, statements))
             statements = []
@@ -114,7 +115,7 @@ def read_outline(text: str, start: int, end: int) -> tuple[Statement, ...]:
                 raise MalformedError("'}' is expected", token.start)
             return tuple(statements)
         if token.text == "{":
-            if len(outer) >= _DEEPEST:
+            if len(outer) >= DEEPEST:
                 raise MalformedError("blocks are nested too deeply", token.start)
             outer.append((token.start, statements))
             statements = []

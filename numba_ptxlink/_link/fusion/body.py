@@ -98,6 +98,7 @@ class Site:
         passed: The variables for the results, then those for the parameters; None for another operand.
         results: How many of these are results.
         visible: The names that are declared where the call is, "r<>" for registers r0, r1 and so on.
+        depth: In how many blocks the call is.
     """
 
     call: ptx.Call
@@ -105,6 +106,7 @@ class Site:
     passed: tuple[Param | None, ...]
     results: int
     visible: frozenset[str]
+    depth: int
 
 
 # A name that is declared: a variable that calls pass, the width of a register in bits, or anything else.
@@ -128,6 +130,8 @@ class Body:
         jumps: The other names in it that may be labels.
         symbols: The names in it that it does not declare, but for those of `sites`.
         size: How many instructions it has.
+        depth: How many blocks in each other it has.
+        indirect: How many calls of it are none by name.
         obstacle: Why it cannot be inlined, "" if nothing in it is in the way.
 
     Raises:
@@ -157,7 +161,7 @@ class Body:
         self.labels: list[ptx.Name] = []
         self.jumps: list[ptx.Name] = []
         self.symbols: set[str] = set()
-        self.size = 0
+        self.size = self.depth = self.indirect = 0
         self.obstacle = ""
         self.formals = tuple(
             Param(parameter.name, size_of(parameter), _alignment(parameter))
@@ -172,7 +176,8 @@ class Body:
         """The names in it that it does not declare."""
         return self.symbols | {site.callee for site in self.sites}
 
-    def _walk(self, statements: Iterable[ptx.Statement], scope: _Scope) -> None:
+    def _walk(self, statements: Iterable[ptx.Statement], scope: _Scope, depth: int = 0) -> None:
+        self.depth = max(self.depth, depth)
         in_code: set[str] = set()
         for statement in statements:
             if isinstance(statement, ptx.Code):
@@ -181,11 +186,11 @@ class Body:
                 self.jumps += statement.targets
                 in_code |= statement.names
             elif isinstance(statement, ptx.Block):
-                self._walk(statement.statements, dict(scope))
+                self._walk(statement.statements, dict(scope), depth + 1)
             elif isinstance(statement, ptx.Instruction):
                 self._instruction(statement, scope)
             elif isinstance(statement, ptx.Call):
-                self._call(statement, scope)
+                self._call(statement, scope, depth)
             elif isinstance(statement, ptx.Registers):
                 _declare_registers(statement, scope)
             elif isinstance(statement, ptx.Declaration):
@@ -217,7 +222,7 @@ class Body:
                 # Every call shares it; a copy of the function would have a copy of it.
                 self.obstacle = f"it declares {variable.name} in .{variable.space} memory"
 
-    def _call(self, call: ptx.Call, scope: _Scope) -> None:
+    def _call(self, call: ptx.Call, scope: _Scope, depth: int) -> None:
         self.size += 1
         passed = [
             scope.get(operand.name) if isinstance(operand, ptx.Name) else None
@@ -235,8 +240,9 @@ class Body:
         callee = call.callee
         if isinstance(callee, ptx.Name) and not call.prototype and not _declared(callee.name, scope):
             visible = frozenset(scope)
-            self.sites.append(Site(call, callee.name, params, len(call.results), visible))
+            self.sites.append(Site(call, callee.name, params, len(call.results), visible, depth))
             return
+        self.indirect += 1
         self._use(ptx.names(callee), scope)
         if call.prototype:
             self.jumps.append(call.prototype)

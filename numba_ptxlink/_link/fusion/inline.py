@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.ptx.statement_parser import DEEPEST
 
 from .body import Body, guard, hides
 from .cells import Cells
@@ -33,6 +34,9 @@ SMALL = 200
 LARGEST = 50_000
 """Instructions that a caller may grow to."""
 
+# That of an inlined body, one around it where the call has a predicate, and one around moves of parts.
+_OWN_BLOCKS = 3
+
 
 @dataclass(frozen=True)
 class Inlined:
@@ -42,7 +46,7 @@ class Inlined:
     Args:
         text: Its PTX.
         count: How many calls were inlined.
-        left: Each call that was not, as "caller: callee: reason".
+        left: Each call that was not, as "caller: callee: reason", and the number of those through pointers.
         dropped: The functions that nothing reaches any more.
     """
 
@@ -73,6 +77,7 @@ class _Inliner:
     def __init__(self, combined: Combined, *, everything: bool, closed: bool) -> None:
         self._combined = combined
         self._functions = {function.name: function for function in combined.functions if function.defined}
+        self._aliases = {alias.name: alias.target.name for alias in combined.aliases}
         self._closed = closed and any(function.kind == "entry" for function in self._functions.values())
         self._everything = everything
         self._bodies = self._read()
@@ -160,6 +165,9 @@ class _Inliner:
                 self._count += 1
                 size += self._bodies[site.callee].size
                 self._reached_from[name] |= self._reached_from[site.callee]
+        if body.indirect:
+            calls = "1 call" if body.indirect == 1 else f"{body.indirect} calls"
+            self._left.append(f"{name}: {calls} through a pointer: the function is known at run time alone")
         if not edits:
             return ""
         text = ptx.replaced(body.function.text, edits, body.function.span)
@@ -172,7 +180,8 @@ class _Inliner:
         """Return why a call stays, "" if it can be inlined and is worth it."""
         callee = self._bodies.get(site.callee)
         if callee is None:
-            return "it is not defined here"
+            alias = self._aliases.get(site.callee)
+            return f"it is another name of {alias}" if alias else "it is not defined here"
         if callee.function.linkage == "weak" and not self._closed:
             return "it is weak, and another input may define it"
         return (
@@ -185,6 +194,8 @@ class _Inliner:
         callee = self._bodies[site.callee].size
         if size + callee > LARGEST:
             return f"{caller} would grow beyond {LARGEST} instructions"
+        if site.depth + self._bodies[site.callee].depth + _OWN_BLOCKS > DEEPEST:
+            return f"blocks would be nested more than {DEEPEST} deep"
         if self._everything:
             return ""
         origins = self._combined.origins
