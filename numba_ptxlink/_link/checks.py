@@ -354,11 +354,15 @@ def _agree(one: Prototype | None, other: Prototype | None) -> bool:
         return False
     if one.result is not None and other.result is not None and not _alike(one.result, other.result):
         return False
-    return all(
-        # The alignment decides in which register a parameter starts; machine code does not record it.
-        _alike(mine, yours) and (mine.align == yours.align or not mine.align or not yours.align)
-        for mine, yours in zip(one.params, other.params, strict=True)
-    )
+    pairs = list(zip(one.params, other.params, strict=True))
+    if not all(_alike(mine, yours) for mine, yours in pairs):
+        return False
+    # The alignment decides in which register a parameter starts; machine code does not record it.
+    if all(mine.align == yours.align or not mine.align or not yours.align for mine, yours in pairs):
+        return True
+    # nvcc itself lowers it in the definition of a function that it also clones, and not in declarations.
+    registers = one.registers()
+    return registers is not None and registers == other.registers()
 
 
 def _alike(mine: Param, yours: Param) -> bool:

@@ -128,8 +128,12 @@ CASES = {
     ),
     "alignment in PTX": (
         lambda: _ptx(
-            KERNEL.replace(".param .b32 a", ".param .align 4 .b8 a[8]"),
-            function(param=".align 8 .b8 a[8]"),
+            KERNEL.replace("f(.param .b32 a)", "f(.param .b32 b, .param .align 4 .b8 a[8])")
+            .replace(
+                ".param .b32 a;", ".param .b32 b;\n    .param .align 4 .b8 a[8];\n    st.param.b32 [b], 1;"
+            )
+            .replace("(a);", "(b, a);"),
+            function(param=".b32 b, .param .align 8 .b8 a[8]"),
         ),
         "links",
     ),

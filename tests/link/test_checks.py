@@ -12,6 +12,7 @@ from linkcases import CASES, HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
+from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link import inputs as link_inputs
@@ -26,7 +27,10 @@ SAID = {
     "prototype in cubins": (".func (.b32) f(.b64)  defined in a.cubin", "f(.b32)  declared in k.cubin"),
     "prototype in LTO-IR": (".func (.b32) f(.b64)  defined in a.ltoir", "f(.b32)  declared in k.ltoir"),
     "prototype in LTO-IR and PTX": ("f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ltoir"),
-    "alignment in PTX": ("f(.align 8 .b8[8])  defined in a.ptx:4", "f(.align 4 .b8[8])  declared in k.ptx"),
+    "alignment in PTX": (
+        "f(.b32, .align 8 .b8[8])  defined in a.ptx:4",
+        "f(.b32, .align 4 .b8[8])  declared in k.ptx",
+    ),
     "definitions in PTX": ("f is defined 2 times", "a.ptx:4, b.ptx:4"),
     "definitions in cubins": ("f is defined 2 times", "a.cubin, b.cubin"),
     "definitions in LTO-IR": ("f is defined 2 times, ", "a.ltoir, b.ltoir", "abi_info={'abi_name': ...}"),
@@ -122,6 +126,44 @@ def test_an_nvjitlink_that_passes_large_structs_wrongly(kind, size, release, war
     several = {"f": [(n, link_symbols.Symbol("f", "func", bool(n), prototype=prototype)) for n in (0, 1)]}
     checks._warn_of_large_structs(several, tables, release, "nvidia-nvjitlink")
     assert warned == (f"f takes or returns a struct of {size} bytes" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("before", "size", "alignments", "result", "right"),
+    [
+        ((32, 64), 16, (4, 16), 4, True),  # What nvcc makes of f(int, int*, V): V lies in the same registers.
+        ((64, 32), 16, (4, 16), 4, False),
+        ((32, 64), 4, (4, 8), 4, False),  # It fills the gap before the pointer.
+        ((), 48, (8, 16), 48, True),
+        ((), 4, (4, 8), 52, False),  # The result goes to an address, which is in the first register.
+        ((), 52, (4, 16), 4, False),  # It lies on the stack.
+    ],
+)
+def test_alignments_that_differ(before, size, alignments, result, right):
+    """Two alignments of one struct are refused where it would lie elsewhere, or perhaps."""
+    sections = []
+    for align in alignments:
+        scalars = "".join(f".param .b{bits} p{bits}, " for bits in before)
+        loads = "".join(
+            f"ld.param.b32 %r1, [a+{at}]; st.volatile.global.b32 [g], %r1;" for at in range(0, size, 4)
+        )
+        text = (
+            f"{linkcases.HEAD.format(target='sm_80')}.visible .global .b32 g;\n"
+            f".visible .func (.param .align 4 .b8 r[{result}]) f\n"
+            f"({scalars}.param .align {align} .b8 a[{size}])\n"
+            f"{{ .reg .b32 %r<2>;\n{loads}\nst.param.b32 [r], %r1;\nret; }}\n"
+        )
+        code = pl.assemble(text, ARCH, relocatable=True).code
+        sections.append(elf.read(code, "f").section(".text.f").content)
+        table = link_symbols.table(link_inputs.Input("ptx", f"{align}.ptx", text.encode()), ARCH)
+        sections.append(table)
+    first, one, second, other = sections
+    if right:
+        assert first == second
+        checks.check_prototypes([one, other])
+    else:
+        with pytest.raises(pl.LinkError, match="f has two prototypes"):
+            checks.check_prototypes([one, other])
 
 
 def test_lost_types_are_explained():
