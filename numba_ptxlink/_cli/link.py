@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import redirect_stdout
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
 from numba_ptxlink._formats.kinds import CUBIN, PTX
@@ -14,6 +14,9 @@ from numba_ptxlink.errors import LinkError
 from . import arguments as args
 from . import files, report
 from .said import Said
+
+if TYPE_CHECKING:
+    from numba_ptxlink._link.engine import Linked
 
 
 def add(commands: Any) -> None:
@@ -119,11 +122,10 @@ def _link(arguments: argparse.Namespace) -> Said:
             front_end=arguments.front_end,
         )
     if arguments.emit == PTX and not linked.ptx:
-        raise LinkError(
-            f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "
-            "with --no-lto.",
-            inputs=linked.inputs,
+        said = (
+            f"The inputs did not become one PTX module: {linked.reason}. {_to_become_one(arguments, linked)}"
         )
+        raise LinkError(said, inputs=linked.inputs)
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
     size = report.size(len(content))
     lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
@@ -142,6 +144,21 @@ def _link(arguments: argparse.Namespace) -> Said:
         inlined=linked.inlined,
         names=dict(linked.lowered_names),
     )
+
+
+def _to_become_one(arguments: argparse.Namespace, linked: Linked) -> str:
+    """Return what makes one PTX module of the inputs."""
+    from numba_ptxlink._config import config
+
+    if (arguments.inline or config().inline) == "none":
+        return "Pass --inline auto: none leaves each PTX for itself."
+    if linked.reason.endswith("kept"):
+        return "Leave out --debug and --lineinfo."
+    if "Unresolved extern" in linked.reason:
+        return "Add the input that defines it, or correct the name."
+    if "refused as one" in linked.reason:
+        return "Correct what the compiler refuses, or link without --emit ptx."
+    return "Give PTX, CUDA C++ or Python alone, with --no-lto."
 
 
 def _has_kernel(cubin: bytes) -> bool:

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = 3
 # One of these is before whatever other PTX, or a driver, can reach.
 _REACHED = (b".visible", b".weak", b".common")
-# What nvPTXCompiler says after the line's number.
-_ERROR = re.compile(r"error\s*: (.+)")
+# What nvPTXCompiler says after the line's number, if it names one.
+_ERROR = re.compile(r"(?:error|fatal)\s*: (.+)")
 
 
 @dataclass(frozen=True)

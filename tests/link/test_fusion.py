@@ -482,7 +482,7 @@ def test_a_second_link_reads_the_cache(kept):
     assert ["assemble", "fuse", "fuse"] == kept()
 
 
-def test_the_module_can_be_had(tmp_path, capsys):
+def test_the_module_can_be_had(tmp_path):
     """Linked.ptx, and `link --emit ptx`, are the module that was assembled; a linker leaves none."""
     linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
     assert linked.cubin == pl.assemble(linked.ptx, "sm_80").code
@@ -498,7 +498,30 @@ def test_the_module_can_be_had(tmp_path, capsys):
     ]
     assert 0 == main([*command, "-o", str(tmp_path / "both.ptx")])
     assert linked.ptx == (tmp_path / "both.ptx").read_text()
-    capsys.readouterr()
-    assert 1 == main([*command, "--inline", "none", "-o", str(tmp_path / "none.ptx")])
-    assert "did not become one PTX module: 2 inputs" in capsys.readouterr().err
     assert "" == pl.link(PLAIN, cubin(function()), arch="sm_80").ptx
+
+
+LEFT_OPEN = callee(f"call g, ();\n{RETURN}", before=".extern .func g();\n")
+
+
+@pytest.mark.parametrize(
+    ("second", "options", "said"),
+    [
+        (
+            LEFT_OPEN,
+            (),
+            "Unresolved extern function 'g'. Add the input that defines it, or correct the name.",
+        ),
+        (callee(RETURN), ("--inline", "none"), "2 inputs. Pass --inline auto:"),
+        (callee(RETURN), ("--debug",), "debug information is kept. Leave out --debug"),
+        (cubin(function(name="g")), (), "Give PTX, CUDA C++ or Python alone, with --no-lto."),
+    ],
+)
+def test_why_there_is_no_module_and_what_makes_one(tmp_path, capsys, second, options, said):
+    """`link --emit ptx` names the cause, and a cure that is one."""
+    paths = tmp_path / "a.ptx", tmp_path / f"b.{'cubin' if isinstance(second, bytes) else 'ptx'}"
+    for path, text in zip(paths, (callee(RETURN).replace(" f(", " h("), second), strict=True):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    command = ["link", *map(str, paths), "--arch", "sm_80", "--emit", "ptx", *options]
+    assert 1 == main([*command, "-o", str(tmp_path / "both.ptx")])
+    assert said in capsys.readouterr().err
