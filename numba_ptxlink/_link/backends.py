@@ -89,6 +89,19 @@ def is_served(release: tuple[int, int]) -> bool:
     return packages.major() >= release[0]
 
 
+def linker_reads(ptx: Input, arch: Arch) -> bool:
+    """Return whether this environment has a linker that is known to read *ptx* for *arch*."""
+    found = installed()
+    if found is None:
+        return False
+    from numba_ptxlink._formats.ptx.isa import sure_isa
+
+    declared, newest = ptx.header.version, sure_isa(found[1])
+    if declared is None or newest is None or declared > newest:
+        return False
+    return _toolkit_knows(arch, found[1])
+
+
 def _for_one_ptx(ptx: Input, arch: Arch, *, for_debugger: bool) -> tuple[str, str]:
     """Return the tool that compiles a single PTX, and the reason for it."""
     compiler = assembler.compiler_version()

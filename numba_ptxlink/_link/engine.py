@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = 3
 # One of these is before whatever other PTX, or a driver, can reach.
 _REACHED = (b".visible", b".weak", b".common")
+# Device functions with a body. nvPTXCompiler's time grows with the square of their number, and faster in
+# chains of calls; that of a linker, which compiles relocatable code, is shorter from 200 small ones on.
+_FUNCTION = re.compile(rb"\.func\b[^;{]*\{")
+_MANY = 200
 # What nvPTXCompiler says after the line's number, if it names one.
 _ERROR = re.compile(r"(?:error|fatal)\s*: (.+)")
 
@@ -184,7 +188,7 @@ def _linked(
         arch,
         lto=lto,
         asked=options.tool,
-        obstacle=obstacle,
+        obstacle=obstacle or ("" if lto else _burden(inputs, arch, options)),
         for_debugger=options.debug or options.lineinfo,
     )
     names = tuple(source.name for source in inputs)
@@ -207,6 +211,17 @@ def _linked(
     if entry.log:
         log.info("%s: %s", ", ".join(names), entry.log.strip())
     return Linked(entry.code, arch, backend, lto, reason, flags, names, entry.log)
+
+
+def _burden(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> str:
+    """Return why a linker makes the cubin of a single PTX sooner than nvPTXCompiler, "" where it does not."""
+    if len(inputs) != 1 or inputs[0].kind != PTX or options.tool != "auto" or options.extra_flags:
+        return ""
+    (ptx,) = inputs
+    count = len(_FUNCTION.findall(ptx.code))
+    if count <= _MANY or options.debug or options.lineinfo or not backends.linker_reads(ptx, arch):
+        return ""
+    return f"{count} functions, for which nvPTXCompiler takes longer"
 
 
 def _kept(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked | None:

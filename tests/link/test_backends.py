@@ -29,6 +29,35 @@ def test_auto_takes_what_the_inputs_need():
     assert "nvjitlink" == pl.link(KERNEL, cubin(function()), arch="sm_80").backend
 
 
+@pytest.mark.parametrize(
+    ("options", "linker", "chosen"),
+    [
+        ({}, (13, 5), "nvjitlink"),
+        ({}, (12, 0), "nvptxcompiler"),  # It reads no PTX as new as this.
+        ({}, None, "nvptxcompiler"),
+        ({"debug": True}, (13, 5), "nvptxcompiler"),
+        ({"extra_flags": ("--verbose",)}, (13, 5), "nvptxcompiler"),
+        ({"backend": "nvptxcompiler"}, (13, 5), "nvptxcompiler"),
+    ],
+    ids=repr,
+)
+def test_many_functions_are_a_linkers(monkeypatch, options, linker, chosen):
+    """A linker that reads it compiles one PTX of many functions: it takes a fraction of the time."""
+    count = engine._MANY + 1
+    calls = "".join(f"call f{n}; " for n in range(count))
+    text = make_kernel().replace(".version 8.0", ".version 8.3")
+    head, _, kernel = text.partition(".visible .entry")
+    functions = "".join(f".visible .func f{n}() {{ ret; }}\n" for n in range(count))
+    kernel = f".visible .entry{kernel}".replace("ret;", f"{calls}ret;")
+    monkeypatch.setattr(backends, "installed", lambda: linker and ("nvjitlink", linker))
+    many = Input("ptx", "k.ptx", (head + functions + kernel).encode())
+    linked = engine.link_inputs([many], pl.Arch(8, 0), engine.LinkOptions(**options), lto=False)
+    assert chosen == linked.backend
+    assert (chosen == "nvjitlink") == (f"{count} functions, for which nvPTXCompiler" in linked.reason)
+    fewer = head + functions.split("\n", 1)[1] + kernel.replace("call f0;", "")
+    assert "nvptxcompiler" == pl.link(fewer, arch="sm_80").backend
+
+
 def test_a_backend_that_is_asked_for_is_used():
     """A lone PTX goes to nvJitLink where that is asked for."""
     linked = pl.link(make_kernel(), arch="sm_80", backend="nvjitlink")
