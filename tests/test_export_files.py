@@ -171,15 +171,18 @@ def test_an_export_does_not_wait_for_ever(out, monkeypatch):
     monkeypatch.setattr(outputs, "LONGEST_WAIT", 0)
     with (
         outputs.exclusive([out]),
-        pytest.raises(pl.ExportError, match=r"another process writes there, .*; no file was .* end it, or"),
+        pytest.raises(
+            pl.ExportError,
+            match=r"another process writes there, which holds \.ptxlink\.lock, .*; no file was .* end it, or",
+        ),
     ):
         export(out)
     assert before == contents(out)
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_needs_no_locks(out, monkeypatch, code):
-    """Where nothing can be locked, exports write as if they were alone, and delete nobody's files."""
+def test_a_file_system_needs_no_locks(out, monkeypatch, caplog, code):
+    """Where nothing can be locked, exports write as if they were alone, say so, and delete nobody's files."""
 
     def unsupported(*_):
         raise OSError(code, os.strerror(code))
@@ -188,6 +191,7 @@ def test_a_file_system_needs_no_locks(out, monkeypatch, code):
     (out / ".ptxlink.0123456789abcdef.tmp").write_bytes(b"")
     export(out, archs=["sm_90"])
     assert names(out) == [".ptxlink.0123456789abcdef.tmp", "udfs.h", "udfs.json", "udfs.sm_90.ptx"]
+    assert "its file system has no locks" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -292,3 +292,22 @@ def test_a_package_is_named_after_its_folder(tmp_path):
     tree(tmp_path, shapes____init__=HEAD + "\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
     exported = pl.export(tmp_path / "shapes" / "__init__.py", emit=["ptx"])
     assert exported.header.name == "shapes.h"
+
+
+def test_a_wait_for_another_thread_is_told(tmp_path, monkeypatch, caplog):
+    """Where the thread that exports waits for the one that waits for it, there is a word."""
+    monkeypatch.setattr(import_state, "_PATIENCE", 0)
+    entered = threading.Event()
+
+    def enter():
+        with import_state.import_state(tmp_path):
+            entered.set()
+
+    with import_state.import_state(tmp_path):
+        other = threading.Thread(target=enter)
+        other.start()
+        while "waits for that of another thread" not in caplog.text:
+            other.join(0.01)
+        assert not entered.is_set()
+    other.join()
+    assert entered.is_set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import logging
 import os
 import site
 import sys
@@ -37,6 +38,11 @@ PROTECTED = sys.stdlib_module_names | {
 _MAIN = ("__main__", "__mp_main__")
 NEVER_HIDDEN = PROTECTED.union(_MAIN)
 """These, and the program."""
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 30.0
+"""After how many seconds a thread tells that it waits."""
 
 _lock = Lock()
 
@@ -118,6 +124,16 @@ class _State:
         )
 
 
+def _tell_of_waiting() -> None:
+    if _lock.held.acquire(timeout=_PATIENCE):
+        _lock.held.release()
+        return
+    log.warning(
+        "an export waits for that of another thread; if that one waits for this thread, neither ends: let an "
+        "export end before another thread's is waited for"
+    )
+
+
 @contextmanager
 def import_state(
     home: Path, last: Path | None = None, given: Mapping[str, bytes] = MappingProxyType({})
@@ -130,6 +146,7 @@ def import_state(
         last: The folder that comes last there.
         given: The source that takes the place of files, by path.
     """
+    _tell_of_waiting()
     with _lock.held:
         path, former = list(sys.path), dict(sys.modules)
         # A module that is imported may export another one: blocks are nested.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import secrets
@@ -19,6 +20,8 @@ except ImportError:  # no fcntl on this platform: writers do not wait for each o
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 60.0
 """How long a writer waits for another one, in seconds."""
@@ -124,10 +127,18 @@ def _lock(file: IO[bytes], deadline: float, folder: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                cause = f"another process writes there, and has not ended in {LONGEST_WAIT:.0f} s"
+                cause = (
+                    f"another process writes there, which holds {_LOCK}, and has not ended in "
+                    f"{LONGEST_WAIT:.0f} s"
+                )
                 raise TimeoutError(errno.ETIMEDOUT, cause, str(folder)) from None
             time.sleep(_PAUSE)
-        except OSError:
+        except OSError as error:
+            log.warning(
+                "%s: its file system has no locks (%s); let only one process at a time write there",
+                folder,
+                error.strerror,
+            )
             return False
         else:
             return True

@@ -39,6 +39,8 @@ _NO_TRANSPOSE = (
 _LACKS = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
+    "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
+    "getattr(OptionalType(": _NO_OPTIONAL,
     "<built-in function divmod>": "numba-cuda-mlir has no `divmod`; write x // y and x % y",
     "const(ellipsis": "numba-cuda-mlir has no `...` in an index; write `:` for each axis",
     "attr='T'": _NO_TRANSPOSE,
