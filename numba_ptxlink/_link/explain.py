@@ -172,6 +172,14 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
                 "LTO-IR, or neither, or keep the kernels out of that LTO-IR."
             )
             continue
+        hidden = next((table.name for table in tables if name in table.hidden), None)
+        if hidden is not None:
+            lines.append(
+                f"{asked} and defined in {hidden}, which keeps it to itself. Make it .visible there; in CUDA "
+                "C++, not static."
+            )
+            defined[name] = hidden
+            continue
         line = f"{asked} and defined in no input"
         near = _near(name, defined)
         if near:

@@ -236,6 +236,13 @@ def test_members_that_nothing_asks_for_are_compared(tmp_path):
         pl.link(KERNEL, function(), library, arch=ARCH)
 
 
+def test_a_function_that_its_input_keeps_to_itself_is_told():
+    """A PTX function without a linkage is there, and no other input sees it."""
+    hidden = function(linkage="")
+    with pytest.raises(pl.LinkError, match=r"f is asked for by .* and defined in .*Make it \.visible there"):
+        pl.link(KERNEL, hidden, arch=ARCH)
+
+
 def test_a_failed_link_is_explained_by_a_compilation(large, compiled):
     """A large library is compiled for its symbols once the link has failed, and the hint names them."""
     caller = own(ltoir(CALLER.replace(" f(", " ff(")), "k.ltoir")
