@@ -138,6 +138,7 @@ def test_threads_do_the_work_while_their_process_exports(program, monkeypatch):
     assert exporting not in threads
 
 
+@pytest.mark.slow
 def test_a_thread_exports_with_the_pool_it_is_of(program):
     """What no thread of a pool has time for is compiled by the thread that exports."""
     pool = ThreadPoolExecutor(1)

@@ -56,6 +56,7 @@ def evaluated(words, args):
     return eval(f"a {word} b" if len(args) == 2 else f"{word}a", {}, dict(zip("ab", args, strict=False)))  # noqa: S307
 
 
+@pytest.mark.slow
 def test_what_is_advised_has_the_value():
     """Each ufunc and what is advised agree for numbers of both signs, infinities and NaN."""
     # What numba-cuda knows is registered by its first compilation.

@@ -206,6 +206,7 @@ def _caller(match: re.Match[str]) -> str:
     return f'extern "C" __device__ {result} calls_{name}({params}) {{ return {name}({names}); }}'
 
 
+@pytest.mark.slow
 def test_what_it_lacks_is_told(tmp_path):
     """An error says what numba-cuda-mlir cannot compile, and prints nothing else."""
 

@@ -273,7 +273,14 @@ def test_the_length_of_an_array_is_that_of_its_first_axis(shape):
 
 
 @pytest.mark.parametrize("place", ["int64", "uint16", *FLOATS])
-@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "uint32", "uint64"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "int8",
+        "uint32",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("uint8", "int32", "uint64")),
+    ],
+)
 def test_numbers_are_stored_through_pointers_as_what_lies_there(name, place):
     """A wider integer gets the sign, and a float the value."""
 
