@@ -306,8 +306,7 @@ def test_a_wait_for_another_thread_is_told(tmp_path, monkeypatch, caplog):
     with import_state.import_state(tmp_path):
         other = threading.Thread(target=enter)
         other.start()
-        while "waits for that of another thread" not in caplog.text:
-            other.join(0.01)
-        assert not entered.is_set()
+        other.join(1)
+        assert ("waits for that of another thread" in caplog.text, entered.is_set()) == (True, False)
     other.join()
     assert entered.is_set()

@@ -65,8 +65,10 @@ def operand_types(fn: Any, args: Sequence[Any]) -> Sequence[Any]:
     uint8 and an int8 as an int8, none of which holds the result.
     """
     fn, plain = getattr(fn, "typing_key", fn), [types.unliteral(arg) for arg in args]
-    if _is_of_math(fn) and fn not in _OF_INTEGERS and len({*plain}) > 1 - any(map(_is_whole, plain)):
-        return [types.float64] * len(args) if all(isinstance(ty, _NUMBERS) for ty in plain) else args
+    if _is_of_math(fn) and fn not in _OF_INTEGERS:
+        numbers = all(isinstance(ty, _NUMBERS) for ty in plain)
+        convert = numbers and (len({*plain}) > 1 or any(map(_is_whole, plain)))
+        return [types.float64] * len(args) if convert else args
     if not plain or not all(map(_is_whole, plain)):
         return args
     signs = {isinstance(ty, types.Boolean) or ty.signed for ty in plain}

@@ -68,8 +68,13 @@ def _read_record(lower: Any, target: Any, args: Any, _kws: Any) -> None:
 
 def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
     pointer, index, value = args
-    size = arith.constant(result=mlir_types.i64(), value=lower.get_numba_type(pointer.name).dtype.size)
-    llvm.intr_memcpy(_address(lower, pointer, index), lower.load_var(value), size, False)
+    copy_record(lower, lower.get_numba_type(pointer.name).dtype, _address(lower, pointer, index), value)
+
+
+def copy_record(lower: Any, record: Any, address: Any, value: Any) -> None:
+    """Write the variable *value*, of the type *record*, to *address*."""
+    size = arith.constant(result=mlir_types.i64(), value=record.size)
+    llvm.intr_memcpy(address, lower.load_var(value), size, False)
 
 
 def _move(lower: Any, target: Any, args: Any, _kws: Any) -> None:

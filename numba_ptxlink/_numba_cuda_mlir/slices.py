@@ -11,7 +11,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
+from numba_cuda_mlir._mlir.dialects import arith, memref
 from numba_cuda_mlir._mlir.extras import types as mlir_types
 from numba_cuda_mlir.lowering.numpy import Slice
 from numba_cuda_mlir.lowering_utilities import (
@@ -28,6 +28,7 @@ from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 from numba_ptxlink.errors import ExportError
 
 from .checks import error_if
+from .pointers import copy_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,8 +129,7 @@ def _read_record(lower: Any, target: Any, args: Any, _kws: Any) -> None:
 
 def _write_record(lower: Any, _target: Any, args: Any, _kws: Any) -> None:
     array, index, value = args
-    size = arith.constant(result=mlir_types.i64(), value=lower.get_numba_type(array.name).dtype.size)
-    llvm.intr_memcpy(_record(lower, array, index), lower.load_var(value), size, False)
+    copy_record(lower, lower.get_numba_type(array.name).dtype, _record(lower, array, index), value)
 
 
 def _counted_from_the_end(stock: Any, lower: Any, target: Any, args: Any, kws: Any) -> None:
