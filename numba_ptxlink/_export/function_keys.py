@@ -132,10 +132,17 @@ def _extended(front_end: FrontEnd, modules: Iterable[str]) -> Iterator[str]:
             yield f"{path.name} {os.urandom(16).hex()}"
 
 
-def of_each(functions: Sequence[Typed]) -> list[FunctionKey]:
-    """Return what each of *functions*, which are of one front end, depends on."""
+def of_each(functions: Sequence[Typed], around: tuple[str, ...] | None = None) -> list[FunctionKey]:
+    """
+    Return what each of *functions*, which are of one front end, depends on.
+
+    Args:
+        functions: The functions.
+        around: What all functions depend on, None to find out.
+    """
     front_end = functions[0].front_end
-    around = environment(front_end, {str(each.udf.function.__module__) for each in functions})
+    if around is None:
+        around = environment(front_end, {str(each.udf.function.__module__) for each in functions})
     digest = _digest(around)
     compiler = f"{front_end.name} {metadata.version(front_end.name)}"
     keys = (_of(function, digest) for function in functions)

@@ -257,8 +257,12 @@ def _run_all(
 
 def _send(waiting: deque[Unit], executor: Executor | None, futures: dict[Future[Done], Unit]) -> None:
     """Give *executor* what is *waiting*; on this machine no more than keeps its processes busy."""
-    most = 2 * executor.count if isinstance(executor, Processes) else len(waiting)
-    while executor is not None and waiting and len(futures) < most:
+    while executor is not None and waiting:
+        if isinstance(executor, Processes):
+            # Each has the next one at hand, but the last is for whoever is free, this process included.
+            most = executor.count * (2 if len(waiting) > 1 else 1)
+            if len(futures) >= most:
+                return
         future = executor.submit(run, waiting[0])
         futures[future] = waiting.popleft()
 
@@ -322,7 +326,9 @@ def prepare(front_end: str | None = None) -> None:
     Args:
         front_end: The name of what compiles, None for the one that is installed.
     """
-    registry.require(registry.get(front_end) if front_end else choice.default())
+    compiler = registry.require(registry.get(front_end) if front_end else choice.default())
+    # Numba fills its tables of types then.
+    function_keys.environment(compiler, ())
 
 
 def run(unit: Unit) -> Done:
@@ -340,7 +346,8 @@ def run(unit: Unit) -> Done:
         if missing:
             return Done(refusal=f"a worker does not find {missing[0]} in {', '.join(unit.program.modules)}")
         typed = [each for each in found if each is not None]
-        keys = function_keys.of_each(typed)
+        program = unit.program
+        keys = function_keys.of_each(typed, _around(program.export, program.front_end, program.modules))
         for name, here, there in zip(unit.names, keys, unit.keys, strict=True):
             if here != there:
                 return Done(
@@ -358,6 +365,12 @@ def _difference(here: FunctionKey, there: FunctionKey) -> str:
         if one != other
     ]
     return "; ".join(parts[:3]) or "its code, or a value that it reads"
+
+
+@functools.lru_cache(maxsize=1)
+def _around(export: str, front_end: str, modules: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001 - its key
+    """Return what all functions of one export, whose program is imported, depend on."""
+    return function_keys.environment(registry.get(front_end), modules)
 
 
 _known: list[Any] = []

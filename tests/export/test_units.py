@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import deque
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -78,7 +79,7 @@ class Pickling(Executor):
 
 def elsewhere(unit):
     """Return *unit* as a process sees it that makes other exports."""
-    return replace(unit, program=replace(unit.program, export="another"))
+    return replace(unit, program=replace(unit.program, export=f"not {unit.program.export}"))
 
 
 class Threads(Executor):
@@ -232,6 +233,33 @@ def test_a_worker_that_is_done_gets_more_at_once(program, monkeypatch):
     monkeypatch.setattr(units, "_compile", compile_here)
     assert expected == export(program, executor=pool)
     assert here == ["begun", "done"] * 2
+
+
+@pytest.mark.parametrize(
+    ("under_way", "waiting", "left"), [(0, 1, 0), (1, 1, 1), (1, 3, 2), (0, 3, 1), (2, 3, 3)]
+)
+def test_the_last_group_is_for_whoever_is_free(under_way, waiting, left):
+    """A process gets two groups while there are more, and none that the exporting one could begin with."""
+
+    class Counting(Processes):
+        def submit(self, _call, _unit, /):
+            return Future()
+
+    groups_left = deque(range(waiting))
+    units._send(groups_left, Counting(1), {Future(): number for number in range(under_way)})
+    assert len(groups_left) == left
+
+
+def test_workers_find_out_once_what_surrounds_the_functions(program, monkeypatch):
+    """What all functions of an export depend on is the same for each group of it."""
+    found = []
+    environment = function_keys.environment
+    monkeypatch.setattr(function_keys, "environment", lambda *of: found.append(of) or environment(*of))
+    executor = Pickling()
+    export(program, executor=executor)
+    assert executor.count == 3
+    # The export itself, and the worker.
+    assert len(found) == 2
 
 
 def test_what_travels_fits_into_a_pipe():
