@@ -108,10 +108,16 @@ Large = namedtuple("Large", [f"v{number}" for number in range(25)])  # noqa: PYI
 LARGE = types.NamedUniTuple(types.float64, 25, Large)
 
 
-@pl.udf("float64(LARGE, int64)", name="weigh")
-def weigh(large: Any, turn: Any) -> Any:
+@pl.udf("float64(LARGE, float64)", name="weigh")
+def weigh(large: Any, weight: Any) -> Any:
     """Read some of 200 bytes that are passed by value."""
-    return large.v0 * turn + large.v7 + large.v24
+    return large.v0 * weight + large.v7 + large.v24
+
+
+@pl.udf("float64(float64, int64)", name="ramp")
+def ramp(x: Any, turn: Any) -> Any:
+    """Convert a loop's counter."""
+    return x * turn + 1.0
 
 
 record = np.dtype([("mass", "f4"), ("charge", "f4"), ("id", "i8")], align=True)
@@ -199,9 +205,16 @@ CASES |= {
     ),
     "struct of 200 bytes": (
         weigh,
-        "double weigh(Large large, int64_t turn) { return large.v0 * turn + large.v7 + large.v24; }",
+        "double weigh(Large large, double weight) { return large.v0 * weight + large.v7 + large.v24; }",
         "double sum = 0; Large large{}; large.v0 = seed; large.v7 = 1.0; large.v24 = 0.5;",
-        "sum += weigh(large, turn); large.v7 = sum * 1e-9;",
+        "sum += weigh(large, 0.5); large.v7 = sum * 1e-9;",
+        "(float)sum",
+    ),
+    "a counter as double": (
+        ramp,
+        "double ramp(double x, int64_t turn) { return x * turn + 1.0; }",
+        "double sum = 0;",
+        "sum += ramp(seed, turn);",
         "(float)sum",
     ),
     "array of records": (
