@@ -17,7 +17,7 @@ from . import abi
 from ._arch import Arch, ArchLike
 from ._cabi import existing, header, proof
 from ._config import config
-from ._export import build, choice, definitions, files, sources, units
+from ._export import build, choice, definitions, files, schedule, sources
 from ._export.artifacts import EMIT, Request, compile_each, file_name, join, parts_wanted
 from ._export.manifest import describe as describe_export
 from ._export.marks import Kernel, Udf, kernel, udf
@@ -175,7 +175,7 @@ def export(
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     out = files.check_out(out_dir)
     files.check_depfile(depfile, out_dir)
-    units.check(executor, progress)
+    schedule.check(executor, progress)
     if name is not None:
         files.check_stem(name)
     former = python_imports.former_modules()
@@ -189,7 +189,7 @@ def export(
         header.named_structs(passed)
         _check_passing(passed, request.asked)
         cubins = consumer is None and CUBIN in parts_wanted(request)[0]
-        compiled = units.compile_each(
+        compiled = schedule.compile_each(
             functions, parsed, request.options, cubins=cubins, executor=executor, progress=progress
         )
         first = compiled[0]

@@ -24,7 +24,7 @@ from caches import open_cache
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
-from numba_ptxlink._export import function_keys, groups, lowering, units
+from numba_ptxlink._export import function_keys, groups, lowering, schedule, units
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._imports.source_loader import Imported
 from numba_ptxlink._tools import workers
@@ -123,13 +123,13 @@ def test_the_bytes_do_not_depend_on_the_workers(program):
 def test_threads_do_the_work_while_their_process_exports(program, monkeypatch):
     """A thread compiles what another thread has imported from a file, and does not wait for it."""
     expected = export(program)
-    compiled, threads = units._compile, set()
+    compiled, threads = units.compile_here, set()
 
     def note(*args):
         threads.add(threading.current_thread())
         return compiled(*args)
 
-    monkeypatch.setattr(units, "_compile", note)
+    monkeypatch.setattr(units, "compile_here", note)
     made: list[dict] = []
     exporting = threading.Thread(target=lambda: made.append(export(program, executor=Threads())), daemon=True)
     exporting.start()
@@ -183,7 +183,7 @@ def test_the_files_need_not_exist_where_a_worker_is(program, monkeypatch):
                     path.rename(path.with_suffix(".py"))
 
     done: list[units.Done] = []
-    monkeypatch.setattr(units, "_result", lambda future, _: done.append(future.result()) or done[-1])
+    monkeypatch.setattr(schedule, "_result", lambda future, _: done.append(future.result()) or done[-1])
     assert expected == export(program, executor=Remote())
     assert [each.refusal for each in done] == ["", "", ""]
 
@@ -206,7 +206,7 @@ def test_a_worker_that_is_done_gets_more_at_once(program, monkeypatch):
     """The exporting process begins with no group while a worker waits for one."""
     monkeypatch.setattr(groups, "split", lambda names, _: [range(n, n + 1) for n in range(len(names))])
     program.write_text(program.read_text() + FUNCTION.format(5))
-    compiled = units._compile
+    compiled = units.compile_here
 
     class Slow(Processes):
         sent = ()
@@ -230,7 +230,7 @@ def test_a_worker_that_is_done_gets_more_at_once(program, monkeypatch):
         return compiled(unit, functions)
 
     expected = export(program)
-    monkeypatch.setattr(units, "_compile", compile_here)
+    monkeypatch.setattr(units, "compile_here", compile_here)
     assert expected == export(program, executor=pool)
     assert here == ["begun", "done"] * 2
 
@@ -246,7 +246,7 @@ def test_the_last_group_is_for_whoever_is_free(under_way, waiting, left):
             return Future()
 
     groups_left = deque(range(waiting))
-    units._send(groups_left, Counting(1), {Future(): number for number in range(under_way)})
+    schedule._send(groups_left, Counting(1), {Future(): number for number in range(under_way)})
     assert len(groups_left) == left
 
 
@@ -423,8 +423,8 @@ def test_processes_leave_the_same_bytes(program):
 def test_the_exporting_process_takes_its_share(program, monkeypatch):
     """Beside processes of this machine the exporting one compiles, too, and each group is compiled once."""
     here = []
-    compiled = units._compile
-    monkeypatch.setattr(units, "_compile", lambda unit, *rest: here.append(unit) or compiled(unit, *rest))
+    compiled = units.compile_here
+    monkeypatch.setattr(units, "compile_here", lambda unit, *rest: here.append(unit) or compiled(unit, *rest))
     titles = []
     with workers.chosen(2, prepare=units.prepare) as pool:
         export(program, executor=pool, progress=lambda done, of, title: titles.append((done, of, title)))
