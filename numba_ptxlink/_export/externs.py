@@ -14,6 +14,7 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._link.fusion.sink import sink_loads
 from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
@@ -108,7 +109,7 @@ def merge_ptx(
     module = parse(module.without([kept]))
     linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
-    return module.relinked(linkages)
+    return sink_loads(module.relinked(linkages))
 
 
 def _link(

@@ -17,6 +17,16 @@ Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's types are given bel
 particle = np.dtype([("pos", "f4", 3), ("id", "i2"), ("z", "c16")], align=True)
 # numba-cuda refuses to read a field at an unaligned offset.
 packed = np.dtype([("b", "f8"), ("a", "i1")])
+# More values than a function has registers, all alike, and of several sizes with padding between.
+even = np.dtype([(f"b{number}", "f4") for number in range(512)], align=True)
+uneven = np.dtype(
+    [
+        (f"{kind}{number}", dtype)
+        for number in range(60)
+        for kind, dtype in (("a", "i1"), ("b", "f8"), ("c", "i2"), ("d", "?"), ("e", "u1"))
+    ],
+    align=True,
+)
 
 # Name, signature, Python function, the NumPy dtypes of argument and result as C++ lays them out, values.
 WORDS = np.array([0, 1, 2, 100, -1, -128, 127], np.int8)
@@ -191,6 +201,31 @@ def test_a_record(run, front_end):
     got = run(pl.udf(ty(ty), name="change")(change), values, particle)
     assert {field: expected[field].tolist() for field in particle.names} == {
         field: got[field].tolist() for field in particle.names
+    }
+
+
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("dtype", [even, uneven], ids=["even", "uneven"])
+def test_a_large_record(run, front_end, dtype, changes):
+    """Each member of a record of about 2 kB comes back, one that is changed and all others."""
+
+    def same(r):
+        return r
+
+    def change(r):
+        r.b3 = r.b59 + 1
+        return r
+
+    ty = front_end.from_dtype(dtype)
+    values = np.zeros(64, dtype)
+    for place, field in enumerate(dtype.names):
+        values[field] = (np.arange(64) * 7 + place * 3) % 128
+    expected = values.copy()
+    if changes:
+        expected["b3"] = values["b59"] + 1
+    got = run(pl.udf(ty(ty), name="f")(change if changes else same), values, dtype)
+    assert {field: expected[field].tolist() for field in dtype.names} == {
+        field: got[field].tolist() for field in dtype.names
     }
 
 
