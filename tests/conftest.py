@@ -6,11 +6,15 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from devices import missing_device
 from ptx_kernels import make_kernel
 from redis_server import find_server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -58,7 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_collection_finish() -> None:
-    """Leave what the collection has made, a million objects, out of all later searches for garbage."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what the collection makes, a million objects that all stay, out of every search for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
