@@ -340,5 +340,5 @@ def _runs_on(needs: Arch, arch: Arch) -> bool:
     if needs.variant == "a":
         return needs == arch
     if needs.variant == "f":
-        return needs.major == arch.major and needs.number <= arch.number and arch.variant in ("a", "f")
+        return needs.major == arch.major and needs.number <= arch.number
     return needs.number <= arch.number

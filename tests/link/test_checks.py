@@ -18,7 +18,7 @@ from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink._link import checks, explain
 from numba_ptxlink._link import inputs as link_inputs
 from numba_ptxlink._link import symbols as link_symbols
-from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._tools import nvfatbin, nvjitlink
 
 ARCH = pl.Arch.of("sm_80")
 
@@ -202,6 +202,29 @@ def test_an_alias_is_a_definition():
     define = ".visible .func f(.param .b32 a)\n{\nret;\n}\n"
     with pytest.raises(pl.LinkError, match="f is defined 2 times"):
         pl.link(HEAD + alias, HEAD + define, arch=ARCH)
+
+
+FAMILIES = [
+    ("sm_100f", "sm_103"),
+    ("sm_100f", "sm_110"),
+    ("sm_103f", "sm_100f"),
+    ("sm_103f", "sm_103a"),
+    ("sm_120f", "sm_121"),
+    ("sm_120a", "sm_120"),
+]
+
+
+@pytest.mark.parametrize(("target", "arch"), FAMILIES)
+def test_where_ptx_of_a_family_runs_is_told_as_the_linker_takes_it(target, arch):
+    """PTX for a family runs on each later device of its major version, by any variant of its name."""
+    source = link_inputs.Input("ptx", "a.ptx", function(target=target).replace("8.0", "9.0").encode())
+    try:
+        nvjitlink.link([(source.kind, source.name, source.code)], (f"-arch={arch}",))
+        said = ""
+    except pl.LinkError as error:
+        said = str(error)
+    misfit = explain.cure("", [source], pl.Arch.of(arch), nvjitlink.version(), "nvidia-nvjitlink")
+    assert bool(said) == (f"a.ptx holds PTX for {target}, which does not run on {arch}" in misfit)
 
 
 @pytest.mark.parametrize("spelled", [".visible .func f.noreturn", ".visible .func f .noreturn"])
