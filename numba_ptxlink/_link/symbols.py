@@ -100,11 +100,13 @@ def of_ptx(module: ptx.Module) -> tuple[Symbol, ...]:
                     line=function.line,
                 ),
             )
-    for alias in (item for item in module.items if isinstance(item, ptx.Alias)):
-        # An alias is declared before it, as a function with its target's prototype.
-        form = alias.name, "func", ""
-        if form in index:
-            index[form] = replace(index[form], defined=True)
+    aliases = {item.name for item in module.items if isinstance(item, ptx.Alias)}
+    for function in module.functions:
+        if function.name in aliases:
+            # It is declared before, as a function with its target's prototype. The compilers make a visible
+            # and strong definition of it, whatever is declared.
+            form = function.name, "func", ""
+            index[form] = Symbol(*form[:2], True, prototype=function.prototype, line=function.line)
     for variable in module.variables:
         if variable.linkage:
             _add(

@@ -119,6 +119,7 @@ OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
 MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
 BLANK_LTO = 'extern "C" { __device__ int v; }\n'
 VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
+WEAK_ALIAS = function(1, name="g") + ".weak .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
 
 # The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
 CASES = {
@@ -169,6 +170,7 @@ CASES = {
         ],
         "links",
     ),
+    "alias in PTX": (lambda: _ptx(KERNEL, WEAK_ALIAS, function(2)), "links, stderr"),
     "undefined in PTX": (lambda: _ptx(KERNEL, function(name="ff")), "Undefined reference to 'f'"),
     "undefined in LTO-IR": (lambda: _lto(CALLER, MISSPELT_LTO), "Unresolved extern function 'f'"),
     "cubin of another arch": (

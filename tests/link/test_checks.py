@@ -39,6 +39,7 @@ SAID = {
     "variables in LTO-IR": ("v is defined 2 times", "a.ltoir, b.ltoir"),
     "variables in LTO-IR and PTX": ("v is defined 2 times", "a.ltoir, b.ptx:4"),
     "variables in PTX": ("v is defined 2 times", "a.ptx:11, b.ptx:4"),
+    "alias in PTX": ("f is defined 2 times", "a.ptx:11, b.ptx:4"),
     "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
     "undefined in LTO-IR": ("f is asked for by k.ltoir and defined in no input", "there is ff in a.ltoir"),
     "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
@@ -196,12 +197,13 @@ def test_a_function_with_attributes_is_compared():
         pl.link(KERNEL, HEAD + attributed, arch=ARCH)
 
 
-def test_an_alias_is_a_definition():
+@pytest.mark.parametrize("linkage", [".visible", ".weak", ""])
+def test_an_alias_is_a_definition(linkage):
     """A name that is an alias in one module and defined in another is refused, as if both defined it."""
-    alias = ".func inner(.param .b32 a)\n{\nret;\n}\n.visible .func f(.param .b32 a);\n.alias f, inner;\n"
-    define = ".visible .func f(.param .b32 a)\n{\nret;\n}\n"
+    alias = function(name="g") + f"{linkage} .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
     with pytest.raises(pl.LinkError, match="f is defined 2 times"):
-        pl.link(HEAD + alias, HEAD + define, arch=ARCH)
+        pl.link(KERNEL, alias, function(), arch=ARCH)
+    assert pl.link(KERNEL, alias, function(linkage=".weak"), arch=ARCH).cubin
 
 
 FAMILIES = [
