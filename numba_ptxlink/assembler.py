@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from . import cache
 from ._arch import Arch, dotted
 from ._config import config
 from ._formats.kinds import CU, recognise
+from ._formats.undefined import may_lack_variables, undefined_variables
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
@@ -29,6 +31,8 @@ __all__ = [
     "supported_archs",
     "supported_ptx_versions",
 ]
+
+log = logging.getLogger(__name__)
 
 _LINE = re.compile(r"\bline (\d+)")
 _EPILOGUE = "Ptx assembly aborted due to errors"
@@ -110,7 +114,8 @@ def assemble(
     """
     Compile *ptx* to a cubin in this process, without a driver or a device.
 
-    Thread-safe; other Python threads run meanwhile.
+    Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
+    declares and does not define becomes a new one, of zeros, unless *relocatable*, and a warning is logged.
 
     Args:
         ptx: One PTX module.
@@ -128,7 +133,6 @@ def assemble(
         ConfigError: An option or *arch* has a value this package does not know.
     """
     config()
-    target = Arch.of(arch)
     options = AssembleOptions(
         relocatable=relocatable,
         opt_level=opt_level,
@@ -137,10 +141,37 @@ def assemble(
         max_registers=max_registers,
         extra_flags=extra_flags,
     )
-    flags = options.arguments(target)
+    cubin = compile_ptx(ptx, Arch.of(arch), options)
+    if not relocatable:
+        _warn_of_undefined(_encode(ptx))
+    return cubin
+
+
+def compile_ptx(ptx: str | bytes, arch: Arch, options: AssembleOptions) -> Cubin:
+    """
+    Compile *ptx* as `assemble` does, but do not warn of undefined variables.
+
+    Raises:
+        AssembleError: The compiler refused *ptx* or an option.
+    """
+    flags = options.arguments(arch)
     text = _encode(ptx)
-    entry = cache.cached(_key(text, flags), lambda: _compile(text, target, flags))
-    return Cubin(entry.code, target, relocatable, entry.log, flags)
+    entry = cache.cached(_key(text, flags), lambda: _compile(text, arch, flags))
+    return Cubin(entry.code, arch, options.relocatable, entry.log, flags)
+
+
+def _warn_of_undefined(text: bytes) -> None:
+    if not may_lack_variables(text):
+        return
+    from ._formats import ptx
+
+    names = undefined_variables(ptx.parse(text.decode(errors="replace")))
+    if names:
+        log.warning(
+            "nvPTXCompiler made new variables, of zeros, of what the PTX does not define: %s. %s",
+            ", ".join(names),
+            TO_RESOLVE,
+        )
 
 
 def kept(ptx: bytes, arch: Arch, **asked: Any) -> tuple[Cubin, tuple[int, int]] | None:

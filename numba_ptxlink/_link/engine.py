@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
-from . import backends
+from . import backends, undefined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -235,7 +236,8 @@ def _kept(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked |
     with contextlib.suppress(PtxlinkError):
         (ptx,) = inputs
         kept = assembler.kept(ptx.code, arch, **_assemble_options(options))
-        if kept is not None and (asked != "auto" or backends.is_served(kept[1])):
+        served = kept is not None and (asked != "auto" or backends.is_served(kept[1]))
+        if kept is not None and served and not undefined.in_ptx(ptx):
             reason = backends.USUAL if asked == "auto" else backends.ASKED
             log.info("link %s for %s: nvptxcompiler, %s", ptx.name, arch.sm, reason)
             return _of_one(ptx, kept[0], reason)
@@ -302,7 +304,7 @@ def _assemble_options(options: LinkOptions) -> dict[str, Any]:
 
 def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
     try:
-        return assembler.assemble(ptx.code, arch, **_assemble_options(options))
+        cubin = assembler.compile_ptx(ptx.code, arch, AssembleOptions(**_assemble_options(options)))
     except AssembleError as error:
         from . import explain, symbols
 
@@ -310,6 +312,8 @@ def _assembled(ptx: Input, arch: Arch, options: LinkOptions) -> assembler.Cubin:
         said = str(error).removesuffix(f"\n{assembler.TO_RESOLVE}") if cure else str(error)
         message = "\n".join(filter(None, (f"{ptx.name}: {said}", cure)))
         raise AssembleError(message, flags=error.flags, inputs=(ptx.name,), log=error.log) from error
+    undefined.refuse_in_ptx(ptx, arch)
+    return cubin
 
 
 def link_to_ptx(
@@ -351,7 +355,12 @@ def _check_and_link(
         log.info("equal definitions merged: %s", ", ".join(findings.merged))
     names = tuple(source.name for source in findings.inputs)
     try:
-        product = tool.link([(source.kind, source.name, source.code) for source in findings.inputs], flags)
+        contents = [(source.kind, source.name, source.code) for source in findings.inputs]
+        product = tool.link(contents, flags)
+        if lto and "-ptx" not in flags:
+            loud = undefined.with_warnings(flags)
+            told = product if loud == flags else tool.link(contents, loud)
+            undefined.refuse_made(product.code, told.info_log, names, flags)
     except LinkError as error:
         # The caller retries the link with the device runtime, so compile nothing to explain this error.
         explained = "none" if device_runtime.is_missing(error, inputs) else checks

@@ -180,6 +180,13 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
             )
             defined[name] = hidden
             continue
+        if _is_shared(name, tables):
+            lines.append(
+                f"{asked} and defined in no input. Shared memory that a launch sizes is declared without a "
+                "length, extern __shared__ T name[], and any other not as extern."
+            )
+            defined[name] = ""
+            continue
         line = f"{asked} and defined in no input"
         near = _near(name, defined)
         if near:
@@ -197,6 +204,12 @@ def _explain_undefined(log: str, tables: Sequence[Table]) -> str:
     if not defined.keys() >= set(names):
         lines.append(_TO_DEFINE)
     return "\n".join(lines)
+
+
+def _is_shared(name: str, tables: Sequence[Table]) -> bool:
+    return any(
+        symbol.name == name and symbol.space == "shared" for table in tables for symbol in table.symbols or ()
+    )
 
 
 def _near(name: str, defined: dict[str, str]) -> list[str]:

@@ -51,7 +51,7 @@ class Table:
         name: The input's name.
         kind: The input's kind.
         symbols: Its symbols, each once; None where they cannot be read.
-        hidden: The functions of PTX that no other input sees.
+        hidden: The functions and variables of PTX that no other input sees.
     """
 
     name: str
@@ -74,9 +74,11 @@ def table(source: Input, arch: Arch, *, lto: bool = False, deep: bool = True) ->
         found = of_ptx(source.module)
         # The lines are those of the PTX, which nobody has who gave its source.
         shown = tuple(replace(symbol, line=0) for symbol in found) if source.compiled else found
-        hidden = {
-            each.prototype.name for each in source.module.functions if each.defined and not each.linkage
-        }
+        symbols: tuple[ptx.Function | ptx.Variable, ...] = (
+            *source.module.functions,
+            *source.module.variables,
+        )
+        hidden = {each.name for each in symbols if each.defined and not each.linkage}
         return Table(source.name, source.kind, shown, frozenset(hidden))
     if source.witness:
         return Table(source.name, source.kind, _of_llvm(source.witness, arch))

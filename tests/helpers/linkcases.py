@@ -119,6 +119,7 @@ OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
 MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
 BLANK_LTO = 'extern "C" { __device__ int v; }\n'
 VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
+RATED = 'extern __device__ int vv; extern "C" __global__ void k(int* p) { *p = vv; }\n'
 WEAK_ALIAS = function(1, name="g") + ".weak .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
 
 # The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
@@ -173,6 +174,7 @@ CASES = {
     "alias in PTX": (lambda: _ptx(KERNEL, WEAK_ALIAS, function(2)), "links, stderr"),
     "undefined in PTX": (lambda: _ptx(KERNEL, function(name="ff")), "Undefined reference to 'f'"),
     "undefined in LTO-IR": (lambda: _lto(CALLER, MISSPELT_LTO), "Unresolved extern function 'f'"),
+    "undefined variable in LTO-IR": (lambda: _lto(RATED, BLANK_LTO), "links"),
     "cubin of another arch": (
         lambda: [*_ptx(KERNEL), ("cubin", "a.cubin", cubin(function(), "sm_90"))],
         "bad input:a.cubin",

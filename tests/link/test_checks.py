@@ -42,6 +42,10 @@ SAID = {
     "alias in PTX": ("f is defined 2 times", "a.ptx:11, b.ptx:4"),
     "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
     "undefined in LTO-IR": ("f is asked for by k.ltoir and defined in no input", "there is ff in a.ltoir"),
+    "undefined variable in LTO-IR": (
+        "vv is asked for by k.ltoir and defined in no input",
+        "there is v in a.ltoir: is that one meant?",
+    ),
     "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
     "PTX of a newer arch": ("a.ptx holds PTX for sm_90", "does not run on sm_80"),
     "PTX of a variant": ("a.ptx holds PTX for sm_80a", "does not run on sm_80,"),
