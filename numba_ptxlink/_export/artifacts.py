@@ -75,7 +75,7 @@ class Code:
         files: The artifacts of one architecture each.
         parts: All code, of kinds that are not asked for too, as (kind, arch, file name, code).
         launchable: The PTX of each architecture with its undefined symbols.
-        externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
+        externs: The undefined functions of the code by name: PTX prototype, and C signature if it is known.
         undeclared: Those that Python declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubins, "" without one.
         merged: Whether nvJitLink merged link files into it.
@@ -88,6 +88,11 @@ class Code:
     undeclared: dict[str, None] = field(default_factory=dict)
     cubin_by: str = ""
     merged: bool = False
+
+    @property
+    def undefined(self) -> set[str]:
+        """The undefined functions and variables of the code."""
+        return {name for _, _, names in self.launchable for name in names}
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
         code.externs.update(built.externs)
         code.undeclared.update(dict.fromkeys(built.undeclared))
         code.cubin_by, code.merged = built.cubin_by, built.merged
-        code.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs]))
+        code.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs, *built.variables]))
         for kind, content in built.artifacts.items():
             code.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
             if kind in kinds:
@@ -177,7 +182,7 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     kinds, consumer, options = request.asked, request.consumer, request.options
     signatures = [declaration.signature for declaration in declarations]
     kernels = [signature for signature in signatures if signature.kernel]
-    if request.kinds is None and kernels and executables.can_complete(code.externs, consumer):
+    if request.kinds is None and kernels and executables.can_complete(code.undefined, consumer):
         kinds += (KERNELS,)
     names = [kernel.name for kernel in kernels]
     cooperative = device_runtime.cooperative(code.launchable[0][1].decode(), names)
@@ -208,7 +213,7 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
             header,
             kernels,
             code.parts,
-            None if code.externs else whole,
+            None if code.undefined else whole,
             consumer=consumer,
             include_dirs=request.include_dirs,
         )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._formats.undefined import undefined_variables
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import AbiError, ExportError
@@ -89,6 +90,7 @@ class Built:
         undeclared: Those that `cuda.declare_device` declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
         merged: Whether nvJitLink merged link files into the code.
+        variables: The undefined variables of the code, which link files declare.
     """
 
     artifacts: dict[str, bytes]
@@ -96,6 +98,7 @@ class Built:
     undeclared: tuple[str, ...] = ()
     cubin_by: str = ""
     merged: bool = False
+    variables: tuple[str, ...] = ()
 
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
@@ -229,7 +232,13 @@ def build(
             ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
         )
     kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
-    return Built(kept, *_with_signatures(missing, declared), made_by, merged=bool(linked.code))
+    return Built(
+        kept,
+        *_with_signatures(missing, declared),
+        made_by,
+        merged=bool(linked.code),
+        variables=undefined_variables(read),
+    )
 
 
 def _with_signatures(

@@ -14,6 +14,7 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._formats.undefined import undefined_variables
 from numba_ptxlink._link.fusion.sink import sink_loads
 from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
@@ -41,6 +42,11 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
         for function in ptx.functions
         if function.linkage == "extern" and function.name not in there
     }
+
+
+def is_complete(ptx: Module) -> bool:
+    """Return whether *ptx* lacks no function or variable, and a driver loads it without a link."""
+    return not undefined(ptx) and not undefined_variables(ptx)
 
 
 def check_supplied(ptx: Module, linked: LinkFiles) -> None:

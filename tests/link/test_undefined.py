@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from linkcases import HEAD
+from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink._config import Config
@@ -26,6 +27,7 @@ extern "C" __global__ void apply(float* x) {{ *x = damp(*x) * rate; }}
 """
 MISTYPED = '{} float rates = 3.0f;\nextern "C" __device__ float damp(float x) {{ return x * rates; }}\n'
 DEFINED = '{} float rate = 3.0f;\nextern "C" __device__ float damp(float x) {{ return x * rate; }}\n'
+DAMP = 'extern __device__ float rate;\nextern "C" __device__ float damp(float x) { return x * rate; }\n'
 LAUNCHED = """
 extern __shared__ float rate[];
 extern "C" __global__ void apply(float* x) { rate[threadIdx.x] = *x; __syncthreads(); *x = rate[0]; }
@@ -107,6 +109,24 @@ def test_assembling_alone_warns(flags, caplog):
     pl.assemble(FORMS["defined after"], ARCH)
     pl.assemble(FORMS["shared of a launch"], ARCH)
     assert [] == caplog.records
+
+
+def test_kernels_of_an_export_are_complete(tmp_path):
+    """A kernel whose link file lacks a variable is exported for a linker, and not for a driver."""
+    source = tmp_path / "damp.cu"
+    source.write_text(DAMP)
+    damp = cuda.declare_device("damp", "float32(float32)", abi="c", link=str(source))
+
+    @pl.kernel("void(float32[::1])")
+    def apply(out):
+        out[0] = damp(out[0])
+
+    export = pl.export([apply], archs=[ARCH])
+    assert ("kernels", "") not in export.artifacts
+    linked = pl.link(export.read("ptx", ARCH), "__device__ float rate = 2;\n", arch=ARCH, lto=False)
+    assert 1 == [symbol.name for symbol in elf.read(linked.cubin).symbols].count("rate")
+    with pytest.raises(pl.ExportError, match="rate is not defined, and code that a driver loads"):
+        pl.export([apply], archs=[ARCH], emit=["kernels"])
 
 
 @pytest.mark.parametrize("lto", [False, True])

@@ -14,9 +14,10 @@ import pytest
 from llvmlite import ir
 from numba import cuda
 from numba.cuda import types
-from numba.cuda.extending import models, register_model
+from numba.cuda.extending import intrinsic, models, register_model
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.ptx import parse
 
 CC = (9, 0)
@@ -82,6 +83,31 @@ def test_a_name_that_numba_takes_is_kept(name, caplog):
     warned = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
     assert [name in FOREIGN] * len(warned) == ["the C name of the function" in line for line in warned]
     assert (name in FOREIGN) == bool(warned)
+
+
+def test_a_kernel_with_an_undefined_variable_has_to_be_linked():
+    """Its cubin is relocatable: of a whole program, a new variable of zeros would be in it."""
+
+    @intrinsic
+    def rate(_typing):
+        def load(_context, builder, _signature, _arguments):
+            pointer = ir.GlobalVariable(builder.module, ir.FloatType(), "rate", addrspace=1)
+            generic = builder.addrspacecast(pointer, ir.PointerType(ir.FloatType()), "generic")
+            return builder.load(generic)
+
+        return types.float32(), load
+
+    def scaled(out):
+        out[0] *= rate()
+
+    def plain(out):
+        out[0] *= 2
+
+    signature = types.void(types.float32[::1])
+    made = [compiled(each, signature, device=False, abi="numba", output="cubin") for each in (scaled, plain)]
+    assert [True, False] == [elf.is_relocatable(cubin) for cubin in made]
+    names = {symbol.name for symbol in elf.read(made[0]).symbols if not symbol.defined}
+    assert "rate" in names
 
 
 @pytest.mark.parametrize("name", ["__direct_callable__f", "__nv_f", "_Z1fB2v1i"])

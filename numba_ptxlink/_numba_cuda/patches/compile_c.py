@@ -223,7 +223,7 @@ def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: t
 
     arch = Arch.of(cc)
     # A kernel without undefined symbols can be loaded without linking.
-    relocatable = given["device"] or bool(externs.undefined(parse(ptx)))
+    relocatable = given["device"] or not externs.is_complete(parse(ptx))
     options = AssembleOptions(
         relocatable=relocatable,
         opt_level=0 if given["debug"] or given["opt"] is False else 3,

@@ -286,7 +286,7 @@ def _binary(
     ptx, options = artifacts[PTX], _options(asked)
     assembly = AssembleOptions(
         # A kernel without undefined symbols can be loaded without linking.
-        relocatable=relocatable or bool(externs.undefined(parse(ptx.decode()))),
+        relocatable=relocatable or not externs.is_complete(parse(ptx.decode())),
         opt_level=options.level,
         lineinfo=options.lineinfo,
         max_registers=register_limit(asked.get("max_registers")),
