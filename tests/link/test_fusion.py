@@ -240,6 +240,7 @@ def test_a_stack_allocation_stays_a_call():
     ("text", "reason"),
     [
         (PLAIN.replace("call.uni", "call (r), f, (a); call.uni"), "has other uses"),
+        (PLAIN.replace("b32 a; .param .b32 r", "b32 a, r"), "r is declared with others in one statement"),
         (PLAIN.replace(", (a)", ", (%r1)"), "a is not passed in a variable"),
         (PLAIN.replace("{ .param", "{ .local .b32 v; .param"), "a name of the caller hides v"),
     ],

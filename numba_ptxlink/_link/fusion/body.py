@@ -75,6 +75,7 @@ class Param:
         addresses: The `mov` instructions that take its address.
         calls: How many calls pass it.
         exposed: Whether it is used in another way, too.
+        joined: Whether the statement that declares it declares others, too.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Param:
     addresses: list[ptx.Instruction] = field(default_factory=list)
     calls: int = 0
     exposed: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +216,9 @@ class Body:
             scope[variable.name] = None
             if variable.space == "param":
                 self._params.add(variable.name)
-                exposed = len(statement.variables) > 1 or variable.count is not None
+                joined = len(statement.variables) > 1 or variable.count is not None
                 scope[variable.name] = Param(
-                    variable.name, size_of(variable), _alignment(variable), statement, exposed=exposed
+                    variable.name, size_of(variable), _alignment(variable), statement, joined=joined
                 )
             elif variable.space != "local":
                 # Every call shares it; a copy of the function would have a copy of it.

@@ -278,8 +278,9 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
             return f"{formal.name} is not passed in a variable"
         if param.size != formal.size:
             return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
-        if param.calls > 1 or param.exposed or param.addresses:
-            return f"the variable for {formal.name} has other uses"
+        if param.joined or param.calls > 1 or param.exposed or param.addresses:
+            cause = "is declared with others in one statement" if param.joined else "has other uses"
+            return f"the variable for {formal.name} {cause}"
     visible = site.visible | {label.name for label in caller.labels}
     hidden = [name for name in callee.reached if hides(visible, name)]
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
