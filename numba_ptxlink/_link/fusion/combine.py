@@ -42,6 +42,7 @@ class Combined:
         variables: The definition of each variable, or a declaration, after those that its initializer names.
         aliases: Every alias.
         origins: The position of the module that defines each function, by the function's name.
+        kernels: Declarations of kernels, whose addresses are taken before their definitions.
     """
 
     head: tuple[str, ...]
@@ -49,6 +50,7 @@ class Combined:
     variables: tuple[tuple[ptx.Variable, str], ...]
     aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
+    kernels: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -69,7 +71,9 @@ class Combined:
             if function.kind == "func" and (function.name in bodies or not function.defined)
         ]
         variables = [text for _, text in self.variables]
-        return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
+        return "\n".join(
+            (*self.head, *self.kernels, *declared, *variables, *bodies.values(), *map(str, self.aliases), "")
+        )
 
 
 def source(function: ptx.Function) -> str:
@@ -100,13 +104,26 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         str(item) for module in parts for item in module.items if isinstance(item, ptx.Pragma)
     )
     aliases = [item for module in parts for item in module.items if isinstance(item, ptx.Alias)]
+    kernels = {
+        function.name: _declaration(function, functions[function.name][1])
+        for module in parts
+        for function in module.functions
+        if function.kind == "entry" and not function.defined
+    }
     return Combined(
         (header, *pragmas),
         tuple(function for _, function in functions.values()),
         tuple(_ordered(variables)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
+        tuple(kernels.values()),
     )
+
+
+def _declaration(declared: ptx.Function, chosen: ptx.Function) -> str:
+    """Return what declares the kernel *chosen*, as *declared* does, with the linkage of its definition."""
+    heading = declared.heading.removeprefix(f".{declared.linkage}" if declared.linkage else "").lstrip()
+    return f"{f'.{chosen.linkage} ' if chosen.linkage else ''}{heading};"
 
 
 def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
