@@ -166,9 +166,8 @@ def _defines(source: Input) -> bool:
 def _link_inputs(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, lto: bool) -> Linked:
     fused = _as_one(inputs, arch, options, lto=lto)
     if not isinstance(fused, str):
-        others = [source for source in inputs if source.kind != PTX]
         try:
-            linked = _linked((fused.input, *others), arch, options, lto=lto)
+            linked = _linked(fused.among(inputs), arch, options, lto=lto)
         except (AssembleError, LinkError) as error:
             # The same of the inputs as they are tells the reason in their terms, or links them.
             log.debug("%s", error)

@@ -558,3 +558,17 @@ def test_why_there_is_no_module_and_what_makes_one(tmp_path, capsys, second, opt
     command = ["link", *map(str, paths), "--arch", "sm_80", "--emit", "ptx", *options]
     assert 1 == main([*command, "-o", str(tmp_path / "both.ptx")])
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("order", ["cub", "ucb", "ubc", "bcu"])
+def test_of_weak_definitions_the_first_is_linked(order):
+    """PTX made one has the place of its weak definitions among other inputs."""
+    values = 0x11111111, 0x22222222
+    first, second = (function(value, linkage=".weak") for value in values)
+    inputs = {"c": cubin(first), "u": KERNEL, "b": second}
+    fused, plain = (
+        pl.link(*(inputs[name] for name in order), arch="sm_80", inline=choice) for choice in ("auto", "none")
+    )
+    assert fused.reason.startswith("2 PTX as one")
+    held = [[value.to_bytes(4, "little") in linked.cubin for value in values] for linked in (plain, fused)]
+    assert [order.index("c") < order.index("b"), order.index("b") < order.index("c")] == held[0] == held[1]

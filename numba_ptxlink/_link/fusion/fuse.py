@@ -36,6 +36,16 @@ class Fused:
     inlined: int
     log: str
 
+    def among(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """Return *inputs* with this for their PTX, in the place of the first with weak symbols."""
+        # Of weak definitions a linker takes the first.
+        weak = (number for number, each in enumerate(inputs) if each.kind == PTX and b".weak" in each.code)
+        place = next(weak, 0)
+        before, after = (
+            [each for each in part if each.kind != PTX] for part in (inputs[:place], inputs[place:])
+        )
+        return (*before, self.input, *after)
+
 
 def fuse(
     inputs: Sequence[Input],
