@@ -152,7 +152,7 @@ def link(
             front_end,
             lto=_wants_lto(sources, asked=lto, consumer=consumer),
         )
-        return _for_consumer(linked, target, options, consumer)
+        return _for_consumer(sources, linked, target, options, consumer)
     wants_lto = _wants_lto(sources, asked=lto)
     packed = Reason() if wants_lto or lto is False or debug else _packed_ltoir(sources, target)
     if packed.text:
@@ -214,15 +214,18 @@ def _without_lto(consumer: Consumer, *, asked: bool | None) -> bool:
     return False
 
 
-def _for_consumer(linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer) -> Linked:
+def _for_consumer(
+    sources: Sequence[Any], linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer
+) -> Linked:
     """Return *linked* as the driver of *consumer* loads it."""
     if not linked.ptx:
         release = backends.linker(linked.backend).version()
         if release[0] != consumer.release[0]:
             raise LinkError(
-                f"{', '.join(linked.inputs)} were linked by a tool of CUDA {release[0]}, whose machine code "
-                f"is not for {consumer.asked}; give PTX, CUDA C++ or Python alone, or link in an environment "
-                f"of CUDA {consumer.release[0]}.",
+                f"{', '.join(linked.inputs)} were linked by a tool of CUDA {release[0]} ({linked.reason}), "
+                f"whose machine code is not for {consumer.asked}; "
+                + _to_become_ptx(sources, linked, options)
+                + f", or link in an environment of CUDA {consumer.release[0]}.",
                 inputs=linked.inputs,
             )
         return linked
@@ -236,6 +239,20 @@ def _for_consumer(linked: Linked, arch: Arch, options: LinkOptions, consumer: Co
     cubin, tool = single_ptx.compile_ptx(ptx, arch, asked, consumer.release)
     reason = f"{linked.reason}; {tool}, for {consumer.asked}"
     return replace(linked, cubin=cubin, ptx=ptx.decode(errors="surrogateescape"), reason=reason)
+
+
+def _to_become_ptx(sources: Sequence[Any], linked: Linked, options: LinkOptions) -> str:
+    """Return what makes one PTX of *sources*, which a linker has combined."""
+    if any(isinstance(source, Input) and source.kind not in (PTX, CU) for source in sources):
+        return "give PTX, CUDA C++ or Python alone"
+    cures = {
+        "pass backend='auto'": options.tool not in ("auto", "nvptxcompiler"),
+        "pass inline='auto'": options.inlined == "none",
+        "leave debug out": options.debug,
+        "leave lineinfo out": options.lineinfo and linked.reason.endswith("line numbers are kept"),
+        "leave extra_flags out": bool(options.extra_flags),
+    }
+    return " and ".join(cure for cure, helps in cures.items() if helps) or "give PTX that can become one"
 
 
 def _linked(

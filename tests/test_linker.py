@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from linkcases import KERNEL, cubin, function
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
@@ -326,6 +327,27 @@ def test_ltoir_for_an_older_driver_is_answered_with_what_helps():
     code = nvrtc.compile_source("__device__ int v;\n", "v.cu", pl.Arch.of("sm_80"), output="ltoir").code
     with pytest.raises(pl.LinkError, match=r"not for .*12\.4; give PTX, CUDA C\+\+ or Python in its place"):
         pl.link(code, arch="sm_80", cuda="12.4")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "cure"),
+    [
+        (
+            lambda: (KERNEL, function()),
+            {"inline": "none"},
+            r"\(2 inputs\), .*; pass inline='auto', or link in",
+        ),
+        (lambda: (KERNEL, function()), {"backend": "nvjitlink"}, "; pass backend='auto', or link in"),
+        (lambda: (KERNEL, function()), {"debug": True}, "debug information is kept.*; leave debug out, or"),
+        (lambda: (KERNEL, function(target="sm_60")), {}, "threads of sm_60 .*; give PTX that can become one"),
+        (lambda: (KERNEL, cubin(function())), {"inline": "none"}, "; give PTX, CUDA C.. or Python alone, or"),
+    ],
+)
+def test_what_is_not_one_ptx_for_an_older_driver_is_told_why(inputs, options, cure):
+    """The reason why a linker combined the inputs is told, with the option that made it so."""
+    with pytest.raises(pl.LinkError, match=r"by a tool of CUDA .* is not for CUDA 11\.8") as caught:
+        pl.link(*inputs(), arch="sm_80", cuda="11.8", **options)
+    assert re.search(cure, str(caught.value))
 
 
 def test_compiled_sources_have_no_lines_of_ptx():
