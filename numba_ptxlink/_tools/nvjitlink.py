@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from numba_ptxlink.errors import LinkError, PtxlinkError
 from . import build_id, nvptxcompiler, nvrtc, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
@@ -164,6 +165,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     """
     binding = _binding()
     names = tuple(name for _, name, _ in inputs)
+    shown = [encodable(name).encode() for name in names]
     check_arch(version(), names, flags)
 
     def fail(error: Exception, log: str, action: str) -> LinkError:
@@ -181,10 +183,10 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     except binding.nvJitLinkError as error:
         raise fail(error, "", "accept its flags") from error
     with _destroying(binding, handle):
-        for kind, name, code in inputs:
+        for (kind, name, code), encoded in zip(inputs, shown, strict=True):
             input_type = getattr(binding.InputType, KINDS[kind].nvjitlink)
             try:
-                binding.add_data(handle, input_type, code, len(code), encodable(name))
+                _add_data(binding, handle, input_type, code, encoded)
             except binding.nvJitLinkError as error:
                 raise fail(error, _log(binding, handle, "error"), f"read the {kind} {name}") from error
         try:
@@ -208,6 +210,36 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
 def encodable(name: str) -> str:
     """Return *name* as the bindings take it, which encode it: what of a path is no text is escaped."""
     return name.encode(errors="backslashreplace").decode()
+
+
+def _add_data(binding: Any, handle: int, input_type: int, code: bytes, name: bytes) -> None:
+    """Add an input; *name* has to live as long as *handle*, because nvJitLink keeps its address alone."""
+    function = _library_function()
+    if function is None:
+        binding.add_data(handle, input_type, code, len(code), name.decode())
+    elif status := function(handle, input_type, code, len(code), name):
+        raise binding.nvJitLinkError(status)
+
+
+@functools.cache
+def _library_function() -> Callable[..., int] | None:
+    """
+    Return nvJitLinkAddData; None where the bindings do not tell its address.
+
+    Their own function passes a copy of the name and frees it, so that errors name another input, or garbage.
+    """
+    import ctypes
+
+    try:
+        from cuda.bindings._internal import nvjitlink
+
+        address = nvjitlink._inspect_function_pointer("__nvJitLinkAddData")  # noqa: SLF001 - no public way
+    except (ImportError, AttributeError, KeyError):
+        return None
+    take = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
+    )
+    return take(address) if address else None
 
 
 @contextlib.contextmanager

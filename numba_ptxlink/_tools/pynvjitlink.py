@@ -83,9 +83,11 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
 
     linker: Any = None
     linker = attempt("accept its flags", lambda: api.NvJitLinker(*flags))
-    for kind, name, code in inputs:
+    # nvJitLink keeps the addresses of the names alone.
+    shown = [nvjitlink.encodable(name) for name in names]
+    for (kind, name, code), encoded in zip(inputs, shown, strict=True):
         add = getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")
-        attempt(f"read the {kind} {name}", functools.partial(add, code, nvjitlink.encodable(name)))
+        attempt(f"read the {kind} {name}", functools.partial(add, code, encoded))
     getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
     linked = attempt("link", getter)
     return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))

@@ -1,0 +1,31 @@
+"""The names of inputs in what nvJitLink logs."""
+
+from __future__ import annotations
+
+import pytest
+from linkcases import KERNEL, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvjitlink
+
+NAMES = ("first.ptx", "other.ptx", "third.ptx")
+
+
+@pytest.mark.parametrize("asking", NAMES)
+def test_an_error_names_the_input_it_is_about(asking):
+    """The names are still there when nvJitLink logs, which keeps their addresses alone."""
+    codes = {name: function(name=f"g{number}") for number, name in enumerate(NAMES)}
+    codes[asking] = KERNEL
+    with pytest.raises(pl.LinkError) as caught:
+        nvjitlink.link([("ptx", name, code.encode()) for name, code in codes.items()], ("-arch=sm_80",))
+    assert f"Undefined reference to 'f' in '{asking}'" in caught.value.log
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_an_input_that_is_refused_is_an_error(monkeypatch, direct):
+    """Whether the bindings tell the address of the library's function or not."""
+    if not direct:
+        monkeypatch.setattr(nvjitlink, "_library_function", lambda: None)
+    with pytest.raises(pl.LinkError, match=r"failed to read the ptx Größe\.ptx: ptxas application ptx input"):
+        nvjitlink.link([("ptx", "Größe.ptx", b".version 8.0\nnonsense")], ("-arch=sm_80",))
+    assert nvjitlink.link([("ptx", "Größe.ptx", function().encode())], ("-arch=sm_80",)).code
