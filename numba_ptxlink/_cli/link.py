@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
-from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink._formats.kinds import CU, CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import arguments as args
@@ -149,16 +149,26 @@ def _link(arguments: argparse.Namespace) -> Said:
 def _to_become_one(arguments: argparse.Namespace, linked: Linked) -> str:
     """Return what makes one PTX module of the inputs."""
     from numba_ptxlink._config import config
+    from numba_ptxlink._link import inputs
 
-    if (arguments.inline or config().inline) == "none":
-        return "Pass --inline auto: none leaves each PTX for itself."
+    files = [path for path in arguments.inputs if path.suffix != ".py"]
+    if any(inputs.read(path).kind not in (PTX, CU) for path in files):
+        return "Give PTX, CUDA C++ or Python alone, with --no-lto."
+    flags = {
+        "--no-lto": linked.lto,
+        "--inline auto": (arguments.inline or config().inline) == "none",
+        "--backend auto": (arguments.backend or config().backend) not in ("auto", "nvptxcompiler"),
+    }
+    needed = [flag for flag, helps in flags.items() if helps]
+    if needed:
+        return f"Pass {' and '.join(needed)}."
     if linked.reason.endswith("kept"):
         return "Leave out --debug and --lineinfo."
     if "Unresolved extern" in linked.reason:
         return "Add the input that defines it, or correct the name."
     if "refused as one" in linked.reason:
         return "Correct what the compiler refuses, or link without --emit ptx."
-    return "Give PTX, CUDA C++ or Python alone, with --no-lto."
+    return "Give PTX that can become one, or link without --emit ptx."
 
 
 def _has_kernel(cubin: bytes) -> bool:

@@ -12,6 +12,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._config import Config
 from numba_ptxlink._formats import elf, ptx
+from numba_ptxlink._formats.kinds import recognise
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link.fusion.inline import inline
 from numba_ptxlink.cli import main
@@ -545,16 +546,25 @@ LEFT_OPEN = callee(f"call g, ();\n{RETURN}", before=".extern .func g();\n")
             (),
             "Unresolved extern function 'g'. Add the input that defines it, or correct the name.",
         ),
-        (callee(RETURN), ("--inline", "none"), "2 inputs. Pass --inline auto:"),
+        (callee(RETURN), ("--inline", "none"), "2 inputs. Pass --inline auto."),
+        (callee(RETURN), ("--backend", "nvjitlink"), "asked for. Pass --backend auto."),
+        (ONE_MORE, ("--lto", "--inline", "none"), "optimisation. Pass --no-lto and --inline auto."),
         (callee(RETURN), ("--debug",), "debug information is kept. Leave out --debug"),
         (cubin(function(name="g")), (), "Give PTX, CUDA C++ or Python alone, with --no-lto."),
+        (
+            cubin(function(name="g")),
+            ("--inline", "none"),
+            "Give PTX, CUDA C++ or Python alone, with --no-lto.",
+        ),
+        (function(name="g", target="sm_60"), (), "in different ways. Give PTX that can become one, or link"),
     ],
 )
 def test_why_there_is_no_module_and_what_makes_one(tmp_path, capsys, second, options, said):
     """`link --emit ptx` names the cause, and a cure that is one."""
-    paths = tmp_path / "a.ptx", tmp_path / f"b.{'cubin' if isinstance(second, bytes) else 'ptx'}"
-    for path, text in zip(paths, (callee(RETURN).replace(" f(", " h("), second), strict=True):
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    code = second if isinstance(second, bytes) else second.encode()
+    paths = tmp_path / "a.ptx", tmp_path / f"b.{recognise(code)}"
+    for path, text in zip(paths, (callee(RETURN).replace(" f(", " h(").encode(), code), strict=True):
+        path.write_bytes(text)
     command = ["link", *map(str, paths), "--arch", "sm_80", "--emit", "ptx", *options]
     assert 1 == main([*command, "-o", str(tmp_path / "both.ptx")])
     assert said in capsys.readouterr().err
