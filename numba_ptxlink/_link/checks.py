@@ -46,6 +46,7 @@ LOSES_STRUCTS = (13, 0)
 _LARGE = 128
 _PTX_OF_CUDA_13 = 9
 _MOST = 5
+_SPELT = "\n    CUDA's compilers declare floating point as .b32 and .b64: write it so in PTX of others."
 # Sections of variables that may be written; those of relocatable code have "debug" in their names.
 _STATE = re.compile(r"\.nv\.global|\.nv(_debug)?\.shared(?!\.reserved)")
 
@@ -301,9 +302,11 @@ def _compare(several: dict[str, list[tuple[int, Symbol]]], tables: Sequence[Tabl
         first_number, first = typed[0]
         for number, other in typed[1:]:
             if not _agree(first.prototype, other.prototype):
+                # Equality leaves the spelling of types out.
+                cure = _SPELT if first.prototype == other.prototype else ""
                 complaints.append(
                     f"{name} has two prototypes:\n"
-                    f"    {_told(first, tables[first_number])}\n    {_told(other, tables[number])}"
+                    f"    {_told(first, tables[first_number])}\n    {_told(other, tables[number])}{cure}"
                 )
                 names += [tables[first_number].name, tables[number].name]
                 break

@@ -194,6 +194,15 @@ def test_each_name_of_a_declaration_is_a_variable(second):
         pl.link(first, HEAD + second, arch=ARCH)
 
 
+def test_floating_point_that_ptx_names_is_told_how_compilers_spell_it():
+    """CUDA C++ cannot declare a parameter .f32, so the cure is in the PTX; other mismatches have another."""
+    with pytest.raises(pl.LinkError, match=r"f\(\.f32\) .*\n.*\n +CUDA's compilers declare floating point"):
+        pl.link(KERNEL, function(param=".f32 a"), arch=ARCH)
+    with pytest.raises(pl.LinkError, match="two prototypes") as caught:
+        pl.link(KERNEL, function(param=".b64 a"), arch=ARCH)
+    assert "compilers declare" not in str(caught.value)
+
+
 def test_a_function_with_attributes_is_compared():
     """An attribute of a function hides neither its definition nor its prototype."""
     attributed = ".visible .func .attribute(.unified(1, 2)) f(.param .b64 a)\n{\nret;\n}\n"
