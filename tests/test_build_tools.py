@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import environments
 import pytest
 from cuda_toolkit import lay_out, linked_functions, shell
 
@@ -213,3 +215,44 @@ def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
         shell("cmake --build build", tmp_path, toolkit)
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert arguments[-5:] == ["--one", "--two", "--text=a;b", "-x", "last"]
+
+
+OLDER_CMAKE = "cmake==3.24.3"
+
+
+@pytest.fixture(scope="module")
+def older_cmake():
+    """Return the program of a CMake that still does what projects of old minimums expect."""
+    with environments.locked(f"cmake-{environments.digest(OLDER_CMAKE)}") as folder:
+        program = folder / "cmake" / "data" / "bin" / "cmake"
+        if not program.exists():
+            options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(folder))
+            try:
+                environments.pip(Path(sys.executable), "install", *options, OLDER_CMAKE)
+            except environments.Unavailable as error:
+                pytest.skip(f"no {OLDER_CMAKE} here: {error}")
+        return program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minimum", ["2.8.12", "3.18"])
+def test_projects_of_older_minimums(tmp_path, toolkit, older_cmake, minimum):
+    """Whatever CMake the project was written for, nothing is warned of, and nothing is built twice."""
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION {minimum})\nproject(older LANGUAGES CXX)\nadd_subdirectory(sub)\n"
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "CMakeLists.txt").write_text(
+        "set(CUDA CXX)\nfind_package(NumbaPtxlink 0.1 CONFIG REQUIRED)\n"
+        "numba_ptxlink_add_library(udfs SOURCES udfs.py)\n"
+    )
+    (tmp_path / "sub" / "udfs.py").write_text(
+        "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
+    )
+    options = f"-G Ninja -DCMAKE_PREFIX_PATH={CMAKE} -DCMAKE_CUDA_ARCHITECTURES=80"
+    warned = shell(f"{older_cmake} -S . -B build {options}", tmp_path, toolkit)
+    assert [line for line in warned.splitlines() if "CMP" in line or "NumbaPtxlink" in line] == []
+    built = shell(f"{older_cmake} --build build", tmp_path, toolkit)
+    assert "Exporting udfs" in built
+    again = shell(f"{older_cmake} --build build", tmp_path, toolkit)
+    assert "no work to do" in again

@@ -27,6 +27,15 @@ if(NOT NUMBA_PTXLINK_EXECUTABLE)
   return()
 endif()
 
+# A function keeps the policies that it was defined under. A project of an older minimum has none of these, of which
+# the last makes Ninja read the paths in a depfile as they are.
+cmake_policy(PUSH)
+foreach(policy IN ITEMS CMP0054 CMP0057 CMP0116)
+  if(POLICY ${policy})
+    cmake_policy(SET ${policy} NEW)
+  endif()
+endforeach()
+
 function(_numba_ptxlink_archs result)
   set(archs)
   foreach(architecture IN LISTS ARGN)
@@ -125,3 +134,5 @@ function(numba_ptxlink_add_library name)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
   target_include_directories(${name} INTERFACE "$<BUILD_INTERFACE:${directory}>" ${included})
 endfunction()
+
+cmake_policy(POP)
