@@ -284,11 +284,12 @@ class FrontEnd(Protocol):
                 ExportError that names the functions.
         """
 
-    def extensions(self) -> Collection[str]:
+    def extensions(self) -> Mapping[str, Sequence[Sequence[Any]]]:
         """
-        Return the names of the modules that have added to what it can type and compile.
+        Return the functions and classes that it can type and compile with, as `extensions.of_contexts` does.
 
-        Modules of its own, of Python and of NumPy may be among them.
+        These are its own, and those of modules that have added to it, by the names of the modules: a list for
+        each time that one was run.
         """
 
     def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:

@@ -155,7 +155,7 @@ class NumbaCuda:
         flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
 
-    def extensions(self) -> set[str]:
+    def extensions(self) -> dict[str, list[list[Any]]]:
         from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 
@@ -163,7 +163,7 @@ class NumbaCuda:
 
         # The registries are generators, which fail where two threads load them at a time.
         with global_compiler_lock:
-            return extensions.of_typing(cuda_target.typing_context)
+            return extensions.of_contexts(cuda_target.typing_context, cuda_target.target_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         from .link_files import of_libraries

@@ -181,14 +181,14 @@ class NumbaCudaMlir:
 
         return compile_ir(modules, arch, options, lto=lto)
 
-    def extensions(self) -> set[str]:
+    def extensions(self) -> dict[str, list[list[Any]]]:
         from numba_cuda_mlir.descriptor import mlir_target
         from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
 
         # The registries are generators, which fail where two threads load them at a time.
         with global_compiler_lock:
             mlir_target.ensure_initialized()
-            return extensions.of_typing(mlir_target.typing_context)
+            return extensions.of_contexts(mlir_target.typing_context, mlir_target.target_context)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         return iter(dict.fromkeys(item for one in lowered for item in one.links))

@@ -6,15 +6,13 @@ import importlib
 import importlib.metadata
 import os
 import sys
-import threading
 
 import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import choice, function_keys, signatures
+from numba_ptxlink._export import choice, described, extended, function_keys, signatures
 from numba_ptxlink._export.signatures import typed
-from numba_ptxlink._front_end import extensions
 from numba_ptxlink._imports import python_imports
 
 SOURCE = """\
@@ -146,14 +144,14 @@ def keys(folder, source=SOURCE, constants=CONSTANTS):
         return {function.udf.name: key for function, key in zip(functions, found, strict=True)}
 
 
-EXTENDED = function_keys._extended
+EXTENDED = extended.of_program
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _unextended():
     """Leave out what other tests of the process have added to the front end, which makes all source count."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(function_keys, "_extended", lambda *_: iter(()))
+        patch.setattr(extended, "of_program", lambda *_: iter(()))
         yield
 
 
@@ -161,7 +159,7 @@ def _unextended():
 def _extended(monkeypatch):
     """Take in what extends the front end, which forgets afterwards what it was taught."""
     with front_ends.untaught(choice.default().name):
-        monkeypatch.setattr(function_keys, "_extended", EXTENDED)
+        monkeypatch.setattr(extended, "of_program", EXTENDED)
         yield
 
 
@@ -240,7 +238,7 @@ def test_what_all_functions_have_in_common_is_asked_for_once(tmp_path, monkeypat
 def test_a_package_without_a_release_counts_as_another_each_time(tmp_path, monkeypatch):
     """A folder of that name is no package; one without metadata, such as a checkout, is of any release."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(function_keys, "_DISTRIBUTIONS", ("not-installed",))
+    monkeypatch.setattr(described, "DISTRIBUTIONS", ("not-installed",))
     (tmp_path / "not_installed").mkdir()
     assert list(function_keys._installed()) == []
     (tmp_path / "not_installed" / "__init__.py").touch()
@@ -295,31 +293,6 @@ def test_a_module_that_computes_attributes_has_no_key(tmp_path):
 def test_a_package_below_cuda_is_not_trusted(monkeypatch, tmp_path):
     """What extends the front end and lies where no version is known of gives no key twice."""
     front_end = choice.default()
-    monkeypatch.setattr(type(front_end), "extensions", lambda _: {"cuda.elsewhere"})
+    monkeypatch.setattr(type(front_end), "extensions", lambda _: {"cuda.elsewhere": []})
     assert keys(tmp_path)["other"].code != keys(tmp_path)["other"].code
     assert "cuda.elsewhere" not in sys.modules
-
-
-@pytest.mark.parametrize("name", ["numba-cuda", "numba-cuda-mlir"])
-def test_extensions_are_counted_while_no_thread_compiles(monkeypatch, name):
-    """The registries of a front end fail where another thread's compilation loads them, too."""
-    front_end = front_ends.get(name)
-    release = importlib.import_module(f"numba_ptxlink._{name.replace('-', '_')}.release")
-    lock = importlib.import_module(release.LOCK).global_compiler_lock
-    entered = threading.Event()
-
-    def compiling():
-        with lock:
-            entered.set()
-
-    other = threading.Thread(target=compiling)
-
-    def of_typing(_context):
-        other.start()
-        assert not entered.wait(0.2)
-        return set()
-
-    monkeypatch.setattr(extensions, "of_typing", of_typing)
-    assert set() == front_end.extensions()
-    other.join(10)
-    assert entered.is_set()

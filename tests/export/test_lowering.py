@@ -10,7 +10,7 @@ from caches import open_cache
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
-from numba_ptxlink._export import function_keys, lowering
+from numba_ptxlink._export import extended, lowering
 from numba_ptxlink.cache import tiered
 
 HELPER = """\
@@ -41,7 +41,7 @@ def lowered(tmp_path, monkeypatch):
     """Turn on a cache of the test's own; return the list of what is lowered rather than found in it."""
     mine = open_cache(tmp_path / "cache")
     # What other tests have added to the front end makes all source count.
-    monkeypatch.setattr(function_keys, "_extended", lambda *_: iter(()))
+    monkeypatch.setattr(extended, "of_program", lambda *_: iter(()))
     # First: where it was never read, it would be read from what the other one replaces, and put back.
     monkeypatch.setattr(cache, "default", lambda: mine)
     monkeypatch.setattr(tiered, "default", lambda: mine)

@@ -24,7 +24,7 @@ from caches import open_cache
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
-from numba_ptxlink._export import function_keys, groups, lowering, schedule, units
+from numba_ptxlink._export import extended, function_keys, groups, lowering, schedule, units
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._imports.source_loader import Imported
 from numba_ptxlink._tools import workers
@@ -99,7 +99,7 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setattr(groups, "_MOST", 2)
     monkeypatch.setattr(groups, "_USUAL", 1 << 40)
     # What other tests have added to the front end makes all source count.
-    monkeypatch.setattr(function_keys, "_extended", lambda *_: iter(()))
+    monkeypatch.setattr(extended, "of_program", lambda *_: iter(()))
     (tmp_path / "shared.py").write_text("FACTOR = 3\n")
     path = tmp_path / "udfs.py"
     path.write_text(SOURCE + "".join(FUNCTION.format(number) for number in range(COUNT)))

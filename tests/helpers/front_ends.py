@@ -42,12 +42,18 @@ def untaught(name):
     # What is registered is loaded.
     get(name).extensions()
     module, _, attribute = TARGETS[name].partition(":")
-    context = getattr(importlib.import_module(module), attribute).typing_context
-    tables = (context._functions, context._attributes, context._globals)
+    target = getattr(importlib.import_module(module), attribute)
+    typing, lowering = target.typing_context, target.target_context
+    tables = (typing._functions, typing._attributes, typing._globals)
     before = [
         {key: list(value) if isinstance(value, list) else value for key, value in table.items()}
         for table in tables
     ]
+    lowered = [
+        *(each for table in (lowering._defns, lowering._getattrs) for each in table.values()),
+        lowering._casts,
+    ]
+    versions = [list(each.versions) for each in lowered]
     try:
         yield
     finally:
@@ -59,3 +65,9 @@ def untaught(name):
             for key, value in known.items():
                 if isinstance(value, list):
                     table[key][:] = value
+        for table in (lowering._defns, lowering._getattrs):
+            for key in [key for key, each in table.items() if not any(each is kept for kept in lowered)]:
+                del table[key]
+        for each, known in zip(lowered, versions, strict=True):
+            each.versions[:] = known
+            each._cache.clear()
