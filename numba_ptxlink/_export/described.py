@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # What the versions in the environment of a key tell the code of.
 DISTRIBUTIONS = tuple(dict.fromkeys((*FRONT_ENDS, "numba", "llvmlite", "numpy")))
 _VERSIONED = sys.stdlib_module_names | {name.replace("-", "_") for name in (*DISTRIBUTIONS, "numba-ptxlink")}
+# Of these modules no attribute is a constant, but what the compiler knows by its name.
+_COMPILERS = _VERSIONED - sys.stdlib_module_names - {"numpy"}
 PLAIN = (bool, int, float, complex, str, bytes)
 
 
@@ -134,13 +136,7 @@ class Description:
         head = [kind.__module__, kind.__qualname__]
         function = reached.decorated(value)
         if function is not None:
-            options = getattr(value, "targetoptions", None)
-            if not isinstance(options, dict):
-                raise IndescribableError(f"a {kind.__qualname__} without options")
-            # Compiled for some signatures alone, it converts its arguments to them.
-            fixed = [] if getattr(value, "_can_compile", True) else sorted(map(str, value.overloads))
-            described = [f"{name}={self.value(options[name])}" for name in sorted(options)]
-            return group([*head, *fixed, *described, self.function(function)])
+            return group([*head, *self._options(value), self.function(function)])
         if any(base.__name__ == "Type" and is_protected(base) for base in kind.__mro__):
             own = getattr(value, "instance_class", None) or getattr(value, "instance_type", None)
             return group([*head, str(value), *([] if own is None else [self.value(own)])])
@@ -158,6 +154,15 @@ class Description:
         if kind.__name__ == "Signature":
             return group([*head, self.value(value.return_type), *map(self.value, value.args)])
         return self._other(value, f"a {kind.__module__}.{kind.__qualname__}")
+
+    def _options(self, dispatcher: Any) -> Iterator[str]:
+        """Yield what else than its function a dispatcher compiles by."""
+        options = getattr(dispatcher, "targetoptions", None)
+        if not isinstance(options, dict):
+            raise IndescribableError(f"a {type(dispatcher).__qualname__} without options")
+        # Compiled for some signatures alone, it converts its arguments to them.
+        yield from [] if getattr(dispatcher, "_can_compile", True) else sorted(map(str, dispatcher.overloads))
+        yield from (f"{name}={self.value(options[name])}" for name in sorted(options))
 
     def _other(self, value: Any, what: str) -> str:  # noqa: ARG002 - for what extends this
         """Describe *value* of another kind, which is called *what*."""
@@ -186,21 +191,20 @@ class Description:
         """Describe what a global name stands for; of a module, what *names* can be in it."""
         if not isinstance(value, ModuleType):
             return self.value(value)
-        if is_versioned(value.__name__):
-            return f"module {value.__name__}"
-        if "__getattr__" in vars(value):
-            self._computes(value)
+        # Numba has a module that stands for another, once one of its own has imported it.
+        head = f"module {vars(value).get('_RedirectSubpackage__new_module', value.__name__)}"
         members = [name for name in sorted(names) if name in vars(value)]
+        if is_versioned(value.__name__):
+            members = [name for name in members if _may_be_put(vars(value)[name], value)]
+        elif "__getattr__" in vars(value):
+            self._computes(value)
+        if not members:
+            return head
         # Two functions may read different names of it.
         again = self._again(value, tuple(members))
         if again:
             return again
-        return group(
-            [
-                f"module {value.__name__}",
-                *(f"{name}={self._read(vars(value)[name], names)}" for name in members),
-            ]
-        )
+        return group([head, *(f"{name}={self._read(vars(value)[name], names)}" for name in members)])
 
     def _computes(self, module: ModuleType) -> None:
         raise IndescribableError(f"the module {module.__name__}, which computes its attributes")
@@ -250,6 +254,17 @@ def _names(code: CodeType) -> set[str]:
 def is_versioned(module: str) -> bool:
     """Return whether the environment tells the version of *module*."""
     return module.partition(".")[0] in _VERSIONED
+
+
+def _may_be_put(value: Any, module: ModuleType) -> bool:
+    """Return whether *value*, which no version of *module* tells, may be compiled to something."""
+    import numpy as np
+
+    if module.__name__.partition(".")[0] in _COMPILERS:
+        return False
+    if isinstance(value, FunctionType) or reached.decorated(value) is not None:
+        return not is_versioned(str(value.__module__))
+    return type(value) is tuple or isinstance(value, (*PLAIN, ModuleType, np.generic, np.ndarray))
 
 
 def is_protected(value: Any) -> bool:

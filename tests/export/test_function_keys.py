@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import math
 import os
 import sys
 
 import front_ends
+import numpy as np
 import pytest
 
 import numba_ptxlink as pl
@@ -281,6 +283,32 @@ def test_what_cannot_be_described_has_no_key(tmp_path, value, reason):
     # A function that reads itself is described by its number.
     assert (key.code is None) == (reason is not None)
     assert reason is None or reason in key.reason
+
+
+def test_what_is_put_into_a_module_of_python_or_numpy_counts(tmp_path, monkeypatch):
+    """A number that a program keeps in a module whose version is known has no version."""
+    found = []
+    for module, value in (("math", 2.0), ("math", 2.5), ("np", 2.0)):
+        monkeypatch.setattr(math, "rate", value, raising=False)
+        monkeypatch.setattr(np, "rate", value, raising=False)
+        source = SOURCE.replace("return helper(x)", f"return helper(x) * {module}.rate")
+        found.append(keys(tmp_path, source)["f"].code)
+    assert None not in found
+    assert len({*found}) == 3
+
+
+def test_a_module_that_stands_for_another_is_the_same(tmp_path):
+    """Whether something has imported Numba's older name of a module by now is no matter."""
+    source = SOURCE.replace(
+        "import constants", "import constants\nfrom sys import modules\nTYPES = modules[NAME]"
+    )
+    source = source.replace("return x + 7", "return TYPES.float32(x)")
+    importlib.import_module("numba.types")
+    one, other = (
+        keys(tmp_path, source.replace("NAME", f"{name!r}")) for name in ("numba.types", "numba.core.types")
+    )
+    assert one["other"].code == other["other"].code
+    assert keys(tmp_path, source.replace("NAME", "'math'"))["other"].code != one["other"].code
 
 
 def test_a_module_that_computes_attributes_has_no_key(tmp_path):
