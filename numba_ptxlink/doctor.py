@@ -175,6 +175,7 @@ def _import_front_ends() -> dict[str, Problem]:
     broken = {}
     for front_end in filter(registry.installed, registry.front_ends()):
         try:
+            packages.check("cudart")  # numba-cuda loads it.
             # As every program does: two threads that enter a package from its two ends cannot both go on.
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.driver)
@@ -182,8 +183,9 @@ def _import_front_ends() -> dict[str, Problem]:
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             what = f"{front_end.package} cannot be imported ({type(error).__name__}: {said})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
-            if packages.explained(error) is not None:
-                cure = packages.install()
+            known = error if isinstance(error, PtxlinkError) else packages.explained(error)
+            if known is not None:
+                cure = str(known).removesuffix(".").rpartition("; ")[2]
             unsupported = (front_end.unsupported_reason() or "").partition("; ")
             if unsupported[2]:
                 what, cure = f"{unsupported[0]}: {what}", unsupported[2]
@@ -318,32 +320,26 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
     except PtxlinkError as error:
         reason, _, cure = str(error).removesuffix(".").rpartition("; ")
         yield Problem(f"PTX is not assembled: {reason}", cure)
-    for name, package, version, ask, fails in (
+    for name, version, ask, fails in (
         (
             "nvJitLink",
-            "nvidia-nvjitlink",
             tools.nvjitlink,
             nvjitlink.version,
             "links of LTO-IR, cubins, objects and debug information fail",
         ),
-        ("NVRTC", "nvidia-cuda-nvrtc", tools.nvrtc, nvrtc.version, f"CUDA C++ fails{nothing}"),
-        ("NVVM", "nvidia-nvvm", nvvm, lambda: emitted_isa(Arch(9, 0)), "no Python function is compiled"),
+        ("NVRTC", tools.nvrtc, nvrtc.version, f"CUDA C++ fails{nothing}"),
+        ("NVVM", nvvm, lambda: emitted_isa(Arch(9, 0)), "no Python function is compiled"),
         (
             "nvFatbin",
-            "nvidia-nvfatbin",
             tools.nvfatbin,
             nvfatbin.version,
             "exports make no fat binaries, kernels and objects",
         ),
     ):
         if version is None:
-            reason, _, cure = _refusal(ask).rpartition("; ")
-            if packages.FOUND in reason:
-                yield Problem(f"{reason}: {fails}", cure)
-            else:
-                yield Problem(
-                    f"{name} is missing: {fails}", packages.elsewhere(package) or packages.install()
-                )
+            reason, told, cure = _refusal(ask).rpartition("; ")
+            what = reason if packages.FOUND in reason else f"{name} is missing"
+            yield Problem(f"{what}: {fails}", cure if told else packages.install())
     if tools.nvjitlink == LOSES_STRUCTS:
         yield Problem(
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",

@@ -7,6 +7,8 @@ import site
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import front_ends
@@ -19,10 +21,24 @@ from numba_ptxlink._export import groups
 from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import components, nvfatbin, nvjitlink, nvrtc, nvvm, packages
+from numba_ptxlink._tools import build_id, components, nvfatbin, nvjitlink, nvrtc, nvvm, packages
 
 ARCH = pl.Arch.of("sm_80")
 REASON = 'Failure finding "libnvrtc.so.13": No such file,\nNo such file'
+
+
+@pytest.fixture
+def uninstalled(monkeypatch):
+    """Have NVIDIA's packages not be installed, numba-cuda alone."""
+    version = metadata.version
+
+    def found(name):
+        if name.startswith(("nvidia-", "cuda-")):
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    packages.major()
+    monkeypatch.setattr(metadata, "version", found)
 
 
 @pytest.fixture
@@ -40,6 +56,7 @@ def without_nvrtc(monkeypatch):
     return fail
 
 
+@pytest.mark.usefixtures("uninstalled")
 def test_an_export_names_the_missing_library(without_nvrtc):
     """NVVM refused nothing where NVRTC is missing, and one line says so, with the cure."""
     front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
@@ -99,6 +116,73 @@ def test_doctor_installs_no_library_that_is_found(monkeypatch):
     )
     assert "replace the file" in problem.cure
     assert "pip install" not in problem.cure
+
+
+@pytest.mark.parametrize(
+    ("library", "tool", "name"),
+    [
+        ("nvJitLink", nvjitlink, "nvidia-nvjitlink"),
+        ("nvrtc", nvrtc, "nvidia-cuda-nvrtc"),
+        ("nvvm", nvvm, "nvidia-nvvm"),
+        ("nvfatbin", nvfatbin, "nvidia-nvfatbin"),
+    ],
+)
+def test_a_library_that_is_cut_off_is_not_loaded(monkeypatch, tmp_path, library, tool, name):
+    """Loading one ends the process, so it is looked at first, and what puts it back is said."""
+    cut = tmp_path / "library.so"
+    cut.write_bytes(Path(build_id.library_path(library)).read_bytes()[:5000])
+    monkeypatch.setattr(build_id, "unloaded_path", lambda asked: str(cut) if asked == library else "")
+    with pytest.raises(pl.LinkError) as caught:
+        tool.emitted_isa(ARCH) if tool is nvvm else tool.version()
+    again = f"pip install --force-reinstall --no-deps {name}=={metadata.version(name)}"
+    ending = f"was found but could not be loaded ({cut}: it is incomplete); install {name} again: `{again}`."
+    assert str(caught.value).endswith(ending)
+    (problem,) = [each for each in pl.diagnose().problems if "incomplete" in each.what]
+    assert problem.cure.endswith(f"`{again}`")
+
+
+def test_a_runtime_that_is_cut_off_is_a_problem_of_the_front_ends(monkeypatch, tmp_path):
+    """The import of numba-cuda would load it, and end the process."""
+    (tmp_path / "library.so").write_bytes(b"\x7fELF")
+    monkeypatch.setattr(
+        build_id, "unloaded_path", lambda name: str(tmp_path / "library.so") if name == "cudart" else ""
+    )
+    found = [each for each in pl.diagnose().problems if "it is no shared library" in each.what]
+    assert len(found) == 2
+    assert all("--force-reinstall --no-deps nvidia-cuda-runtime==" in each.cure for each in found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ('Failure finding "libnvJitLink.so.13": No such file', "nvidia-nvjitlink"),
+        (ImportError("No module named 'cuda.pathfinder'", name="cuda.pathfinder"), "cuda-pathfinder"),
+        (ImportError("cannot import name 'nvjitlink'", name="cuda.bindings"), "cuda-bindings"),
+    ],
+)
+def test_what_is_installed_and_lacks_its_files_is_installed_again(reason, name):
+    """Pip would take the package for whole."""
+    said = str(packages.missing("nvJitLink", "nvidia-nvjitlink", reason))
+    again = f"pip install --force-reinstall --no-deps {name}=={metadata.version(name)}"
+    assert said.endswith(f"install {name} again: `{again}`.")
+
+
+def test_bindings_that_want_a_driver_are_replaced():
+    """Older bindings load no library without one, and another package may ask for them."""
+    reason = "CUDA driver is not found (libcuda.so.1: cannot open shared object file)"
+    said = str(packages.missing("nvJitLink", "nvidia-nvjitlink", reason))
+    assert "`pip install --upgrade 'cuda-bindings>=13.0.2,<14'`" in said
+    assert "packages that pip then says want older ones" in said
+
+
+def test_a_link_without_pathfinder_says_so(monkeypatch):
+    """CUDA C++ is not compiled without it, and no bare ImportError is raised."""
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    monkeypatch.delattr("cuda.pathfinder")
+    with pytest.raises(
+        pl.LinkError, match=r"cuda-pathfinder could not be loaded .*; install cuda-pathfinder"
+    ):
+        pl.link('extern "C" __global__ void k() {}', arch="sm_80")
 
 
 @pytest.mark.usefixtures("without_nvrtc")
@@ -174,6 +258,7 @@ class DynamicLibNotFoundError(RuntimeError):
     """What cuda-pathfinder raises."""
 
 
+@pytest.mark.usefixtures("uninstalled")
 @pytest.mark.parametrize(
     ("file", "expected"),
     [

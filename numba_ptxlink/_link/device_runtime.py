@@ -49,8 +49,7 @@ def is_grid_call(name: str) -> bool:
 
 def find() -> Input | None:
     """Return the device runtime; None, with a warning that says what to install, where it is not found."""
-    from cuda import pathfinder
-
+    pathfinder = packages.pathfinder()
     try:
         path = Path(pathfinder.find_static_lib(_NAME))
     except (AttributeError, RuntimeError) as missing:

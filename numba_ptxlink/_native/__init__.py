@@ -55,7 +55,7 @@ def hindrance() -> str | None:
     if path is None:
         return refusal(f"{EXTENSION} is missing")
     try:
-        needed = _glibc_needed(path)
+        needed = glibc_needed(path)
     except (OSError, ValueError) as error:
         return refusal(f"{path}: {error}")
     there = glibc()
@@ -97,7 +97,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def _glibc_needed(path: str) -> tuple[int, int]:
+def glibc_needed(path: str) -> tuple[int, int]:
     """
     Return the newest glibc whose symbols the library *path* asks for, (0, 0) where it asks for none.
 

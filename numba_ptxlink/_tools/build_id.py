@@ -60,11 +60,11 @@ def library_path(name: str) -> str:
     """
     from cuda import pathfinder
 
-    return _unloaded_path(name) or str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+    return unloaded_path(name) or str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
 
 
-def _unloaded_path(name: str) -> str:
-    """Return the file that pathfinder would load, "" where that shows only when it does."""
+def unloaded_path(name: str) -> str:
+    """Return the file that pathfinder would load, "" where that shows only when it does, or is done."""
     # pathfinder has no public function for this, and loading takes 5 to 100 ms, which a cached kernel saves.
     try:
         loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")

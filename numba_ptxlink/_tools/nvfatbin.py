@@ -72,6 +72,7 @@ def version() -> tuple[int, int]:
 
 def _binding() -> Any:
     try:
+        packages.check("nvfatbin")
         from cuda.bindings import nvfatbin
 
         nvfatbin.version()

@@ -260,6 +260,7 @@ def _log(binding: Any, handle: int, kind: str) -> str:
 
 def _binding() -> Any:
     try:
+        packages.check("nvJitLink")
         from cuda.bindings import nvjitlink
 
         nvjitlink.version()

@@ -79,8 +79,7 @@ def supported_archs() -> tuple[Arch, ...]:
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
     """Return the include directories of the CUDA toolkit and of CCCL installed beside NVRTC."""
-    from cuda import pathfinder
-
+    pathfinder = packages.pathfinder()
     include_dirs: list[Path] = []
     for library in ("cudart", "cccl"):
         try:
@@ -358,6 +357,7 @@ def _fetch(binding: Any, program: Any, what: str) -> bytes:
 
 def _binding() -> Any:
     try:
+        packages.check("nvrtc")
         from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()

@@ -147,6 +147,7 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> by
 
 def _binding() -> Any:
     try:
+        packages.check("nvvm")
         from cuda.bindings import nvvm
 
         nvvm.version()

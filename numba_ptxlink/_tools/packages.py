@@ -8,9 +8,12 @@ import re
 import site
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink import _native
 from numba_ptxlink.errors import LinkError
+
+from . import build_id
 
 if TYPE_CHECKING:
     import os
@@ -28,6 +31,12 @@ _LIBRARIES = {
 }
 # What cuda-pathfinder raises for a file that it has found; the dynamic loader's reason names that file.
 _UNLOADABLE = re.compile(r"Failed to dlopen .+?: (.+)")
+# The oldest cuda-bindings that load the libraries without a driver; pyproject.toml has them too.
+DRIVERLESS = {12: "12.9.3", 13: "13.0.2"}
+_WANTS_DRIVER = "driver is not found"
+_NOT_FOUND = "Failure finding"
+_PYTHON = ("cuda-bindings", "cuda-pathfinder")
+_parsed = functools.cache(_native.glibc_needed)
 FOUND = "was found but could not be loaded"
 """What the error of `missing` says of a library that is there."""
 UNLOADABLE_CURE = (
@@ -134,26 +143,95 @@ def _is_site(folder: Path) -> bool:
     return folder in [Path(each).resolve() for each in folders]
 
 
+def check(library: str) -> None:
+    """
+    Refuse *library*, such as "nvJitLink", where its file is incomplete.
+
+    To load one that is cut off can end the process, by SIGBUS.
+
+    Raises:
+        LinkError: Its file is incomplete, or cannot be read.
+    """
+    path = build_id.unloaded_path(library)
+    if not path:
+        return
+    try:
+        _parsed(path)
+    except (OSError, ValueError) as error:
+        tool, name = _LIBRARIES[library]
+        cure = _again(package(name)) or "replace the file"
+        raise LinkError(f"{tool} {FOUND} ({path}: {error}); {cure}.") from error
+
+
+def pathfinder() -> Any:
+    """
+    Return the module `cuda.pathfinder`.
+
+    Raises:
+        LinkError: It cannot be imported.
+    """
+    try:
+        from cuda import pathfinder
+    except ImportError as error:
+        raise missing("cuda-pathfinder", "cuda-pathfinder", error) from error
+    return pathfinder
+
+
 def missing(tool: str, name: str, reason: object) -> LinkError:
     """Return the error that *tool*, which the package of *name* brings, could not be loaded for *reason*."""
+    if isinstance(reason, LinkError):
+        return reason
     said = (str(reason).strip() or type(reason).__name__).splitlines()[0]
     found = _UNLOADABLE.match(said)
     if found is not None:
         return LinkError(f"{tool} {FOUND} ({found[1]}); {UNLOADABLE_CURE}.")
-    cure = elsewhere(name) or f"install it with `{install()}`"
-    return LinkError(f"{tool} could not be loaded ({said}); {cure}.")
+    return LinkError(f"{tool} could not be loaded ({said}); {_cure(name, reason)}.")
+
+
+def _cure(name: str, reason: object) -> str:
+    """Return what helps where a library of the package of *name* is not found for *reason*."""
+    oldest = DRIVERLESS.get(major())
+    if _WANTS_DRIVER in str(reason) and oldest is not None:
+        return (
+            "install a driver, or bindings that need none: "
+            f"`pip install --upgrade 'cuda-bindings>={oldest},<{major() + 1}'`, "
+            "and newer releases of those packages that pip then says want older ones"
+        )
+    # Pip takes what is damaged for whole: the metadata are there.
+    again = _again(package(name)) if _NOT_FOUND in str(reason) else ""
+    if isinstance(reason, ImportError):
+        again = next((_again(each) for each in _PYTHON if _is_part(reason, each)), "")
+    return elsewhere(name) or again or f"install it with `{install()}`"
+
+
+def _is_part(error: ImportError, name: str) -> bool:
+    """Return whether what cannot be imported belongs to the package *name*."""
+    return f"{error.name}.".startswith(f"{name.replace('-', '.')}.")
+
+
+def _again(name: str) -> str:
+    """Return that the files of the package *name* are to be put back, "" where it is not installed."""
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+    return f"install {name} again: `pip install --force-reinstall --no-deps {name}=={version}`"
 
 
 def explained(error: BaseException) -> LinkError | None:
     """
     Return what says which package to install, where *error* is that a library of the toolkit is not found.
 
-    Or why it cannot be loaded, where it is found.
+    Or why it cannot be loaded, where it is found; likewise for NVIDIA's packages of Python modules.
 
     None for any other error. What a front end raises for it names the file alone, or another installer.
     """
     seen: BaseException | None = error
     while seen is not None:
+        if isinstance(seen, ImportError):
+            for each in _PYTHON:
+                if _is_part(seen, each):
+                    return missing(each, each, seen)
         # By name: pathfinder may not be imported yet, and need not be.
         absent = type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError"))
         if absent or (isinstance(seen, RuntimeError) and _UNLOADABLE.match(str(seen))):
