@@ -1,7 +1,12 @@
-"""Pack fat binaries with nvFatbin; the only module that calls it."""
+"""
+Pack fat binaries with nvFatbin, by ctypes; the only module that calls it.
+
+NVIDIA's bindings have it since 12.9.6 and 13.2 alone, and other packages pin releases before those.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, PTX
@@ -15,6 +20,19 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
 
 
+_ADDRESS, _TEXT = ctypes.c_void_p, ctypes.c_char_p
+_SIZE, _UINT = ctypes.c_size_t, ctypes.c_uint
+# As in nvFatbin.h, which is the same from 12.4 on. Handles are passed as addresses.
+_PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "nvFatbinCreate": (ctypes.POINTER(_ADDRESS), ctypes.POINTER(_TEXT), _SIZE),
+    "nvFatbinDestroy": (ctypes.POINTER(_ADDRESS),),
+    "nvFatbinAddPTX": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT, _TEXT),
+    "nvFatbinAddCubin": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT),
+    "nvFatbinAddLTOIR": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT, _TEXT),
+    "nvFatbinSize": (_ADDRESS, ctypes.POINTER(_SIZE)),
+    "nvFatbinGet": (_ADDRESS, _TEXT),
+    "nvFatbinVersion": (ctypes.POINTER(_UINT), ctypes.POINTER(_UINT)),
+}
 # The first release that compresses by zstd unless it is told otherwise.
 _ZSTD_SINCE = (12, 9)
 
@@ -33,49 +51,59 @@ def pack(
     Raises:
         LinkError: nvFatbin is missing or refused an entry.
     """
-    binding = _binding()
+    library = _library()
     flags = ["-64", *(("-c",) if relocatable else ())]
     if not zstd and version() >= _ZSTD_SINCE:
         flags.append("-compress-mode=speed")  # LZ4
     names = tuple(name for _, _, name, _ in entries)
+
+    def call(function: str, *arguments: object) -> None:
+        status = getattr(library, function)(*arguments)
+        if status:
+            said = library.nvFatbinGetErrorString(status).decode(errors="replace")
+            raise LinkError(
+                f"nvFatbin failed: {said}. Inputs: {', '.join(names)}; flags: {' '.join(flags)}.",
+                flags=tuple(flags),
+                inputs=names,
+            )
+
+    handle, size = _ADDRESS(), _SIZE()
+    call("nvFatbinCreate", handle, (_TEXT * len(flags))(*map(str.encode, flags)), len(flags))
     try:
-        handle = binding.create(flags, len(flags))
-        try:
-            for kind, arch, name, code in entries:
-                number = str(arch)
-                if kind == CUBIN:
-                    binding.add_cubin(handle, code, len(code), number, name)
-                elif kind == PTX:
-                    # nvFatbin reads PTX as a C string.
-                    text = code.rstrip(b"\0") + b"\0"
-                    binding.add_ptx(handle, text, len(text), number, name, "")
-                else:
-                    binding.add_ltoir(handle, code, len(code), number, name, "")
-            packed = bytearray(binding.size(handle))
-            binding.get(handle, packed)
-        finally:
-            binding.destroy(handle)
-    except binding.nvFatbinError as error:
-        raise LinkError(
-            f"nvFatbin failed: {error}. Inputs: {', '.join(names)}; flags: {' '.join(flags)}.",
-            flags=tuple(flags),
-            inputs=names,
-        ) from error
-    return bytes(packed)
+        for kind, arch, name, code in entries:
+            called = (str(arch).encode(), name.encode(errors="backslashreplace"))
+            if kind == CUBIN:
+                call("nvFatbinAddCubin", handle, code, len(code), *called)
+            elif kind == PTX:
+                # nvFatbin reads PTX as a C string.
+                text = code.rstrip(b"\0") + b"\0"
+                call("nvFatbinAddPTX", handle, text, len(text), *called, b"")
+            else:
+                call("nvFatbinAddLTOIR", handle, code, len(code), *called, b"")
+        call("nvFatbinSize", handle, size)
+        packed = ctypes.create_string_buffer(size.value)
+        call("nvFatbinGet", handle, packed)
+    finally:
+        library.nvFatbinDestroy(handle)
+    return packed.raw
 
 
 def version() -> tuple[int, int]:
     """Return nvFatbin's version as (major, minor)."""
-    major, minor = _binding().version()
-    return (int(major), int(minor))
+    major, minor = _UINT(), _UINT()
+    _library().nvFatbinVersion(major, minor)
+    return (major.value, minor.value)
 
 
-def _binding() -> Any:
+def _library() -> ctypes.CDLL:
     try:
         packages.check("nvfatbin")
-        from cuda.bindings import nvfatbin
-
-        nvfatbin.version()
+        pathfinder = packages.pathfinder()
+        # It is loaded by then: CDLL finds the same.
+        library = ctypes.CDLL(str(pathfinder.load_nvidia_dynamic_lib("nvfatbin").abs_path))
+        for name, prototype in _PROTOTYPES.items():
+            getattr(library, name).argtypes = prototype
+        library.nvFatbinGetErrorString.restype = _TEXT
     except Exception as error:
         raise packages.missing("nvFatbin", "nvidia-nvfatbin", error) from error
-    return nvfatbin
+    return library

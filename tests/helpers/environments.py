@@ -97,9 +97,57 @@ TOOLKITS = {
     ),
 }
 
+
+def lowest(suffix: str, bindings: str, nvjitlink: str, nvfatbin: str, *packages: str) -> tuple[str, ...]:
+    """Return the oldest of each package that pyproject.toml allows, for one major version of CUDA."""
+    return (
+        "backports.zstd==1.0.0; python_version < '3.14'",
+        "cffi==1.16.0; python_version < '3.13'",
+        "cffi==2.1.1; python_version >= '3.13'",
+        "cuda-core==0.7.0",
+        f"cuda-bindings=={bindings}",
+        "cuda-pathfinder==1.4.2",
+        "llvmlite==0.50.0",
+        "lz4==4.4.4",
+        "numba==0.68.1",
+        "numba-cuda==0.30.4",
+        "numpy==2.2.6",
+        f"nvidia-nvjitlink{suffix}=={nvjitlink}",
+        f"nvidia-nvfatbin{suffix}=={nvfatbin}",
+        "packaging==26.3",
+        "pycparser==3.12",
+        "typing_extensions==4.16.0",
+        *packages,
+    )
+
+
+LOWEST = {
+    "12": lowest(
+        "-cu12",
+        "12.9.3",
+        "12.3.52",
+        "12.4.99",
+        "nvidia-cuda-cccl-cu12==12.0.90",
+        "nvidia-cuda-nvcc-cu12==12.0.76",
+        "nvidia-cuda-nvrtc-cu12==12.0.76",
+        "nvidia-cuda-runtime-cu12==12.0.107",
+    ),
+    "13": lowest(
+        "",
+        "13.0.2",
+        "13.0.39",
+        "13.0.39",
+        "nvidia-cuda-cccl==13.0.50",
+        "nvidia-cuda-nvrtc==13.0.48",
+        "nvidia-cuda-runtime==13.0.48",
+        "nvidia-nvvm==13.0.48",
+    ),
+}
+
 # Everything is named, since their own requirements ask for gigabytes that need a device.
 PACKAGES = {
     **{f"cuda-{release}": packages for release, packages in TOOLKITS.items()},
+    **{f"lowest-{major}": packages for major, packages in LOWEST.items()},
     # cuda-cccl 1.1.1 is the last on numba-cuda, and wants numba < 0.66.
     "cccl": (
         *COMMON,
