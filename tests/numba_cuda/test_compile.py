@@ -138,14 +138,14 @@ def test_raise_compiles():
     assert "trap;" in compiled(checked, "int32(int32)", abi_info={"on_error": "trap"})
 
 
-def test_an_optional_result_compiles():
-    """An Optional is a struct by value, and flat its value or zero."""
+def test_an_optional_result_keeps_its_flag():
+    """An Optional is a struct by value, and refused where the prototype has no place for the flag."""
 
     def positive(value):
         return value if value > 0 else None
 
-    flat = compiled(positive, (types.float32,))
-    assert prototype(flat) == ".func (.b32) positive(.b32)"
+    with pytest.raises(pl.AbiError, match=r'Function positive may return None.*; use aggregates="value"'):
+        compiled(positive, (types.float32,))
     by_value = compiled(positive, (types.float32,), abi_info={"aggregates": "value"})
     assert prototype(by_value) == ".func (.align 4 .b8[8]) positive(.b32)"
 

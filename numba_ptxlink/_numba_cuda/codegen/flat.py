@@ -24,9 +24,13 @@ def signature(context: Any, name: str, result: Any, params: Sequence[tuple[str, 
     Args:
         context: Numba's target context.
         name: The symbol.
-        result: The Numba type of the return value; an Optional that is None is returned as zero.
+        result: The Numba type of the return value.
         params: Name and Numba type of each parameter.
+
+    Raises:
+        AbiError: A type cannot be passed so.
     """
+    check_result(name, result)
     spread: list[tuple[str, c.CType]] = []
     labels = {label for label, _ in params}
     for label, ty in params:
@@ -38,13 +42,27 @@ def signature(context: Any, name: str, result: Any, params: Sequence[tuple[str, 
                 spread.append((cnames.legal(f"{label}_{number}", labels), _leaf(leaf, name)))
                 labels.add(spread[-1][0])
     result = types.unliteral(result)
-    value = result.type if isinstance(result, types.Optional) else result
     returned: c.CType = c.Void()
-    if not isinstance(value, types.NoneType):
-        returned = _plain(value) or _leaf(
-            context.data_model_manager[value].get_return_type(), f"{name}_result"
+    if not isinstance(result, types.NoneType):
+        returned = _plain(result) or _leaf(
+            context.data_model_manager[result].get_return_type(), f"{name}_result"
         )
     return Signature(name, returned, tuple(spread))
+
+
+def check_result(name: str, result: Any) -> None:
+    """
+    Refuse a result whose value alone numba-cuda's prototype has a place for.
+
+    Raises:
+        AbiError: *result* is an Optional.
+    """
+    if isinstance(result, types.Optional):
+        raise AbiError(
+            f"Function {name} may return None, by its result {result}, and its prototype has no place for "
+            'that; use aggregates="value", which returns a struct of value and flag, or return a number in '
+            "each case."
+        )
 
 
 def _plain(ty: Any) -> c.Scalar | None:

@@ -21,6 +21,7 @@ from numba_ptxlink._cabi.signatures import Signature, is_large, unaligned_member
 from numba_ptxlink._numba_cuda.context import LibraryNotes, notes
 from numba_ptxlink._numba_cuda.packed import unaligned_kinds
 
+from . import flat
 from .convert import Structs, from_c, from_return, holds_record, ir_type, to_c
 
 if TYPE_CHECKING:
@@ -116,18 +117,21 @@ def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) ->
         name: The symbol.
         options: How errors are handled.
         inline: Whether NVVM may inline the Python function into the wrapper.
+
+    Raises:
+        AbiError: The result cannot be returned so.
     """
     context = compiled.target_context
     returns, args = compiled.signature.return_type, compiled.signature.args
+    flat.check_result(name, returns)
     packer = context.get_arg_packer(args)
-    value_type = returns.type if isinstance(returns, types.Optional) else returns
     result = ir.VoidType()
-    if not isinstance(value_type, types.NoneType):
-        result = context.data_model_manager[value_type].get_return_type()
+    if not isinstance(returns, types.NoneType):
+        result = context.data_model_manager[returns].get_return_type()
     inner = _inner(compiled, inline=inline)
     outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
     if isinstance(result, ir.IntType) and result.width < 32:
-        signed = isinstance(value_type, types.Integer) and value_type.signed
+        signed = isinstance(returns, types.Integer) and returns.signed
         outer.return_value.add_attribute("signext" if signed else "zeroext")
     builder = _entry(outer, inner)
     arguments = packer.from_arguments(builder, outer.args)
@@ -135,11 +139,7 @@ def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) ->
     if isinstance(result, ir.VoidType):
         builder.ret_void()
     else:
-        if isinstance(returns, types.Optional):
-            optional = cgutils.create_struct_proxy(returns)(context, builder, value=value)
-            zero = context.get_constant_null(value_type)
-            value = builder.select(optional.valid, optional.data, zero)
-        builder.ret(context.get_return_value(builder, value_type, value))
+        builder.ret(context.get_return_value(builder, returns, value))
     return outer
 
 
