@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,10 +15,9 @@ from ._cli import report
 from ._cli.said import Said, printable
 from ._config import config
 from ._version import __version__
-from .errors import PtxlinkError
+from .errors import LinkError, PtxlinkError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -104,7 +104,11 @@ def make_parser() -> args.Parser:
     )
     inspect.add_argument("file", type=args.path, metavar="FILE", help="code of any kind, or a program")
     inspect.add_argument("--arch", help="the GPU to tell resources for (default: the file's own)")
-    inspect.add_argument("--no-sass", action="store_true", help="leave out the machine code")
+    inspect.add_argument(
+        "--sass",
+        action=argparse.BooleanOptionalAction,
+        help="fail where the machine code cannot be shown, or leave it out (default: shown where it can be)",
+    )
 
     doctor = args.add_command(
         commands, "doctor", _doctor, "show what is installed, what works and what helps"
@@ -129,8 +133,16 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 def _inspect(arguments: argparse.Namespace) -> Said:
     from .inspection import inspect
 
-    found = inspect(arguments.file, arch=arguments.arch, sass=not arguments.no_sass)
-    names = [symbol.name for part in (found, *found.parts) for symbol in part.symbols if symbol.defined]
+    found = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
+    parts = (found, *found.parts)
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    if arguments.sass and not any(part.sass for part in parts):
+        raise LinkError(f"{found.name} has no machine code that can be shown. {' '.join(notes)}".rstrip())
+    if not arguments.json:
+        # What reads the output would take what is not shown for what is not there.
+        for note in notes:
+            print(f"numba-ptxlink: note: {note}", file=sys.stderr)
+    names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
     return Said(found.as_dict(), report.inspection(found), "\n".join(dict.fromkeys(names)))
 
 

@@ -92,6 +92,22 @@ def test_a_missing_nvdisasm_is_a_note(monkeypatch):
     assert "pip install nvidia-cuda-nvdisasm" in found.notes[0]
 
 
+def test_machine_code_that_cannot_be_shown_is_an_error_where_it_is_asked_for(monkeypatch, capsys, tmp_path):
+    """With --sass the status tells; without it a note on the standard error does, apart from the output."""
+    monkeypatch.setattr(nvdisasm, "find_tool", lambda _: None)
+    path = tmp_path / "k.cubin"
+    path.write_bytes(content("cubin"))
+    assert 1 == main(["inspect", "--sass", str(path)])
+    said = capsys.readouterr()
+    assert "" == said.out
+    assert "k.cubin has no machine code that can be shown. There is no nvdisasm" in said.err
+    assert said.err.endswith("install it with `pip install nvidia-cuda-nvdisasm`.\n")
+    assert 0 == main(["inspect", str(path)])
+    said = capsys.readouterr()
+    assert said.err.startswith("numba-ptxlink: note: There is no nvdisasm")
+    assert "nvdisasm" not in said.out
+
+
 def test_what_is_asked_for_is_told_apart():
     """A function that the file calls and lacks is not defined."""
     symbols = {each.name: each.defined for each in pl.inspect(KERNEL, sass=False).symbols}
@@ -237,7 +253,9 @@ def test_a_host_file_without_device_code_says_so(capsys):
     report = pl.inspect(path)
     assert ("object", "", ("There is no device code in it.",)) == (report.kind, report.arch, report.notes)
     assert 0 == main(["inspect", str(path)])
-    assert "note: There is no device code in it." in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "numba-ptxlink: note: There is no device code in it.\n" == said.err
+    assert "note" not in said.out
 
 
 def test_a_container_is_headed_by_all_its_architectures(tmp_path, capsys):

@@ -83,7 +83,6 @@ def inspection(report: Inspection) -> str:
     lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
     for symbol in () if report.parts else report.symbols:
         lines += _symbol(symbol)
-    lines += [f"  note: {note}" for note in report.notes]
     if report.sass:
         lines += ["", report.sass.rstrip()]
     for part in report.parts:
