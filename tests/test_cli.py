@@ -36,14 +36,17 @@ def test_export_writes_what_was_asked_for(tmp_path, capsys):
     assert ".loc" in (tmp_path / "mine.sm_80.ptx").read_text()
 
 
-def test_what_a_module_prints_goes_to_stderr(tmp_path, capsys):
-    """The standard output of `export --json` is JSON, whatever the exported file prints."""
+def test_what_a_module_prints_goes_to_stderr(tmp_path, capfd):
+    """The standard output of `export --json` is JSON, whatever the exported file and its programs print."""
     source = tmp_path / "loud.py"
-    source.write_text(f"print('hello')\n{MODULE.read_text()}")
+    loud = (
+        "import os, subprocess\nprint('hello')\nos.write(1, b'direct')\nsubprocess.run(['echo', 'beside'])\n"
+    )
+    source.write_text(loud + MODULE.read_text())
     assert cli.main(["export", str(source), "-o", str(tmp_path / "out"), "--emit", "ptx", "--json"]) == 0
-    shown = capsys.readouterr()
+    shown = capfd.readouterr()
     assert json.loads(shown.out)["functions"]
-    assert "hello\n" in shown.err
+    assert all(word in shown.err for word in ("hello\n", "direct", "beside\n"))
 
 
 @pytest.mark.slow

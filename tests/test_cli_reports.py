@@ -133,6 +133,8 @@ def test_every_command_takes_the_three_options():
         (["--json", "cache", "list"], "--json belongs after the command: numba-ptxlink cache list --json"),
         (["--versoin"], "--versoin is unknown; did you mean --version?"),
         (["doctor", "nothing-like-it"], "nothing-like-it is unknown\n"),
+        (["inspect", "a.ptx", "b.ptx"], "b.ptx is unknown\n"),
+        (["link", "a", "--arch", "sm_90", "b", "-o", "c", "--ich"], "--ich is unknown"),
         (["export", "udfs.py", "-o", "out", ""], "'' is an argument without text; leave it out\n"),
     ],
 )
@@ -142,6 +144,14 @@ def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, ans
         cli.main(arguments)
     assert 2 == left.value.code
     assert answer in capsys.readouterr().err
+
+
+def test_inputs_need_not_stand_together():
+    """Those behind an option are inputs too, in the order in which they stand."""
+    words = "link a.cu -I build b.ltoir c.ptx --arch sm_90 d.py -o e.cubin"
+    arguments = cli.make_parser().parse_args(words.split())
+    assert ["a.cu", "b.ltoir", "c.ptx", "d.py"] == [str(path) for path in arguments.inputs]
+    assert ["build"] == [str(path) for path in arguments.include_dirs]
 
 
 def test_the_page_is_what_the_parser_has():

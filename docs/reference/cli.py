@@ -32,7 +32,8 @@ status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
 results alone, warnings and errors) and `--json`, which prints what the command has done or found for
-programs. What an imported file prints goes to the standard error.
+programs. What an imported file prints, and the programs that it runs, goes to the standard error; not what it
+prints at the end of the process, by `atexit`.
 
 `numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:
 

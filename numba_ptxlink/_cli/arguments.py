@@ -33,11 +33,28 @@ class Parser(argparse.ArgumentParser):
             known = [option for action in parser._actions for option in action.option_strings]
             if not unknown[0].strip():
                 parser.error(f"{unknown[0]!r} is an argument without text; leave it out")
-            given = unknown[0].partition("=")[0]
+            if _took_inputs(parser, arguments, unknown):
+                return arguments
+            wrong = next(filter(_is_option, unknown), unknown[0])
+            given = wrong.partition("=")[0]
             if given in known:
                 parser.error(f"{given} belongs after the command: {parser.prog} {given}")
-            parser.error(f"{unknown[0]} is unknown{_meant(given, known)}")
+            parser.error(f"{wrong} is unknown{_meant(given, known)}")
         return arguments
+
+
+def _took_inputs(parser: argparse.ArgumentParser, arguments: Any, rest: Sequence[str]) -> bool:
+    """Add *rest*, what stands behind an option, to the inputs of a command that takes several of them."""
+    # argparse takes those alone that stand together.
+    inputs = next((each for each in parser._actions if each.nargs == "+" and not each.option_strings), None)
+    if inputs is None or any(map(_is_option, rest)):
+        return False
+    getattr(arguments, inputs.dest).extend(parser._get_value(inputs, each) for each in rest)
+    return True
+
+
+def _is_option(text: str) -> bool:
+    return text.startswith("-") and text != "-"
 
 
 def _unknown(given: object, known: Sequence[str]) -> str:

@@ -126,8 +126,9 @@ def _clear(_: argparse.Namespace) -> Said:
     from numba_ptxlink import cache
     from numba_ptxlink.cache import maintenance
 
-    count = maintenance.clear(cache.default())
-    return Said({"deleted": count}, f"{count} entries deleted")
+    default = cache.default()
+    path, count = maintenance.path(default), maintenance.clear(default)
+    return Said({"deleted": count, "path": str(path)}, f"{count} entries deleted from {path}")
 
 
 def _path(_: argparse.Namespace) -> Said:

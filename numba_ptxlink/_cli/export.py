@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import arguments as args
-from . import report
+from . import files, report
 from .said import Said
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _export(arguments: argparse.Namespace) -> Said:
     module, file, front_end = arguments.module, arguments.file, arguments.front_end
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
-        redirect_stdout(sys.stderr),
+        files.stdout_to_stderr(),
         workers.chosen(arguments.jobs, arguments.scheduler, partial(units.prepare, front_end)) as executor,
         progress.shown(quiet=arguments.quiet) as show,
         nullcontext(file) if module is None else imported_module(module, front_end) as source,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def read(path: Path) -> bytes:
@@ -59,3 +61,31 @@ def check_output(path: Path, inputs: Sequence[Path]) -> None:
             raise PtxlinkError(f"{path} is an input too; give another output.")
     except OSError as error:
         raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
+    with redirect_stdout(sys.stderr), _descriptor_replaced():
+        yield
+
+
+@contextmanager
+def _descriptor_replaced() -> Iterator[None]:
+    saved = None
+    with suppress(OSError):  # Either may be closed.
+        _flush()
+        saved = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        if saved is not None:
+            _flush()
+            os.dup2(saved, 1)
+            os.close(saved)
+
+
+def _flush() -> None:
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()

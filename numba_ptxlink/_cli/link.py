@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
@@ -102,7 +100,7 @@ def _link(arguments: argparse.Namespace) -> Said:
 
     files.check_output(arguments.output, arguments.inputs)
     # It imports the Python files among the inputs.
-    with redirect_stdout(sys.stderr):
+    with files.stdout_to_stderr():
         linked = link(
             *arguments.inputs,
             arch=arguments.arch,

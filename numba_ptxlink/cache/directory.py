@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
 """The subdirectory of the entries, named after the layout: releases with another one never read it."""
+WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 to do without"
+"""What helps where no directory can be written."""
 
 LARGEST = 1 << 30
 """The largest entry that is read, in bytes."""
@@ -316,7 +318,7 @@ def _make(path: Path) -> None:
             _make(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise CacheError(f"{path} cannot be made: {error.strerror}") from error
+        raise CacheError(f"{path} cannot be made: {error.strerror}; {WRITABLE}") from error
 
 
 def _refuse_foreign(path: Path, status: os.stat_result) -> None:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from numba_ptxlink.errors import CacheError
 
-from .directory import LARGEST
+from .directory import LARGEST, WRITABLE
 from .entry import Damaged, WrongSeal, address_of, unseal
 
 if TYPE_CHECKING:
@@ -281,5 +281,6 @@ def _writer(cache: Cache) -> Directory:
     _, writer, refused = cache.tiers()
     _check_on(cache)
     if writer is None:
-        raise CacheError(f"no cache directory can be written: {'; '.join(refused) or 'all are read-only'}.")
+        why = "; ".join(refused) or f"all are read-only; {WRITABLE}"
+        raise CacheError(f"no cache directory can be written: {why}.")
     return writer

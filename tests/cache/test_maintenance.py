@@ -83,6 +83,20 @@ def test_a_cache_that_is_off_says_so():
         maintenance.path(cache.Cache(Config(cache=False)))
 
 
+def test_what_cannot_be_written_has_a_cure(monkeypatch):
+    """A place that is no directory, or is not to be written, is told with the variable that names another."""
+    from numba_ptxlink._config import Config
+
+    none = cache.Cache(Config(cache_dirs=("/dev/null",)))
+    with pytest.raises(
+        CacheError, match=r"/dev/null cannot be made: File exists; let NUMBA_PTXLINK_CACHE name"
+    ):
+        maintenance.path(none)
+    monkeypatch.setattr(none, "tiers", lambda: ((), None, ()))
+    with pytest.raises(CacheError, match=r"all are read-only; let NUMBA_PTXLINK_CACHE name a directory"):
+        maintenance.clear(none)
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -90,7 +104,7 @@ def test_a_cache_that_is_off_says_so():
         ("list", "functions"),
         ("path", "cache"),
         ("verify", "2 sound, 0 damaged, 0 with another seal"),
-        ("clear", "2 entries deleted"),
+        ("clear", "2 entries deleted from /"),
     ],
 )
 def test_the_commands_print(filled, capsys, command, expected):
