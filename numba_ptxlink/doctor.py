@@ -305,6 +305,13 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
         elif each.name in there and not each.active:
             what = f"the plugin is not active in {each.name}: {each.reason}"
             yield Problem(what, _activation_cure(each.reason))
+    copies = packages.copies("numba-ptxlink")
+    if len(copies) > 1:
+        places = " and ".join(f"{version} in {folder}" for folder, version in copies.items())
+        yield Problem(
+            f"numba-ptxlink is there {len(copies)} times: {places}; the import hook may be another's",
+            "remove all but one, such as the folder out of PYTHONPATH",
+        )
     if status.active and status.trigger == "entry point":
         yield Problem(
             "the import hook is not installed, so CUDA-only programs do not activate the plugin",
@@ -379,6 +386,8 @@ def _activation_cure(reason: str) -> str:
     for words, cure in _CURES:
         if words in reason:
             return cure
+    if "; " in reason:
+        return reason.rpartition("; ")[2]
     return "import numba.cuda, or call numba_ptxlink.enable()" if _installed_hook() else _INSTALL
 
 

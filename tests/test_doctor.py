@@ -206,11 +206,25 @@ def test_an_inactive_plugin_has_a_cure():
         ("NUMBA_PTXLINK=auto: the driver is as new as the toolkit", "none needed"),
         ("the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)", "unset NUMBA_ENABLE_CUDASIM"),
         ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install the release that"),
+        ("numba-ptxlink needs cffi, which is not installed; install it: pip install cffi", "install it: pip"),
+        ("numba-ptxlink is in app.pyz; install it with pip beside that", "install it with pip beside"),
     ],
 )
 def test_every_reason_has_its_cure(reason, cure):
     """What helps follows from the reason."""
     assert cure in doctor._activation_cure(reason)
+
+
+def test_a_second_installation_is_a_problem(monkeypatch, tmp_path):
+    """Which of them is imported is told, and that the hook may be the other's."""
+    assert not [each for each in pl.diagnose().problems if "is there" in each.what]
+    info = tmp_path / "numba_ptxlink-0.0.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numba-ptxlink\nVersion: 0.0.9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (problem,) = [each for each in pl.diagnose().problems if "is there" in each.what]
+    assert f"is there 2 times: 0.0.9 in {tmp_path} and {pl.__version__} in " in problem.what
+    assert "PYTHONPATH" in problem.cure
 
 
 def test_a_missing_nvjitlink_is_a_problem(monkeypatch):

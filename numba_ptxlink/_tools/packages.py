@@ -106,6 +106,14 @@ def location(name: str, release: int | None = None) -> Path | None:
         return None
 
 
+def copies(name: str) -> dict[Path, str]:
+    """Return the folders that have the package *name*, the one that is imported first, with its version."""
+    found: dict[Path, str] = {}
+    for each in metadata.distributions(name=name):
+        found.setdefault(Path(str(each.locate_file(""))).resolve(), each.version)
+    return found
+
+
 def elsewhere(name: str) -> str:
     """
     Return that the package of *name* is where its libraries are not found, "" where that is not so.
