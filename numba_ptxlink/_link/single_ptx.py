@@ -63,12 +63,11 @@ def compile_ptx(
             return _by_linker(backend, source, arch, options)
     log.warning(
         "nvPTXCompiler %s makes the relocatable cubin for %s, which nvJitLink %s may refuse: no tool of "
-        "that toolkit compiles the PTX; `pip install '%s==%s.*'` installs its ptxas",
+        "that toolkit compiles the PTX; `pip install '%s'` installs its ptxas",
         dotted(assembler.compiler_version()),
         arch.sm,
         dotted(linker),
-        packages.package("nvidia-cuda-nvcc", linker[0]),
-        dotted(linker),
+        packages.of_ptxas(linker),
     )
     return _by_nvptxcompiler(ptx, arch, options)
 
@@ -111,10 +110,11 @@ def unavailable(release: tuple[int, int], *, relocatable: bool = True) -> str:
     if _tool_for(release, relocatable=relocatable):
         return ""
     older = "or an older one" if relocatable else "or another one of its major version"
-    wheel = f"{packages.package('nvidia-cuda-nvcc', release[0])}=={dotted(release)}.*"
+    wheel = packages.of_ptxas(release)
+    install = f"install its ptxas by `pip install '{wheel}'`, or " if wheel else ""
     return (
         f"it takes a compiler of CUDA {dotted(release)} {older}, and nvPTXCompiler is of "
-        f"{dotted(assembler.compiler_version())}; install its ptxas by `pip install '{wheel}'`, or let PATH "
+        f"{dotted(assembler.compiler_version())}; {install}let PATH "
         "or CUDA_HOME lead to that toolkit; or leave the machine code out, since PTX holds the same functions"
     )
 

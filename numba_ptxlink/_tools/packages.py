@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LAST_WITH_SUFFIX = 12
+_OLDEST_NVCC = (11, 7)
 # By the names of the files; a front end loads all of them itself.
 _LIBRARIES = {
     "cudart": ("The CUDA runtime library", "nvidia-cuda-runtime"),
@@ -71,6 +72,15 @@ def package(name: str, release: int | None = None) -> str:
     if name == "nvidia-nvvm" and release <= _LAST_WITH_SUFFIX:
         name = "nvidia-cuda-nvcc"
     return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
+
+
+def of_ptxas(release: tuple[int, int]) -> str:
+    """Return what pip installs to have the ptxas of CUDA *release*, "" where no package has it."""
+    version = f"{release[0]}.{release[1]}.*"
+    if release[0] > _LAST_WITH_SUFFIX:
+        # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
+        return f"cuda-toolkit[nvcc]=={version}"
+    return f"{package('nvidia-cuda-nvcc', release[0])}=={version}" if release >= _OLDEST_NVCC else ""
 
 
 def toolkit() -> str:

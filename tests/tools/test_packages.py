@@ -53,6 +53,20 @@ def test_a_missing_tool_of_cuda_12_is_installed_from_cuda_12(monkeypatch, tool):
         tool.version()
 
 
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [
+        ((11, 4), ""),
+        ((11, 8), "nvidia-cuda-nvcc-cu11==11.8.*"),
+        ((12, 4), "nvidia-cuda-nvcc-cu12==12.4.*"),
+        ((13, 1), "cuda-toolkit[nvcc]==13.1.*"),
+    ],
+)
+def test_ptxas_comes_with_what_its_nvcc_calls(release, name):
+    """CUDA 13 has that in packages of their own; before 11.7 nothing is packaged."""
+    assert name == packages.of_ptxas(release)
+
+
 def test_the_package_to_upgrade_is_the_linkers(monkeypatch):
     """An nvJitLink of CUDA 12 is upgraded within CUDA 12."""
     monkeypatch.setattr(nvjitlink, "version", lambda: (12, 4))
