@@ -51,6 +51,7 @@ TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=
 
 # Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
 _CURES = (
+    ("Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
     ("Unknown option", "Correct or remove that flag in extra_flags."),
     ("could not be opened", "Each string in extra_flags is one flag or its value; remove what is neither."),
     ("argument expected after", "Add the value that flag needs to extra_flags."),

@@ -27,7 +27,7 @@ from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
 from ._tools import include_scan, nvrtc
 from ._tools.nvrtc import INCLUDE_DIR
-from ._tools.ptxas_options import AssembleOptions
+from ._tools.ptxas_options import OF_LINK, AssembleOptions, require_flags
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def link(
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
     AssembleOptions(debug=debug, lineinfo=lineinfo, max_registers=max_registers)
-    tool_flags = _texts("extra_flags", extra_flags)
+    tool_flags = require_flags(extra_flags, OF_LINK)
     if not inputs:
         raise LinkError("link() needs at least one input.")
     options = LinkOptions(lto, debug, lineinfo, max_registers, tool_flags, backend, checks, inline)

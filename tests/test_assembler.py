@@ -247,6 +247,7 @@ def test_what_is_no_arch_is_a_config_error(kernel: str) -> None:
     ("flags", "said", "cure"),
     [
         (["--nope"], "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
+        (["-g"], "Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
         (
             ["nope"],
             "Input file 'nope' could not be opened",

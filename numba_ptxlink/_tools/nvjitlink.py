@@ -168,11 +168,11 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     shown = [encodable(name).encode() for name in names]
     check_arch(version(), names, flags)
 
-    def fail(error: Exception, log: str, action: str) -> LinkError:
+    def fail(error: Exception, log: str, action: str, cure: str = "") -> LinkError:
         reason = log or str(error)
         return LinkError(
             f"nvJitLink failed to {action}: {reason.strip()}\n"
-            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
+            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure and f' {cure}'}",
             flags=tuple(flags),
             inputs=names,
             log=log,
@@ -181,7 +181,8 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     try:
         handle = binding.create(len(flags), list(flags))
     except binding.nvJitLinkError as error:
-        raise fail(error, "", "accept its flags") from error
+        cure = "Correct or remove the flag that it does not know."
+        raise fail(error, "", "accept its flags", cure) from error
     with _destroying(binding, handle):
         for (kind, name, code), encoded in zip(inputs, shown, strict=True):
             input_type = getattr(binding.InputType, KINDS[kind].nvjitlink)

@@ -17,12 +17,10 @@ _LARGEST_INT = 2**31 - 1
 _WORD = 2**32
 
 # These flags also set an attribute of the result, which extra_flags would contradict.
-_ASSEMBLE_PARAMETER_OF_FLAG = {
-    "arch": "arch",
-    "gpu-name": "arch",
-    "c": "relocatable",
-    "compile-only": "relocatable",
-}
+_ARCH = {"arch": "the parameter arch", "gpu-name": "the parameter arch"}
+_OF_ASSEMBLE = {**_ARCH, "c": "the parameter relocatable", "compile-only": "the parameter relocatable"}
+OF_LINK = {**_ARCH, "ptx": "Linked.ptx or --emit ptx"}
+"""By those flags that a link does not take as they are: what to use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,7 @@ class AssembleOptions:
             _require_bool(name, getattr(self, name))
         _require_opt_level(self.opt_level, debug=self.debug)
         _require_max_registers(self.max_registers)
-        flags = _require_flags(self.extra_flags, _ASSEMBLE_PARAMETER_OF_FLAG)
+        flags = require_flags(self.extra_flags, _OF_ASSEMBLE)
         object.__setattr__(self, "extra_flags", flags)
 
     def arguments(self, arch: Arch) -> tuple[str, ...]:
@@ -119,7 +117,17 @@ def _require_max_registers(value: object) -> None:
         )
 
 
-def _require_flags(value: object, parameters: Mapping[str, str]) -> tuple[str, ...]:
+def require_flags(value: object, instead: Mapping[str, str]) -> tuple[str, ...]:
+    """
+    Return *value*, what a tool is given as further flags.
+
+    Args:
+        value: A sequence of strings, one a flag or its value.
+        instead: By the flags that are not taken, without dashes: what to use.
+
+    Raises:
+        ConfigError: It is none, or has such a flag.
+    """
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise ConfigError(f"extra_flags is {value!r}; pass a sequence of strings, one a flag.")
     flags = tuple(value)
@@ -130,9 +138,9 @@ def _require_flags(value: object, parameters: Mapping[str, str]) -> tuple[str, .
             raise ConfigError(
                 f"extra_flags contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        parameter = parameters.get(flag.lstrip("-").partition("=")[0]) if flag[0] == "-" else None
-        if parameter:
-            raise ConfigError(f"extra_flags contains {flag!r}; use the parameter {parameter} for it.")
+        other = instead.get(flag.lstrip("-").partition("=")[0]) if flag[0] == "-" else None
+        if other:
+            raise ConfigError(f"extra_flags contains {flag!r}; use {other} for it.")
     return flags
 
 
