@@ -15,7 +15,6 @@ system's where NVTX is installed, as in every full toolkit.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -207,16 +206,21 @@ def standard_compilers(toolkit: Toolkit, folder: Path) -> list[tuple[Compiler, C
 
 def ask_standard(compiler: Compiler, preprocess: Callable[..., str]) -> Taken:
     """Return what *compiler* takes of all the names in what its preprocessor makes of its prologue."""
+    words, replaced = preprocessed(compiler, preprocess)
+    return ask(compiler, words) | replaced
+
+
+def preprocessed(compiler: Compiler, preprocess: Callable[..., str]) -> tuple[list[str], Taken]:
+    """Return the names in what the preprocessor makes of a prologue, and the macros that it replaces."""
     definitions = preprocess(compiler.prologue, "definitions")
     words = set(_WORD.findall((preprocess(compiler.prologue) + definitions).encode()))
-    answer = ask(compiler, _ruled(words))
     # A probe cannot tell: `int (*__errno_location ());` declares something else.
     replaced = {
         macro[1].encode()
         for macro in _DEFINED.finditer(definitions)
         if not macro[2] and macro[1] != macro[3].strip()
     }
-    return answer | Taken(frozenset(_ruled(replaced)))
+    return _ruled(words), Taken(frozenset(_ruled(replaced)))
 
 
 def _ruled(words: set[bytes]) -> list[str]:
@@ -362,23 +366,12 @@ def nvrtc_log(toolkit: Toolkit, source: str) -> str:
     """Return what NVRTC of *toolkit* says about *source*; in a process of its own, because releases clash."""
     where = [f"-I{path}" for path in (INCLUDE_DIR, *toolkit.include_dirs)]
     options = ["-Xcudafe=--error_limit=100000", f"-arch={_ARCH}", "-rdc=true", "-default-device", *where]
-    command = [sys.executable, __file__, "--nvrtc", str(toolkit.nvrtc), *options]
+    program = Path(__file__).with_name("nvrtc_program.py")
+    command = [sys.executable, "-IS", str(program), str(toolkit.nvrtc), *options]
     # Some releases look for their built-ins on the search path alone.
     path = {**os.environ, "LD_LIBRARY_PATH": str(toolkit.nvrtc.parent)}
     run = subprocess.run(command, input=source.encode(), capture_output=True, check=True, env=path)
     return run.stdout.decode()
-
-
-def _nvrtc(library: str, options: list[str], source: bytes) -> tuple[int, str]:
-    nvrtc = ctypes.CDLL(library)
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"source", 0, None, None)
-    arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-    status = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    return status, log.value.decode()
 
 
 def installed() -> Toolkit:
@@ -450,9 +443,6 @@ def render(names: Taken, versions: Sequence[str]) -> str:
 
 def main() -> None:
     """Rewrite the module."""
-    if sys.argv[1:2] == ["--nvrtc"]:
-        sys.stdout.write(_nvrtc(sys.argv[2], sys.argv[3:], sys.stdin.buffer.read())[1])
-        return
     names = Taken()
     versions = []
     with tempfile.TemporaryDirectory() as folder:
