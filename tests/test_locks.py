@@ -24,7 +24,7 @@ LOCKS = {
 }
 
 # The executors of one export, which the process that asked for it waits for.
-EXECUTORS = {"exporter.py", "processes.py", "units.py", "workers.py"}
+EXECUTORS = {"exporter.py", "processes.py", "schedule.py", "workers.py"}
 
 
 def forbidden(source: str) -> list[str]:

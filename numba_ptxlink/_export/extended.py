@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 # Of classes, these fill while a program runs.
 _FILLED = ("_cache", "_overloads", "_registry", "_abc_impl")
 # What is looked up in a class, and is made around functions.
-_DESCRIPTORS = (staticmethod, classmethod, property, functools.cached_property)
+_DESCRIPTORS = (
+    "builtins.staticmethod",
+    "builtins.classmethod",
+    "builtins.property",
+    "functools.cached_property",
+)
 _WITHIN = ("__func__", "fget", "fset", "fdel", "func")
 
 
@@ -113,7 +118,7 @@ class _Added(described.Description):
         kind = type(value)
         if any(base.__name__ == "Type" and described.is_protected(base) for base in kind.__mro__):
             return described.group([self.value(kind), str(value)])
-        if isinstance(value, _DESCRIPTORS):
+        if f"{kind.__module__}.{kind.__qualname__}" in _DESCRIPTORS:
             within = (getattr(value, name, None) for name in _WITHIN)
             return described.group([kind.__qualname__, *map(self.value, within)])
         return self._reduced(value, what)

@@ -44,11 +44,10 @@ class _Packed:
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (type(self), self._packed)
-
-    @functools.cached_property
-    def _packed(self) -> bytes:
-        return zlib.compress(pickle.dumps(vars(self)), level=1)
+        kept = vars(self)
+        if "_packed" not in kept:
+            kept["_packed"] = zlib.compress(pickle.dumps(kept), level=1)
+        return _unpacked, (type(self), kept["_packed"])
 
 
 def _unpacked(kind: type[_Packed], packed: bytes) -> _Packed:
