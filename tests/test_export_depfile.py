@@ -106,6 +106,49 @@ def test_functions_of_loaded_modules_have_their_files(tmp_path):
     assert sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json") == [udfs_module.__file__]
 
 
+LOADED = """
+import importlib.util
+import runpy
+from pathlib import Path
+from numba_ptxlink import udf
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+module = loaded("kept")
+scale = loaded("dropped").times
+add = runpy.run_path(Path(__file__).parent / "run.py")["add"]
+
+@udf("float32(float32)")
+def f(x):
+    return add(scale(x)) + module.ONE
+"""
+
+
+def test_files_that_are_loaded_by_their_paths(tmp_path):
+    """Files that no module of `sys.modules` is of count, where the functions use what they define."""
+    texts = {
+        "udfs": LOADED,
+        "kept": "ONE = 1\n",
+        "dropped": "from made import made\n\ntimes = made(2)\n",
+        "made": "from numba import cuda\n\ndef made(by):\n"
+        "    @cuda.jit(device=True)\n    def times(x):\n        return x * by\n    return times\n",
+        "run": "from numba import cuda\nfrom beside import TWO\n\n@cuda.jit(device=True)\n"
+        "def add(x):\n    return x + TWO\n",
+        "beside": "TWO = 2\n",
+        "unused": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    exported = pl.export(tmp_path / "udfs.py", tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
+    # Nothing is left of `dropped`: what it returned is of another file.
+    names = ["beside", "kept", "made", "run", "udfs"]
+    assert sources(tmp_path / "udfs.d", exported.manifest) == [str(tmp_path / f"{name}.py") for name in names]
+
+
 def test_a_module_in_an_archive_stands_for_the_archive(tmp_path, monkeypatch):
     """What is no file would be built again each time; what modules in an archive import counts."""
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:

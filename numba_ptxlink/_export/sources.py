@@ -10,6 +10,8 @@ from numba_ptxlink._imports import python_imports, python_sources
 from numba_ptxlink._link import depfile
 from numba_ptxlink._tools import include_scan
 
+from . import reached
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,7 +36,10 @@ def folders(marked: Iterable[Udf]) -> dict[Path, None]:
 def python_files(functions: Iterable[Typed], former: Mapping[str, Any]) -> set[Path]:
     """Return the Python files that *functions* depend on, and what the file of the export has run."""
     imported = python_imports.imported_now()
-    files = python_sources.of_modules({each.udf.function.__module__ for each in functions}, former)
+    own = [each.udf.function for each in functions]
+    # Such as those that a function which it loaded from a file has made.
+    called = {reached.decorated(value) for _, _, value in reached.names(own)} - {None}
+    files = python_sources.of_modules({each.__module__ for each in own}, former, called)
     return {*files, *(Path(path).absolute() for path in (imported.sources if imported else ()))}
 
 
