@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import elf
 from numba_ptxlink.errors import ExportError, LinkError
 
+from . import packages
 from .nvdisasm import find_tools, shortage, tool_folder, write_input
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 _SECONDS = 300
 _CXX = ("c++", "g++", "clang++")
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
+# As GCC and Clang say it.
+_MISSING = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 
 
@@ -88,10 +91,21 @@ def compile_object(
         )
     text = "\n".join(logs)
     raise ExportError(
-        f"No compiler could compile the host code of {name}:\n{text}\n"
-        f"{cause or 'Name one that can by CUDACXX (nvcc) or CXX, or mend this one.'}",
+        f"No compiler could compile the host code of {name}:\n{text}\n{cause or _cure(text)}",
         log=text,
     )
+
+
+def _cure(log: str) -> str:
+    """Return what helps where compilers have failed with *log*."""
+    missing = _MISSING.search(log)
+    if missing is None:
+        return "Name one that can by CUDACXX (nvcc) or CXX, or mend this one."
+    if missing[1].startswith("crt/"):
+        # Of another release than the headers that include it, it does not fit them.
+        wanted = packages.like("nvidia-cuda-crt", "nvidia-cuda-runtime")
+        return f"The headers of the CUDA runtime need {missing[1]}; run `pip install '{wanted}'`."
+    return f"Give the folder of {missing[1]} by include_dirs (-I)."
 
 
 def archive(name: str, code: bytes) -> bytes:

@@ -69,7 +69,7 @@ def package(name: str, release: int | None = None) -> str:
         release: The major version of CUDA, None for this environment's.
     """
     release = major() if release is None else release
-    if name == "nvidia-nvvm" and release <= _LAST_WITH_SUFFIX:
+    if name in ("nvidia-nvvm", "nvidia-cuda-crt") and release <= _LAST_WITH_SUFFIX:
         name = "nvidia-cuda-nvcc"
     return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
 
@@ -81,6 +81,14 @@ def of_ptxas(release: tuple[int, int]) -> str:
         # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
         return f"cuda-toolkit[nvcc]=={version}"
     return f"{package('nvidia-cuda-nvcc', release[0])}=={version}" if release >= _OLDEST_NVCC else ""
+
+
+def like(name: str, other: str) -> str:
+    """Return what pip installs for *name*: of the release of the package *other*, if that is installed."""
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        major, minor, *_ = metadata.version(package(other)).split(".")
+        return f"{package(name)}=={major}.{minor}.*"
+    return package(name)
 
 
 def toolkit() -> str:

@@ -254,6 +254,26 @@ def test_without_a_compiler_the_cure_is_told(tmp_path, monkeypatch, variables, m
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize(
+    ("header", "cure"),
+    [
+        ("crt/host_defines.h", r"need crt/host_defines\.h; run `pip install 'nvidia-cuda-\S+'`\.$"),
+        ("project/particle.h", r"Give the folder of project/particle\.h by include_dirs \(-I\)\.$"),
+    ],
+)
+def test_a_header_that_is_missing_is_named(monkeypatch, compiler, header, cure):
+    """No other compiler helps there, but the package that has it, or its folder."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    monkeypatch.setattr(
+        host_compiler, "_compilers", lambda: [host_compiler._Compiler((compiler,), is_nvcc=False)]
+    )
+    with pytest.raises(pl.ExportError) as caught:
+        host_compiler.compile_object(f'#include "{header}"\n', "one.cpp", {}, [])
+    assert re.search(cure, str(caught.value))
+
+
 def test_kernels_that_call_cxx_need_a_device_link(tmp_path):
     """A program without a device link of such an object is not linked, rather than one that cannot launch."""
     missing = cuda.declare_device("missing", "int32(int32)", abi="c")
