@@ -138,7 +138,7 @@ def _inspect(arguments: argparse.Namespace) -> Said:
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     if arguments.sass and not any(part.sass for part in parts):
         raise LinkError(f"{found.name} has no machine code that can be shown. {' '.join(notes)}".rstrip())
-    if not arguments.json:
+    if not (arguments.json or arguments.quiet):
         # What reads the output would take what is not shown for what is not there.
         for note in notes:
             print(f"numba-ptxlink: note: {note}", file=sys.stderr)

@@ -106,6 +106,8 @@ def test_machine_code_that_cannot_be_shown_is_an_error_where_it_is_asked_for(mon
     said = capsys.readouterr()
     assert said.err.startswith("numba-ptxlink: note: There is no nvdisasm")
     assert "nvdisasm" not in said.out
+    assert 0 == main(["inspect", "--quiet", str(path)])
+    assert "" == capsys.readouterr().err
 
 
 def test_what_is_asked_for_is_told_apart():
