@@ -352,6 +352,8 @@ def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
+    if mixed := packages.mixed_nvcc():
+        yield Problem(*mixed)
     release = host_compiler.nvcc_release()
     held = {"PTX": nvvm, "machine code": single_ptx.usual_release() if tools.nvptxcompiler else None}
     newer = [

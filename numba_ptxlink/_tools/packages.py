@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import _native
+from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import LinkError
 
 from . import build_id
@@ -76,7 +77,7 @@ def package(name: str, release: int | None = None) -> str:
 
 def of_ptxas(release: tuple[int, int]) -> str:
     """Return what pip installs to have the ptxas of CUDA *release*, "" where no package has it."""
-    version = f"{release[0]}.{release[1]}.*"
+    version = f"{dotted(release)}.*"
     if release[0] > _LAST_WITH_SUFFIX:
         # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
         return f"cuda-toolkit[nvcc]=={version}"
@@ -89,6 +90,28 @@ def like(name: str, other: str) -> str:
         major, minor, *_ = metadata.version(package(other)).split(".")
         return f"{package(name)}=={major}.{minor}.*"
     return package(name)
+
+
+def mixed_nvcc() -> tuple[str, str] | None:
+    """
+    Return what is wrong and what helps where nvcc's and NVVM's packages are of different releases, else None.
+
+    nvcc 13.1 refuses the PTX of NVVM 13.5, and NVVM 13.1 the options of nvcc 13.5. Before CUDA 13 both are in
+    one package.
+    """
+    try:
+        nvcc, nvvm = (
+            tuple(map(int, metadata.version(name).split(".")[:2]))
+            for name in ("nvidia-cuda-nvcc", "nvidia-nvvm")
+        )
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    if nvcc == nvvm:
+        return None
+    return (
+        f"nvidia-cuda-nvcc {dotted(nvcc)} cannot compile with nvidia-nvvm {dotted(nvvm)}",
+        f"install both of one release: `pip install '{of_ptxas((nvcc[0], nvcc[1]))}'`",
+    )
 
 
 def toolkit() -> str:

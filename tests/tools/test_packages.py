@@ -67,6 +67,31 @@ def test_ptxas_comes_with_what_its_nvcc_calls(release, name):
     assert name == packages.of_ptxas(release)
 
 
+@pytest.mark.parametrize(
+    ("nvcc", "nvvm", "works"),
+    [
+        ("13.5.37", "13.5.37", True),
+        ("13.5.37", "13.1.115", False),
+        ("13.1.115", "13.5.37", False),
+        (None, "13.5.37", True),
+    ],
+)
+def test_an_nvcc_of_another_release_than_nvvm_is_told(monkeypatch, nvcc, nvvm, works):
+    """Neither can be the newer one."""
+    versions = {"nvidia-cuda-nvcc": nvcc, "nvidia-nvvm": nvvm}
+
+    def version(name):
+        if versions[name] is None:
+            raise metadata.PackageNotFoundError
+        return versions[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    found = packages.mixed_nvcc()
+    assert works == (found is None)
+    if found is not None:
+        assert f"cuda-toolkit[nvcc]=={'.'.join(nvcc.split('.')[:2])}.*" in found[1]
+
+
 def test_the_package_to_upgrade_is_the_linkers(monkeypatch):
     """An nvJitLink of CUDA 12 is upgraded within CUDA 12."""
     monkeypatch.setattr(nvjitlink, "version", lambda: (12, 4))
