@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from .signatures import Signature, structs_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+# Unicode's categories of control characters, marks of format and halves of pairs.
+_INVISIBLE = ("Cc", "Cf", "Cs")
 _INTEGERS = f"""\
 #if defined(__CUDACC_RTC__)
 {standard_headers.INTEGERS}#else
@@ -352,5 +355,10 @@ def _extern(signature: Signature) -> str:
 
 def as_comment(line: str) -> str:
     """Return *line* as it may stand in a comment of C."""
+    # Compilers refuse NUL, encodings lone surrogates, and marks of direction move what an editor shows.
+    visible = "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _INVISIBLE else letter
+        for letter in line.expandtabs()
+    )
     # A docstring that contains "*/" would end the comment.
-    return line.replace("*/", "* /").replace("/*", "/ *")
+    return visible.replace("*/", "* /").replace("/*", "/ *")

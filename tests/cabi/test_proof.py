@@ -155,6 +155,18 @@ def test_an_arch_that_nvrtc_does_not_know_is_logged(caplog):
     assert "does not know sm_12" in caplog.text
 
 
+def test_what_no_compiler_reads_is_spelled_out(caplog):
+    """A docstring may hold NUL, escapes, marks of direction and lone surrogates; its letters stay."""
+    doc = "\x00 \x1b[31m \u202e \udc80 \u00e9 \u6f22"
+    declaration = dataclasses.replace(declare("f", FLOAT), doc=doc)
+    text = header.render("udfs", [declaration], [])
+    assert " * \\x00 \\x1b[31m \\u202e \\udc80 \u00e9 \u6f22\n" in text
+    text.encode()
+    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
+        prove(declaration)
+    assert caplog.text == ""
+
+
 def test_an_export_writes_nothing_when_cxx_refuses_its_header(tmp_path, monkeypatch):
     """The files of the export before are unchanged."""
     monkeypatch.setattr(header, "as_comment", lambda line: f"{line} */ float4 4; /*")
