@@ -129,10 +129,11 @@ def f(x):
 
 
 def test_files_that_are_loaded_by_their_paths(tmp_path):
-    """Files that no module of `sys.modules` is of count, where the functions use what they define."""
+    """Files that no module of `sys.modules` is of count, even where nothing of them is left."""
     texts = {
         "udfs": LOADED,
         "kept": "ONE = 1\n",
+        # Another file defines what it returns.
         "dropped": "from made import made\n\ntimes = made(2)\n",
         "made": "from numba import cuda\n\ndef made(by):\n"
         "    @cuda.jit(device=True)\n    def times(x):\n        return x * by\n    return times\n",
@@ -144,9 +145,9 @@ def test_files_that_are_loaded_by_their_paths(tmp_path):
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
     exported = pl.export(tmp_path / "udfs.py", tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
-    # Nothing is left of `dropped`: what it returned is of another file.
-    names = ["beside", "kept", "made", "run", "udfs"]
+    names = ["beside", "dropped", "kept", "made", "run", "udfs"]
     assert sources(tmp_path / "udfs.d", exported.manifest) == [str(tmp_path / f"{name}.py") for name in names]
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_a_module_in_an_archive_stands_for_the_archive(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -75,6 +76,35 @@ def test_stale_byte_code_is_not_run(tmp_path):
     tree(tmp_path, common="K = 52\n")
     os.utime(tmp_path / "common.py", ns=(status.st_atime_ns, status.st_mtime_ns))
     assert constant(tmp_path / "udfs.py", tmp_path) == 52
+
+
+BY_PATH = """
+import importlib.util
+from pathlib import Path
+
+spec = importlib.util.spec_from_file_location("other", Path(__file__).with_name("other.py"))
+other = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(other)
+VALUE = other.VALUE
+"""
+
+
+def test_a_file_that_is_loaded_by_its_path_is_source_too(tmp_path):
+    """An edit that byte code does not tell counts, and another process has the source that this one read."""
+    path, other = tmp_path / "main.py", tmp_path / "other.py"
+    path.write_text(BY_PATH)
+    stock = importlib.util.spec_from_file_location
+    for value in (1, 2):
+        other.write_text(f"VALUE = {value}\n")
+        os.utime(other, (0, 0))
+        with python_imports.imported_file(path, lambda: None) as module:
+            assert value == module.VALUE
+            imported = python_imports.imported_now()
+    assert {*imported.sources} == {str(path), str(other)}
+    other.unlink()
+    with python_imports.imported_again(imported, lambda: None) as module:
+        assert module.VALUE == 2
+    assert stock is importlib.util.spec_from_file_location
 
 
 def test_the_callers_module_of_the_name_is_back_afterwards(tmp_path, monkeypatch):

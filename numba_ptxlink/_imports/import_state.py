@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import logging
 import os
 import site
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._config import FRONT_ENDS, STORES
 from numba_ptxlink._locks import Lock
 
-from .source_loader import FromSource, Given, current
+from .source_loader import FromSource, Given, current, from_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,6 +101,10 @@ class _State:
                 return True
         return False
 
+    def is_of_user(self, file: str) -> bool:
+        """Return whether *file* is in no folder of installed packages."""
+        return not any(str(above) in self._installed for above in Path(os.path.realpath(file)).parents)
+
     def owns_module(self, module: Any) -> bool:
         """Return whether *module* was found in a folder that is owned."""
         fields: Mapping[str, Any] = getattr(module, "__dict__", {})
@@ -162,8 +167,9 @@ def import_state(
         state = _State(home.resolve(), path)
         names = set() if state.is_installed else _offered(home)
         names = (names | _owned(former, state)) - NEVER_HIDDEN
-        hook = state.find
+        hook, by_path = state.find, importlib.util.spec_from_file_location
         try:
+            importlib.util.spec_from_file_location = from_source(by_path, state.is_of_user)
             for name in former:
                 if _top(name) in names:
                     sys.modules.pop(name, None)
@@ -182,6 +188,7 @@ def import_state(
                 if _top(name) in names:
                     sys.modules.pop(name, None)
             sys.modules.update({name: module for name, module in former.items() if _top(name) in names})
+            importlib.util.spec_from_file_location = by_path
             with suppress(ValueError):
                 sys.path_hooks.remove(hook)
             if given:

@@ -6,16 +6,18 @@ What is recorded and given belongs to the one block of `python_imports` that the
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import linecache
 import os
 import sys
+import threading
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import CodeType, ModuleType
 
 
@@ -78,6 +80,24 @@ class FromSource(SourceFileLoader):
         linecache.cache.pop(path, None)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
+
+
+def from_source(make: Callable[..., ModuleSpec | None], of_user: Callable[[str], bool]) -> Any:
+    """
+    Return *make*, which is `spec_from_file_location`, with such a loader for files of the user's.
+
+    It is this for the thread that imports, while it does; a module may keep it for later.
+    """
+
+    @functools.wraps(make)
+    def made(name: str, location: Any = None, **options: Any) -> ModuleSpec | None:
+        if current.thread == threading.get_ident() and isinstance(location, (str, os.PathLike)):
+            path = os.fspath(location)
+            if isinstance(path, str) and path.endswith(".py") and of_user(path):
+                options.setdefault("loader", FromSource(name, path))
+        return make(name, location, **options)
+
+    return made
 
 
 class Given:
