@@ -7,16 +7,17 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
-def of_contexts(typing: Any, target: Any) -> dict[str, list[list[Any]]]:
+def of_contexts(typing: Any, target: Any, others: Iterable[Any] = ()) -> dict[str, list[list[Any]]]:
     """
-    Return what the contexts of a front end know, its own included: templates of types, and what writes code.
+    Return what the contexts of a front end know, its own included: templates, models of types, and lowering.
 
     Args:
         typing: The typing context of Numba, or of what is derived from it.
         target: The target context beside it.
+        others: Functions and classes that it knows elsewhere.
 
     Returns:
         By the name of a module, functions and classes that are its own, or are made around functions of it:
@@ -25,7 +26,7 @@ def of_contexts(typing: Any, target: Any) -> dict[str, list[list[Any]]]:
     typing.refresh()
     target.refresh()
     found: dict[str, dict[int, list[Any]]] = {}
-    for known in {id(known): known for known in (*_typed(typing), *_lowered(target))}.values():
+    for known in {id(known): known for known in (*_typed(typing), *_lowered(target), *others)}.values():
         for module, run in {*_origins(known, set())}:
             found.setdefault(module, {}).setdefault(run, []).append(known)
     return {module: [*runs.values()] for module, runs in found.items()}
@@ -42,12 +43,13 @@ def _typed(context: Any) -> Iterator[Any]:
 
 
 def _lowered(context: Any) -> Iterator[Any]:
-    """Yield the functions of *context* that write code."""
+    """Yield the functions of *context* that write code, and the classes that tell how values lie."""
     tables = (context._defns, context._getattrs, context._setattrs)  # noqa: SLF001 - nothing lists them
     single = (context._casts, context._get_constants)  # noqa: SLF001
     for overloads in (*(each for table in tables for each in list(table.values())), *single):
         for _, function in list(overloads.versions):
             yield function
+    yield from list(context.data_model_manager._handlers.values())  # noqa: SLF001
 
 
 def _origins(known: Any, seen: set[int]) -> Iterator[tuple[str, int]]:

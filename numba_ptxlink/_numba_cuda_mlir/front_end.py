@@ -188,7 +188,10 @@ class NumbaCudaMlir:
         # The registries are generators, which fail where two threads load them at a time.
         with global_compiler_lock:
             mlir_target.ensure_initialized()
-            return extensions.of_contexts(mlir_target.typing_context, mlir_target.target_context)
+            # Earlier releases have none.
+            planning = sys.modules.get("numba_cuda_mlir._whole_function_planners")
+            planners = list(planning._planner_registry._planners) if planning else ()
+            return extensions.of_contexts(mlir_target.typing_context, mlir_target.target_context, planners)
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         return iter(dict.fromkeys(item for one in lowered for item in one.links))

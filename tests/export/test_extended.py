@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import os
 import threading
@@ -115,6 +116,15 @@ def impl(context):
 def impl(context, builder, sig, args):
     return VALUE
 """,
+    "model": """
+class Own(types.Type):
+    pass
+
+@extending.register_model(Own)
+class Model:
+    def __init__(self, manager, ty):
+        self.width = VALUE
+""",
     "partial": """
 @intrinsic
 def impl(context, x, by=functools.partial(max, VALUE)):
@@ -158,6 +168,21 @@ def test_values_that_extensions_read_count(front_end, tmp_path):
     assert one.keys() == WAYS.keys()
     assert one == same
     assert [name for name in WAYS if one[name] == other[name]] == []
+
+
+def test_planners_of_functions_count(tmp_path, monkeypatch):
+    """What numba-cuda-mlir asks about whole functions counts as what types and writes them does."""
+    front_end = front_ends.get("numba-cuda-mlir")
+    registry = importlib.import_module("numba_cuda_mlir._whole_function_planners")._planner_registry
+    sources = {"plan": "class Plan:\n    def run(self):\n        return VALUE\n\nPLANNERS.append(Plan)\n"}
+    found = []
+    for value in ("1", "2"):
+        monkeypatch.setattr(registry, "_planners", [])
+        monkeypatch.setattr(builtins, "PLANNERS", registry._planners, raising=False)
+        found.append(added(tmp_path, front_end, sources, value))
+    one, other = found
+    assert one.keys() == {"plan"}
+    assert one != other
 
 
 def test_what_no_extension_reads_does_not_count(front_end, tmp_path):

@@ -44,7 +44,10 @@ def untaught(name):
     module, _, attribute = TARGETS[name].partition(":")
     target = getattr(importlib.import_module(module), attribute)
     typing, lowering = target.typing_context, target.target_context
-    tables = (typing._functions, typing._attributes, typing._globals)
+    models = lowering.data_model_manager._handlers
+    # Of a chain, the first is written to.
+    models = getattr(models, "maps", [models])[0]
+    tables = (typing._functions, typing._attributes, typing._globals, models)
     before = [
         {key: list(value) if isinstance(value, list) else value for key, value in table.items()}
         for table in tables
