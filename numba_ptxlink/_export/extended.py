@@ -10,6 +10,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import hashlib
+import logging
 import os
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numba_ptxlink._front_end.protocol import FrontEnd
+
+log = logging.getLogger(__name__)
 
 # Of classes, these fill while a program runs.
 _FILLED = ("_cache", "_overloads", "_registry", "_abc_impl")
@@ -60,7 +63,9 @@ def of_program(front_end: FrontEnd, modules: Iterable[str]) -> Iterator[str]:
             yield f"{path.name} {os.urandom(16).hex()}"
     for name, runs in sorted(extending.items()):
         # A module that was run twice, and is the same, has added the same.
-        yield from sorted({f"{name} {_values(front_end, run)}" for run in runs})
+        added = sorted({f"{name} {_values(front_end, run)}" for run in runs})
+        log.debug("Numba is extended by %s", "; ".join(added))
+        yield from added
 
 
 def _values(front_end: FrontEnd, added: Sequence[Any]) -> str:
