@@ -62,7 +62,8 @@ class SymbolReport:
         size: Bytes of machine code or data.
         calls: The functions that its machine code calls, by name; empty where all calls were inlined. Those
             that private functions call are among them.
-        calls_pointers: Whether it calls through a pointer. Code that is linked no further does not record it.
+        calls_pointers: Whether it calls through a pointer. Code that is linked no further does not record it:
+            of that only its disassembly tells, where it is asked for and there is an nvdisasm.
     """
 
     name: str
@@ -153,7 +154,13 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
 def _read(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
     inspection, image = _READERS[source.kind](source, arch)
     text, note = disassemble(image) if sass and image else ("", "")
-    return replace(inspection, sass=text, notes=(*inspection.notes, *((note,) if note else ())))
+    pointers = callgraph.by_pointer(text)
+    reports = tuple(
+        replace(symbol, calls_pointers=symbol.calls_pointers or symbol.name in pointers)
+        for symbol in inspection.symbols
+    )
+    notes = (*inspection.notes, *((note,) if note else ()))
+    return replace(inspection, symbols=reports, sass=text, notes=notes)
 
 
 def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:

@@ -94,6 +94,33 @@ def test_calls_through_pointers_are_told_where_they_are_recorded():
     assert {"relocatable": ["many"], "assembled": [], "linked": ["many"], "optimised": []} == told
 
 
+POINTERS = """
+extern "C" __device__ float sq(float);
+extern "C" __device__ int printf(const char*, ...);
+static __device__ __noinline__ float own(float (*f)(float), float x) { return f(x) + 1; }
+extern "C" __global__ void k(float* x, float (*f)(float)) { x[0] = sq(x[0]); x[1] = f(x[1]); }
+extern "C" __global__ void within(float* x, float (*f)(float)) { x[0] = own(f, x[0]); }
+extern "C" __global__ void prints(float* x) { printf("%f", sq(x[0])); }
+"""
+SQUARE = 'extern "C" __device__ __noinline__ float sq(float x) { return x * x; }'
+
+
+@pytest.mark.parametrize(
+    "arch", ["sm_90", *(pytest.param(arch, marks=pytest.mark.slow) for arch in ("sm_75", "sm_100", "sm_120"))]
+)
+def test_calls_through_pointers_are_read_out_of_finished_code(tmp_path, capsys, arch):
+    """Its instructions tell them, and not those of functions that the driver brings."""
+    if find_tool("nvdisasm") is None:
+        pytest.skip("there is no nvdisasm")
+    path = tmp_path / "k.cubin"
+    path.write_bytes(pl.link(POINTERS, SQUARE, arch=arch, lto=False).cubin)
+    assert main(["inspect", "--json", str(path)]) == 0
+    told = {each["name"]: each for each in json.loads(capsys.readouterr().out)["symbols"]}
+    assert {"k", "within"} == {name for name, each in told.items() if each["calls_pointers"]}
+    assert main(["inspect", str(path)]) == 0
+    assert "what a pointer points to\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("inline", "left"), [("none", ["f"]), ("all", [])])
 def test_the_report_says_whether_a_call_was_inlined(tmp_path, capsys, inline, left):
     """As text and as JSON."""

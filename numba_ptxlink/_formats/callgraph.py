@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _PAIR = struct.Struct("<II")
 _TEXT = ".text."
+# What begins a section in nvdisasm's text, and a call by a register: an address relative to that section.
+# One of a function that the driver brings, such as vprintf, is absolute.
+_OWNER = re.compile(r"^\.text\.(\S+):")
+_BY_REGISTER = re.compile(r"\bCALL\.REL\S*\s+U?R\d+\s")
 _INTERNAL = re.compile(r"^\$__internal_\d+_\$")
 # The second number of the pairs that begin the parts.
 _DIRECT, _ADDRESSES, _INDIRECT, _END = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD, 0xFFFFFFFC
@@ -47,7 +51,7 @@ def calls(image: elf.Image) -> dict[str, Calls]:
     Return the calls of each global function of *image* that has some.
 
     Those of private functions count as their callers', after their own names. Code that is linked no further
-    records no calls through pointers.
+    records no calls through pointers; see `by_pointer`.
     """
     names = elf.symbol_names(image)
     direct: dict[str, set[str]] = {}
@@ -68,6 +72,18 @@ def calls(image: elf.Image) -> dict[str, Calls]:
         reached = _reached(name, direct, public)
         pointers = not indirect.isdisjoint({name, *(reached - public)})
         found[name] = Calls(tuple(sorted({_INTERNAL.sub("", callee) for callee in reached})), pointers)
+    return found
+
+
+def by_pointer(sass: str) -> set[str]:
+    """Return which global functions call through pointers in code that is linked no further, by its text."""
+    found: set[str] = set()
+    owner = ""
+    for line in sass.splitlines():
+        if section := _OWNER.match(line):
+            owner = section[1]
+        elif _BY_REGISTER.search(line):
+            found.add(owner)
     return found
 
 
