@@ -16,7 +16,7 @@ from ._formats.undefined import may_lack_variables, undefined_variables
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
-from ._tools.ptxas_options import AssembleOptions
+from ._tools.ptxas_options import AssembleOptions, check_asked
 from .errors import AssembleError
 
 if TYPE_CHECKING:
@@ -51,11 +51,12 @@ TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=
 
 # Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
 _CURES = (
-    ("Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
     ("Unknown option", "Correct or remove that flag in extra_flags."),
     ("could not be opened", "Each string in extra_flags is one flag or its value; remove what is neither."),
     ("argument expected after", "Add the value that flag needs to extra_flags."),
     ("for option '", "Correct the value of that option."),
+    ("': expected ", "Correct the value of that option."),
+    ("Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
     (
         "cannot be compiled for architecture",
         "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
@@ -125,9 +126,10 @@ def assemble(
         opt_level: 0 to 3. Under *debug* the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: The most registers a thread may use, 1 to 255. The compiler ignores a larger number,
-            and warns of it in its log.
-        extra_flags: Further ptxas flags, one string each, passed on as they are.
+        max_registers: The most registers a thread may use, 1 to 255. The compiler raises a number below the
+            architecture's minimum, and says so in its log.
+        extra_flags: Further ptxas flags, one string each, passed on as they are; none for which there is a
+            parameter here.
 
     Raises:
         AssembleError: The compiler refused *ptx* or an option. Carries its log and the PTX lines it names.
@@ -142,8 +144,19 @@ def assemble(
         max_registers=max_registers,
         extra_flags=extra_flags,
     )
-    cubin = compile_ptx(ptx, Arch.of(arch), options)
-    if not relocatable:
+    check_asked(max_registers, options.extra_flags)
+    return assembled(ptx, Arch.of(arch), options)
+
+
+def assembled(ptx: str | bytes, arch: Arch, options: AssembleOptions) -> Cubin:
+    """
+    Return what `assemble` does, by options that a front end passes on to the compiler too.
+
+    Raises:
+        AssembleError: The compiler refused *ptx* or an option.
+    """
+    cubin = compile_ptx(ptx, arch, options)
+    if not options.relocatable:
         _warn_of_undefined(_encode(ptx))
     return cubin
 

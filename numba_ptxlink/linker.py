@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ from ._link.engine import Linked, LinkOptions, link_inputs, source_flags
 from ._link.inputs import Input, read
 from ._link.packed_ltoir import Reason, reason_for_lto
 from ._link.sources import SourceOptions
-from ._tools import include_scan, nvrtc
+from ._tools import include_scan, link_flags, nvrtc
 from ._tools.nvrtc import INCLUDE_DIR
-from ._tools.ptxas_options import OF_LINK, AssembleOptions, require_flags
+from ._tools.ptxas_options import AssembleOptions, check_asked
 from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def link(
             all that fits *arch* in it. What nvJitLink does not read of that is linked as PTX or machine code.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
-        max_registers: Limit on registers per thread, 1 to 255; a larger one is ignored.
+        max_registers: Limit on registers per thread, 1 to 255.
         include_dirs: Directories that `#include` searches, or one, before the toolkit's and this package's.
             Before them, `#include "..."` searches the directory of a source given as a path; text searches
             the working directory.
@@ -92,8 +92,9 @@ def link(
         name_expressions: C++ names of functions, variables and template instances, such as "scale<float>":
             templates are instantiated, and the result's `lowered_names` has the symbols. Each CUDA C++ input
             has to know all of them.
-        nvrtc_flags: Further options for NVRTC.
-        extra_flags: Further arguments for the tool that links.
+        nvrtc_flags: Further options for NVRTC; none for which there is a parameter here, but macros and
+            folders.
+        extra_flags: Further arguments for the tool that links; none for which there is a parameter here.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never replaced by another.
         checks: How much is compared before the link: "all", "cheap" or "none"; NUMBA_PTXLINK_CHECKS's by
@@ -126,18 +127,19 @@ def link(
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
-    AssembleOptions(debug=debug, lineinfo=lineinfo, max_registers=max_registers)
-    tool_flags = require_flags(extra_flags, OF_LINK)
+    AssembleOptions(debug=debug, lineinfo=lineinfo)
+    check_asked(max_registers, ())
+    passed = link_flags.check("extra_flags", extra_flags)
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    options = LinkOptions(lto, debug, lineinfo, max_registers, tool_flags, backend, checks, inline)
+    options = LinkOptions(lto, debug, lineinfo, max_registers, passed, backend, checks, inline)
     source_options = SourceOptions(
         include_dirs=(*map(str, include_scan.folders(include_dirs)), str(INCLUDE_DIR)),
         headers=tuple((headers or {}).items()),
         defines=tuple((defines or {}).items()),
         cxx_standard=cxx_standard,
-        name_expressions=_texts("name_expressions", name_expressions),
-        flags=(*source_flags(options), *_texts("nvrtc_flags", nvrtc_flags)),
+        name_expressions=link_flags.as_texts("name_expressions", name_expressions),
+        flags=(*source_flags(options), *link_flags.check("nvrtc_flags", nvrtc_flags)),
     )
     sources = [
         source if isinstance(source, Udf) or _is_python(source) else read(source, number)
@@ -186,14 +188,6 @@ def _check_options(
             raise ConfigError(
                 f"headers[{name!r}] is a {type(text).__name__}; give a str for each name: the text."
             )
-
-
-def _texts(option: str, given: Any) -> tuple[str, ...]:
-    """Return the value of an option that takes several `str`."""
-    texts = (given,) if isinstance(given, bytes) or not isinstance(given, Iterable) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(text, str) for text in texts):
-        raise ConfigError(f"{option}={given!r} is no list of str; give one, even of a single one.")
-    return texts
 
 
 def _consumer(cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:

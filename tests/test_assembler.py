@@ -16,7 +16,13 @@ from ptx_kernels import make_kernel, make_large_kernel
 
 from numba_ptxlink import _native, assembler
 from numba_ptxlink._arch import Arch, PtxVersion
-from numba_ptxlink.assembler import assemble, compiler_version, supported_archs, supported_ptx_versions
+from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink.assembler import (
+    assemble,
+    compiler_version,
+    supported_archs,
+    supported_ptx_versions,
+)
 from numba_ptxlink.errors import AssembleError, ConfigError
 
 if TYPE_CHECKING:
@@ -102,10 +108,34 @@ def test_register_cap_holds() -> None:
 
 
 def test_register_cap_below_the_minimum_is_raised(kernel: str) -> None:
-    """The log says when the compiler raised a cap to the architecture's minimum, or ignored one too large."""
+    """The log says when the compiler raised a cap to the architecture's minimum."""
     assert "register count of 1 to lower bound" in assemble(kernel, "sm_90", max_registers=1).info_log
-    ignored = assemble(kernel, "sm_90", max_registers=256)
-    assert "maxrregcount value specified 256, will be ignored" in ignored.info_log
+
+
+@pytest.mark.parametrize("cap", [256, 9999, 2**31 - 1])
+def test_register_cap_that_the_compiler_would_ignore_is_refused(kernel: str, cap: int) -> None:
+    """More registers than a thread can have are no cap."""
+    with pytest.raises(ConfigError, match=f"max_registers is {cap}; pass 1 to 255, or None"):
+        assemble(kernel, "sm_90", max_registers=cap)
+
+
+@pytest.mark.parametrize(
+    ("flag", "parameter"),
+    [
+        ("-g", "debug"),
+        ("--device-debug", "debug"),
+        ("-O0", "opt_level"),
+        ("-O=0", "opt_level"),
+        ("--opt-level=0", "opt_level"),
+        ("-lineinfo", "lineinfo"),
+        ("--generate-line-info", "lineinfo"),
+        ("-maxrregcount=32", "max_registers"),
+    ],
+)
+def test_flag_for_which_there_is_a_parameter_is_refused(kernel: str, flag: str, parameter: str) -> None:
+    """A flag that contradicts a parameter, or its default, is answered with the parameter."""
+    with pytest.raises(ConfigError, match=f"'{flag}'; use the parameter {parameter} for it"):
+        assemble(kernel, "sm_90", extra_flags=["-v", flag])
 
 
 def test_extra_flags_reach_the_compiler(kernel: str) -> None:
@@ -247,14 +277,14 @@ def test_what_is_no_arch_is_a_config_error(kernel: str) -> None:
     ("flags", "said", "cure"),
     [
         (["--nope"], "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
-        (["-g"], "Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
         (
             ["nope"],
             "Input file 'nope' could not be opened",
             "Each string in extra_flags is one flag or its value; remove what is neither.",
         ),
         (["-e"], "argument expected after '-e'", "Add the value that flag needs to extra_flags."),
-        (["--maxrregcount=x"], "Invalid value 'x'", "Correct the value of that option."),
+        (["--fmad=x"], "'x': expected true or false", "Correct the value of that option."),
+        (["--sanitize=x"], "Value 'x' is not defined for option", "Correct the value of that option."),
     ],
 )
 def test_bad_flag(kernel: str, flags: list[str], said: str, cure: str) -> None:
@@ -412,3 +442,9 @@ def test_failures_do_not_grow_the_process() -> None:
 def test_says_what_the_input_is_or_is_for(source: str, cure: str) -> None:
     """Sources, and PTX for a newer GPU, are answered with what takes them."""
     assert cure in str(refusal(source))
+
+
+def test_debug_flag_that_a_front_end_passed_on_is_told_from_wrong_ptx(kernel: str) -> None:
+    """The compiler's refusal of debug information in optimised code is no fault of the PTX."""
+    with pytest.raises(AssembleError, match=r"\nPass debug=True in place of the flag in extra_flags\.$"):
+        assembler.compile_ptx(kernel, Arch(9, 0), AssembleOptions(extra_flags=["-g"]))

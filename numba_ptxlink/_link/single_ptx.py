@@ -167,16 +167,7 @@ def _has_shared_memory(source: Input) -> bool:
 
 
 def _by_nvptxcompiler(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
-    cubin = assembler.assemble(
-        ptx,
-        arch,
-        relocatable=options.relocatable,
-        opt_level=options.opt_level,
-        debug=options.debug,
-        lineinfo=options.lineinfo,
-        max_registers=options.max_registers,
-        extra_flags=options.extra_flags,
-    )
+    cubin = assembler.assembled(ptx, arch, options)
     return cubin.code, f"nvPTXCompiler {dotted(assembler.compiler_version())}"
 
 

@@ -26,6 +26,9 @@ _RELOCATABLE_SINCE = (13, 0)
 # The architectures of CUDA 12.0, and the minor release that added each later one: NVRTC's lists of them.
 _OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 _SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
+UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
+CORRECT_FLAG = "correct or remove it in extra_flags."
+"""What helps against a flag that nvJitLink does not know."""
 _ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
 
 
@@ -172,7 +175,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         reason = log or str(error)
         return LinkError(
             f"nvJitLink failed to {action}: {reason.strip()}\n"
-            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure and f' {cure}'}",
+            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure}",
             flags=tuple(flags),
             inputs=names,
             log=log,
@@ -181,7 +184,8 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     try:
         handle = binding.create(len(flags), list(flags))
     except binding.nvJitLinkError as error:
-        cure = "Correct or remove the flag that it does not know."
+        refused = _refused(binding, flags)
+        cure = f"\nIt does not know {', '.join(map(repr, refused))}; {CORRECT_FLAG}" if refused else ""
         raise fail(error, "", "accept its flags", cure) from error
     with _destroying(binding, handle):
         for (kind, name, code), encoded in zip(inputs, shown, strict=True):
@@ -241,6 +245,20 @@ def _library_function() -> Callable[..., int] | None:
         ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
     )
     return take(address) if address else None
+
+
+def _refused(binding: Any, flags: Sequence[str]) -> list[str]:
+    """Return which of *flags*, the first of which names the architecture, are unknown to nvJitLink."""
+    refused = []
+    for flag in flags[1:]:
+        try:
+            handle = binding.create(2, [flags[0], flag])
+        except binding.nvJitLinkError as error:
+            if UNKNOWN_FLAG in str(error):
+                refused.append(flag)
+        else:
+            binding.destroy(handle)
+    return refused
 
 
 @contextlib.contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
 
@@ -16,11 +17,27 @@ _MAX_REGISTERS = 255
 _LARGEST_INT = 2**31 - 1
 _WORD = 2**32
 
+OPTION_FILES = dict.fromkeys(("optf", "options-file"), "give the flags in that file in its place")
+"""The flags that read others from a file, which no key of the cache reads; and the cure."""
 # These flags also set an attribute of the result, which extra_flags would contradict.
-_ARCH = {"arch": "the parameter arch", "gpu-name": "the parameter arch"}
-_OF_ASSEMBLE = {**_ARCH, "c": "the parameter relocatable", "compile-only": "the parameter relocatable"}
-OF_LINK = {**_ARCH, "ptx": "Linked.ptx or --emit ptx"}
-"""By those flags that a link does not take as they are: what to use."""
+_ATTRIBUTES = {"arch": "arch", "gpu-name": "arch", "c": "relocatable", "compile-only": "relocatable"}
+# Of these the compiler takes the last, or refuses both.
+_PARAMETERS = {
+    "O": "opt_level",
+    "opt-level": "opt_level",
+    "g": "debug",
+    "device-debug": "debug",
+    "lineinfo": "lineinfo",
+    "generate-line-info": "lineinfo",
+    "maxrregcount": "max_registers",
+}
+
+
+def _cures(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {flag: f"use the parameter {parameter} for it" for flag, parameter in parameters.items()}
+
+
+_CONTRADICTIONS = {**_cures(_ATTRIBUTES), **OPTION_FILES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +50,8 @@ class AssembleOptions:
         opt_level: 0 to 3. Under *debug* the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: The most registers a thread may use, 1 to 255. The compiler raises a
-            number below the architecture's minimum (24 for sm_90), ignores one above 255, and says so in
-            its log.
+        max_registers: The most registers a thread may use. The compiler raises a number below the
+            architecture's minimum (24 for sm_90), ignores one above 255, and says so in its log.
         extra_flags: Further ptxas flags, one string each, passed on as they are.
 
     Raises:
@@ -53,8 +69,9 @@ class AssembleOptions:
         for name in ("relocatable", "debug", "lineinfo"):
             _require_bool(name, getattr(self, name))
         _require_opt_level(self.opt_level, debug=self.debug)
-        _require_max_registers(self.max_registers)
-        flags = require_flags(self.extra_flags, _OF_ASSEMBLE)
+        _require_max_registers(self.max_registers, _LARGEST_INT)
+        flags = _require_flags(self.extra_flags)
+        check_flags("extra_flags", flags, _CONTRADICTIONS)
         object.__setattr__(self, "extra_flags", flags)
 
     def arguments(self, arch: Arch) -> tuple[str, ...]:
@@ -73,6 +90,17 @@ class AssembleOptions:
         if self.max_registers is not None:
             arguments.append(f"--maxrregcount={self.max_registers}")
         return (*arguments, *self.extra_flags)
+
+
+def check_asked(max_registers: Any, extra_flags: Any) -> None:
+    """
+    Refuse what a compiler takes, or a front end passes on to it, and nobody means.
+
+    Raises:
+        ConfigError: The compiler would ignore *max_registers*, or one of *extra_flags* has a parameter.
+    """
+    _require_max_registers(max_registers, _MAX_REGISTERS)
+    check_flags("extra_flags", _require_flags(extra_flags), _cures(_PARAMETERS))
 
 
 def register_limit(asked: Any) -> Any:
@@ -105,43 +133,52 @@ def _require_opt_level(value: object, *, debug: bool) -> None:
         )
 
 
-def _require_max_registers(value: object) -> None:
+def _require_max_registers(value: object, most: int) -> None:
     if value is None:
         return
     if not _is_int(value):
         raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
-    if not (isinstance(value, int) and 1 <= value <= _LARGEST_INT):
+    if not (isinstance(value, int) and 1 <= value <= most):
         # The compiler would take a larger number modulo 2**32, and treat 0 as its minimum.
         raise ConfigError(
             f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
         )
 
 
-def require_flags(value: object, instead: Mapping[str, str]) -> tuple[str, ...]:
-    """
-    Return *value*, what a tool is given as further flags.
-
-    Args:
-        value: A sequence of strings, one a flag or its value.
-        instead: By the flags that are not taken, without dashes: what to use.
-
-    Raises:
-        ConfigError: It is none, or has such a flag.
-    """
+def _require_flags(value: object) -> tuple[str, ...]:
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise ConfigError(f"extra_flags is {value!r}; pass a sequence of strings, one a flag.")
     flags = tuple(value)
     for flag in flags:
         if not isinstance(flag, str):
             raise ConfigError(f"extra_flags contains {flag!r}, of type {_type(flag)}; pass strings only.")
+    return flags
+
+
+def check_flags(option: str, flags: Iterable[str], cures: Mapping[str, str], *, read: str = "") -> None:
+    """
+    Refuse flags that a compiler could not read, and those among *cures*.
+
+    Args:
+        option: The name of the parameter that they are given to.
+        flags: The flags.
+        cures: What to do in place of each flag, by its name without hyphens.
+        read: What is looked up in place of each flag.
+
+    Raises:
+        ConfigError: There is such a flag.
+    """
+    for flag in flags:
         if not flag or "\0" in flag:
             raise ConfigError(
-                f"extra_flags contains {flag!r}; a flag has at least one character and no NUL: correct it."
+                f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        other = instead.get(flag.lstrip("-").partition("=")[0]) if flag[0] == "-" else None
-        if other:
-            raise ConfigError(f"extra_flags contains {flag!r}; use {other} for it.")
-    return flags
+        said = read or flag
+        name = said.lstrip("-").partition("=")[0].partition(" ")[0] if said[0] == "-" else ""
+        # The level follows without a sign.
+        cure = cures.get(name) or (cures.get("O") if re.fullmatch(r"O\d+", name) else None)
+        if cure:
+            raise ConfigError(f"{option} contains {flag!r}; {cure}.")
 
 
 def _is_int(value: object) -> bool:

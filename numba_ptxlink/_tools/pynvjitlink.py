@@ -73,9 +73,11 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
             return step()
         except (api.NvJitLinkError, RuntimeError, ValueError) as error:
             log = "" if linker is None else _text(linker.error_log)
+            unknown = nvjitlink.UNKNOWN_FLAG in str(error)
+            cure = f"\nIt does not know one of them; {nvjitlink.CORRECT_FLAG}" if unknown else ""
             raise LinkError(
                 f"nvJitLink failed to {action}: {(log or str(error)).strip()}\n"
-                f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.",
+                f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure}",
                 flags=tuple(flags),
                 inputs=names,
                 log=log,

@@ -84,7 +84,7 @@ class Library:
             arch=target,
             lto=kind == "ltoir",
             include_dirs=[folder],
-            nvrtc_flags=["-std=c++17"],
+            cxx_standard="c++17",
         )
 
     def call(self, name: str, arguments: np.ndarray, out: np.dtype) -> np.ndarray:
