@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _LAST_WITH_SUFFIX = 12
 _OLDEST_NVCC = (11, 7)
+_LAST_OF_CUDA_11 = (11, 8)
+# A driver was released as 12.7, and no toolkit.
+_SKIPPED = {(12, 7): (12, 6)}
 # By the names of the files; a front end loads all of them itself.
 _LIBRARIES = {
     "cudart": ("The CUDA runtime library", "nvidia-cuda-runtime"),
@@ -75,8 +78,17 @@ def package(name: str, release: int | None = None) -> str:
     return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
 
 
-def of_ptxas(release: tuple[int, int]) -> str:
-    """Return what pip installs to have the ptxas of CUDA *release*, "" where no package has it."""
+def of_ptxas(release: tuple[int, int], *, relocatable: bool = True) -> str:
+    """
+    Return what pip installs to have a ptxas for CUDA *release*, "" where no package has one.
+
+    Args:
+        release: The CUDA release.
+        relocatable: Whether a newer one of that major version does not do, since its code is to be linked.
+    """
+    release = _SKIPPED.get(release, release)
+    if release < _OLDEST_NVCC and not relocatable:
+        release = _LAST_OF_CUDA_11
     version = f"{dotted(release)}.*"
     if release[0] > _LAST_WITH_SUFFIX:
         # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.

@@ -59,12 +59,15 @@ def test_a_missing_tool_of_cuda_12_is_installed_from_cuda_12(monkeypatch, tool):
         ((11, 4), ""),
         ((11, 8), "nvidia-cuda-nvcc-cu11==11.8.*"),
         ((12, 4), "nvidia-cuda-nvcc-cu12==12.4.*"),
+        ((12, 7), "nvidia-cuda-nvcc-cu12==12.6.*"),
         ((13, 1), "cuda-toolkit[nvcc]==13.1.*"),
     ],
 )
 def test_ptxas_comes_with_what_its_nvcc_calls(release, name):
     """CUDA 13 has that in packages of their own; before 11.7 nothing is packaged."""
     assert name == packages.of_ptxas(release)
+    # A driver loads what any release of its major version made.
+    assert packages.of_ptxas(release, relocatable=False) == (name or "nvidia-cuda-nvcc-cu11==11.8.*")
 
 
 @pytest.mark.parametrize(
