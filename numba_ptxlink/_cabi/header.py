@@ -360,5 +360,5 @@ def as_comment(line: str) -> str:
         letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _INVISIBLE else letter
         for letter in line.expandtabs()
     )
-    # A docstring that contains "*/" would end the comment.
-    return visible.replace("*/", "* /").replace("/*", "/ *")
+    # A docstring that contains "*/" would end the comment, and a trigraph for "\" at its end join two lines.
+    return visible.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/")

@@ -97,6 +97,20 @@ def test_a_comment_ends_where_the_header_says():
     assert one("a*/b", "first").splitlines()[0].count("*/") == 1
 
 
+def test_host_compilers_warn_of_nothing_in_a_docstring(tmp_path):
+    """Neither of ends of comments, of a trigraph at the end of a line nor of the direction of text."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    signature = Signature("f", FLOAT, (("value", FLOAT),))
+    doc = "right to left \u202e\nends in a backslash??/\n*??/\n/ and \\\n*/ nested /*"
+    path = tmp_path / "udfs.h"
+    path.write_text(header.render("udfs", [header.Declaration(signature, "f", doc, "udfs.py:1")]))
+    warnings = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+    command = ["g++", "-std=c++14", "-x", "c++", "-fsyntax-only", *warnings, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(("compiler", "suffix"), [("g++", ".cpp"), ("gcc", ".c")])
 def test_host_compilers_read_both_headers_of_a_stem(tmp_path, compiler, suffix):
     """C and C++ see the declarations of two headers of one name, structs that both define included."""
