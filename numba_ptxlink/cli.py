@@ -103,7 +103,9 @@ def make_parser() -> args.Parser:
         commands, "inspect", _inspect, "show symbols, resources and machine code of a file"
     )
     inspect.add_argument("file", type=args.path, metavar="FILE", help="code of any kind, or a program")
-    inspect.add_argument("--arch", help="the GPU to tell resources for (default: the file's own)")
+    inspect.add_argument(
+        "--arch", type=args.arch, help="the GPU to tell resources for (default: the file's own)"
+    )
     inspect.add_argument(
         "--sass",
         action=argparse.BooleanOptionalAction,

@@ -72,7 +72,7 @@ LINK = ["--arch", "sm_90"]
         (["export", "-m", "../x", "-o", "out"], "'../x' is no module's name; write it like package.module."),
         (["export", "-m", "empty", "-o", "out"], "empty defines no UDF"),
         (["export", "-m", "", "-o", "out"], "'' is no module's name; write it like package.module."),
-        (["export", "udfs.py", "--arch", "", "-o", "out"], "'' is not a GPU architecture"),
+        (["export", "udfs.py", "--arch", "sm_", "-o", "out"], "'sm_' is not a GPU architecture"),
         (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
         (
@@ -147,6 +147,10 @@ def test_names_that_can(name):
             ["link", "kernel.cu", "--arch", "sm_90", "-o", "out", option, ""]
             for option in ("-I", "-D", "--std", "--name-expression", "--inline", "--emit", "--backend")
         ),
+        *(["export", "udfs.py", "-o", "out", "--arch", archs] for archs in ("", ",", " , ")),
+        *(["export", "udfs.py", "-o", "out", option, ""] for option in ("--cuda", "--ptx-isa")),
+        *([verb, "kernel.ptx", "--arch", "", "-o", "out"] for verb in ("link", "assemble")),
+        ["inspect", "kernel.ptx", "--arch", ""],
         ["cache", "export", ""],
         ["cache", "import", ""],
     ],

@@ -27,12 +27,13 @@ answered with the one that may have been meant, where one is near.
 | 130 | Ctrl-C |
 
 Status 2 is that of values outside of a fixed list too, as of `--emit` or `--checks`, of what is no number
-where one belongs, and of empty lists and paths. What only the run can judge, as of `--arch` or `--cuda`, has
-status 1.
+where one belongs, and of empty values, lists and paths. What only the run can judge, as of `--arch` or
+`--cuda`, has status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
 results alone, warnings and errors) and `--json`, which prints what the command has done or found for
-programs. What an imported file prints, and the programs that it runs, goes to the standard error; not what it
+programs, and nothing where it ends with an error: the exit status and the standard error tell of
+that. What an imported file prints, and the programs that it runs, goes to the standard error; not what it
 prints at the end of the process, by `atexit`.
 
 `numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:

@@ -94,10 +94,13 @@ def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options that say which toolkit or PTX to *what* for."""
     consumer = parser.add_mutually_exclusive_group()
     consumer.add_argument(
-        "--cuda", metavar="RELEASE", help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"'
+        "--cuda",
+        type=text,
+        metavar="RELEASE",
+        help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"',
     )
     consumer.add_argument(
-        "--ptx-isa", metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
+        "--ptx-isa", type=text, metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
     )
 
 
@@ -135,6 +138,13 @@ def path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
+
+
+def arch(text: str) -> str:
+    """Return an argument that names a GPU, or several with commas between them: at least one."""
+    if not text.replace(",", "").strip():
+        raise argparse.ArgumentTypeError('it names no GPU; write it like "sm_90"')
+    return text
 
 
 def known(given: list[str], choices: Sequence[str]) -> list[str]:

@@ -48,6 +48,7 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch",
         dest="archs",
+        type=args.arch,
         action="append",
         metavar="ARCH",
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '

@@ -33,7 +33,7 @@ def _add_link(commands: Any) -> None:
     link.add_argument(
         "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the result goes"
     )
-    link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    link.add_argument("--arch", type=args.arch, required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
         "--lto",
         action=argparse.BooleanOptionalAction,
@@ -81,7 +81,7 @@ def _add_assemble(commands: Any) -> None:
     assemble.add_argument(
         "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the cubin goes"
     )
-    assemble.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
+    assemble.add_argument("--arch", type=args.arch, required=True, help='the GPU, such as "sm_90"')
     assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
     assemble.add_argument(
         "--opt-level", type=int, default=3, choices=range(4), help="how much is optimised (default: 3)"
