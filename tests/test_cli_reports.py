@@ -247,7 +247,9 @@ def test_the_cache_tells_what_made_each_entry(folder, capsys, monkeypatch, name)
     for module in (cache, tiered):
         monkeypatch.setattr(module, "default", lambda: made)
     pl.export(folder / "udfs.py", emit=["ptx", "cubin"], front_end=front_ends.get(name).name)
-    makers = {entry["kind"]: entry["made by"] for entry in entries(capsys)}
+    listed = entries(capsys)
+    assert [["twice"]] == [entry["functions"] for entry in listed if entry["kind"] == "lower"]
+    makers = {entry["kind"]: entry["made by"] for entry in listed}
     assert f"{name} {importlib.metadata.version(name)}" == makers.pop("lower")
     kinds = {"assemble": "nvPTXCompiler", "nvrtc": "NVRTC", "nvvm": "NVVM"}
     assert kinds == {kind: tool.split()[0] for kind, tool in makers.items()}

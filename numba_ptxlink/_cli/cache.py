@@ -102,16 +102,23 @@ def _tool(entry: Described) -> str:
 
 
 def _functions(entry: Described) -> Iterator[str]:
-    """Yield the functions that the code of an entry defines; none where it is LTO-IR, or is no code."""
+    """Yield the functions that an entry has code of; none where it is LTO-IR, or is no code."""
     from numba_ptxlink._formats import elf
     from numba_ptxlink._formats.kinds import CUBIN, PTX, recognise
     from numba_ptxlink._formats.ptx import parse
     from numba_ptxlink.cache.entry import unseal
 
     try:
-        code = unseal(entry.path.read_bytes(), None, None).code
+        content = unseal(entry.path.read_bytes(), None, None)
     except Exception:  # noqa: BLE001 - a damaged entry, or one under a secret, has no names to show
         return
+    if entry.kind == "lower":
+        # Deferred: most lists are of a cache without exports.
+        from numba_ptxlink._export import lowering
+
+        yield from filter(None, [lowering.symbol(content)])
+        return
+    code = content.code
     kind = recognise(code)
     if kind == CUBIN:
         for section in elf.read(code).sections:

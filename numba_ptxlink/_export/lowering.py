@@ -287,5 +287,11 @@ def _read(entry: cache.Entry) -> Lowering | None:
         return None
 
 
+def symbol(entry: cache.Entry) -> str:
+    """Return the C symbol of the function that *entry* has lowered, "" where it is no such entry."""
+    known = _read(entry)
+    return known.signature.name if known else ""
+
+
 def _in_memory(content: str, **described: Any) -> LinkFile:
     return LinkFile(content=base64.b64decode(content), **described)
