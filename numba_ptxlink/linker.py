@@ -128,7 +128,7 @@ def link(
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
     AssembleOptions(debug=debug, lineinfo=lineinfo)
-    check_asked(max_registers, ())
+    check_asked(max_registers)
     passed = link_flags.check("extra_flags", extra_flags)
     if not inputs:
         raise LinkError("link() needs at least one input.")

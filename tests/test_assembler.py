@@ -444,6 +444,12 @@ def test_says_what_the_input_is_or_is_for(source: str, cure: str) -> None:
     assert cure in str(refusal(source))
 
 
+def test_file_of_flags_is_refused(kernel: str) -> None:
+    """No key of the cache has its content, which may say anything."""
+    with pytest.raises(ConfigError, match="'-optf'; give the flags in that file in its place"):
+        assemble(kernel, "sm_90", extra_flags=["-optf", "flags.txt"])
+
+
 def test_debug_flag_that_a_front_end_passed_on_is_told_from_wrong_ptx(kernel: str) -> None:
     """The compiler's refusal of debug information in optimised code is no fault of the PTX."""
     with pytest.raises(AssembleError, match=r"\nPass debug=True in place of the flag in extra_flags\.$"):

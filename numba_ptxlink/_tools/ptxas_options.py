@@ -37,9 +37,6 @@ def _cures(parameters: Mapping[str, str]) -> dict[str, str]:
     return {flag: f"use the parameter {parameter} for it" for flag, parameter in parameters.items()}
 
 
-_CONTRADICTIONS = {**_cures(_ATTRIBUTES), **OPTION_FILES}
-
-
 @dataclass(frozen=True, kw_only=True)
 class AssembleOptions:
     """
@@ -71,7 +68,7 @@ class AssembleOptions:
         _require_opt_level(self.opt_level, debug=self.debug)
         _require_max_registers(self.max_registers, _LARGEST_INT)
         flags = _require_flags(self.extra_flags)
-        check_flags("extra_flags", flags, _CONTRADICTIONS)
+        check_flags("extra_flags", flags, _cures(_ATTRIBUTES))
         object.__setattr__(self, "extra_flags", flags)
 
     def arguments(self, arch: Arch) -> tuple[str, ...]:
@@ -92,7 +89,7 @@ class AssembleOptions:
         return (*arguments, *self.extra_flags)
 
 
-def check_asked(max_registers: Any, extra_flags: Any) -> None:
+def check_asked(max_registers: Any, extra_flags: Sequence[str] = ()) -> None:
     """
     Refuse what a compiler takes, or a front end passes on to it, and nobody means.
 
@@ -100,7 +97,7 @@ def check_asked(max_registers: Any, extra_flags: Any) -> None:
         ConfigError: The compiler would ignore *max_registers*, or one of *extra_flags* has a parameter.
     """
     _require_max_registers(max_registers, _MAX_REGISTERS)
-    check_flags("extra_flags", _require_flags(extra_flags), _cures(_PARAMETERS))
+    check_flags("extra_flags", extra_flags, {**_cures(_PARAMETERS), **OPTION_FILES})
 
 
 def register_limit(asked: Any) -> Any:

@@ -79,10 +79,6 @@ def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> Non
         ),
         ({"extra_flags": ["-arch", "sm_80"]}, "extra_flags contains '-arch'; use the parameter arch for it."),
         ({"extra_flags": ["-c"]}, "extra_flags contains '-c'; use the parameter relocatable for it."),
-        (
-            {"extra_flags": ["-optf", "x"]},
-            "extra_flags contains '-optf'; give the flags in that file in its place.",
-        ),
     ],
 )
 def test_refuses_with_cause_and_cure(options: dict[str, object], expected: str) -> None:
