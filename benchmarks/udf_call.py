@@ -254,7 +254,7 @@ def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
         exported = pl.export([function], folder, archs=[arch], emit=["ptx", "ltoir"], name="udf")
         # The header declares the function, so the C++ one is that function, defined in place.
         single = f'#include "udf.h"\nextern "C" __device__ __forceinline__ {in_cxx}\n{kernel}'
-        options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "nvrtc_flags": ["-std=c++17"]}
+        options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "cxx_standard": "c++17"}
         caller = f'#include "udf.h"\n{kernel}'
         ptx = exported.artifacts["ptx", arch.sm]
         return {
