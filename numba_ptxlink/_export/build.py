@@ -9,6 +9,7 @@ names alone. LTO-IR is made of all functions at once.
 from __future__ import annotations
 
 import logging
+import secrets
 import zlib
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,7 +111,9 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         ExportError: The front end refused a function.
     """
     front_end = functions[0].front_end
-    keys = function_keys.of_each(functions)
+    modules = {str(each.udf.function.__module__) for each in functions}
+    around = function_keys.environment(front_end, modules, secrets.token_hex(16))
+    keys = function_keys.of_each(functions, around)
     lowered = tuple(
         lowering.lower(function, arch, options, key) for function, key in zip(functions, keys, strict=True)
     )

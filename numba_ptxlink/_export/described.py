@@ -82,7 +82,8 @@ class Description:
         """
         kind = type(value)
         if value is None or value is Ellipsis or kind in PLAIN:
-            return f"{kind.__name__} {value!r}"
+            # Of a number of thousands of digits, Python writes hexadecimal ones alone.
+            return f"{kind.__name__} {hex(value) if kind is int else repr(value)}"
         if kind in (tuple, list):
             return group([kind.__name__, *map(self.value, value)])
         if kind in (frozenset, set):
@@ -111,7 +112,7 @@ class Description:
             content = hashlib.sha256(value.tobytes()).hexdigest()
             return group(["array", self._dtype(value.dtype), layout, content])
         if isinstance(value, ModuleType):
-            return self._other(value, f"the module {value.__name__} as a value")
+            raise IndescribableError(f"the module {value.__name__} as a value")
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, FunctionType):
@@ -132,7 +133,7 @@ class Description:
         if again:
             return again
         if not is_protected(kind):
-            return self._other(value, f"a {kind.__module__}.{kind.__qualname__}")
+            raise IndescribableError(f"a {kind.__module__}.{kind.__qualname__}")
         head = [kind.__module__, kind.__qualname__]
         function = reached.decorated(value)
         if function is not None:
@@ -151,9 +152,9 @@ class Description:
         if hasattr(value, "__name__") and is_protected(value):
             return self._home(value)
         # A signature of types, as of a declaration.
-        if kind.__name__ == "Signature":
+        if kind.__name__ == "Signature" and hasattr(value, "return_type"):
             return group([*head, self.value(value.return_type), *map(self.value, value.args)])
-        return self._other(value, f"a {kind.__module__}.{kind.__qualname__}")
+        raise IndescribableError(f"a {kind.__module__}.{kind.__qualname__}")
 
     def _options(self, dispatcher: Any) -> Iterator[str]:
         """Yield what else than its function a dispatcher compiles by."""
@@ -163,10 +164,6 @@ class Description:
         # Compiled for some signatures alone, it converts its arguments to them.
         yield from [] if getattr(dispatcher, "_can_compile", True) else sorted(map(str, dispatcher.overloads))
         yield from (f"{name}={self.value(options[name])}" for name in sorted(options))
-
-    def _other(self, value: Any, what: str) -> str:  # noqa: ARG002 - for what extends this
-        """Describe *value* of another kind, which is called *what*."""
-        raise IndescribableError(what)
 
     def _class(self, value: type) -> str:
         if is_protected(value) or value.__module__ == "builtins":
@@ -185,7 +182,7 @@ class Description:
                     *(f"{name}={_annotation(note, self)}" for name, note in annotations.items()),
                 ]
             )
-        return self._other(value, f"the class {value.__module__}.{value.__qualname__}")
+        raise IndescribableError(f"the class {value.__module__}.{value.__qualname__}")
 
     def _read(self, value: Any, names: Iterable[str]) -> str:
         """Describe what a global name stands for; of a module, what *names* can be in it."""
@@ -197,7 +194,7 @@ class Description:
         if is_versioned(value.__name__):
             members = [name for name in members if _may_be_put(vars(value)[name], value)]
         elif "__getattr__" in vars(value):
-            self._computes(value)
+            raise IndescribableError(f"the module {value.__name__}, which computes its attributes")
         if not members:
             return head
         # Two functions may read different names of it.
@@ -205,9 +202,6 @@ class Description:
         if again:
             return again
         return group([head, *(f"{name}={self._read(vars(value)[name], names)}" for name in members)])
-
-    def _computes(self, module: ModuleType) -> None:
-        raise IndescribableError(f"the module {module.__name__}, which computes its attributes")
 
     def _home(self, value: Any) -> str:
         """Return the name of what belongs to Python, NumPy or a front end, whose versions are known."""

@@ -56,14 +56,20 @@ class FunctionKey:
     environment: tuple[str, ...] = ()
     compiler: str = ""
 
+    @property
+    def once(self) -> bool:
+        """Whether no other export can have the same."""
+        return any(part.startswith(extended.ONCE) for part in self.environment)
 
-def environment(front_end: FrontEnd, modules: Iterable[str]) -> tuple[str, ...]:
+
+def environment(front_end: FrontEnd, modules: Iterable[str], export: str) -> tuple[str, ...]:
     """
     Return what all functions depend on: versions, tools and settings, and what extends the front end.
 
     Args:
         front_end: What compiles them.
         modules: The names of the modules that define them.
+        export: A name that no other export has.
     """
     settings = [
         f"{name}={value}"
@@ -76,7 +82,7 @@ def environment(front_end: FrontEnd, modules: Iterable[str]) -> tuple[str, ...]:
         *_installed(),
         *settings,
         *_configured(front_end),
-        *extended.of_program(front_end, modules),
+        *extended.of_program(front_end, modules, export),
     )
 
 
@@ -107,17 +113,15 @@ def _is_of_machine(setting: str) -> bool:
     return any(part in setting for part in _OF_MACHINE)
 
 
-def of_each(functions: Sequence[Typed], around: tuple[str, ...] | None = None) -> list[FunctionKey]:
+def of_each(functions: Sequence[Typed], around: tuple[str, ...]) -> list[FunctionKey]:
     """
     Return what each of *functions*, which are of one front end, depends on.
 
     Args:
         functions: The functions.
-        around: What all functions depend on, None to find out.
+        around: What all functions depend on.
     """
     front_end = functions[0].front_end
-    if around is None:
-        around = environment(front_end, {str(each.udf.function.__module__) for each in functions})
     digest = _digest(around)
     compiler = f"{front_end.name} {metadata.version(front_end.name)}"
     keys = (_of(function, digest) for function in functions)

@@ -93,7 +93,7 @@ def is_known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey
 
 def keep(lowered: Lowering, arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> None:
     """Store *lowered* in the cache, if it can be and is not there."""
-    if key.code is None or not cache.default().settings.cache or _known(arch, options, key):
+    if not _is_kept(key) or _known(arch, options, key):
         return
     entry = _entry(lowered)
     if entry is not None:
@@ -103,7 +103,7 @@ def keep(lowered: Lowering, arch: Arch, options: CompileOptions, key: function_k
 
 
 def _known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> Lowering | None:
-    if key.code is None or not cache.default().settings.cache:
+    if not _is_kept(key):
         return None
     plain, exact = _addresses(arch, options, key)
     for address in (exact,) if options.lineinfo else (plain, exact):
@@ -112,6 +112,10 @@ def _known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) 
         if known is not None:
             return known
     return None
+
+
+def _is_kept(key: function_keys.FunctionKey) -> bool:
+    return key.code is not None and not key.once and cache.default().settings.cache
 
 
 def _addresses(

@@ -67,7 +67,8 @@ def compile_each(
     front_end = functions[0].front_end
     modules = tuple(dict.fromkeys(str(each.udf.function.__module__) for each in functions))
     program = Program(front_end.name, modules, python_imports.imported_now())
-    keys = function_keys.of_each(functions)
+    around = function_keys.environment(front_end, modules, program.export)
+    keys = function_keys.of_each(functions, around)
     places = groups.split([each.symbol for each in functions], options)
     work = {
         Unit(

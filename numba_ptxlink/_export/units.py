@@ -138,7 +138,7 @@ def prepare(front_end: str | None = None) -> None:
     """
     compiler = registry.require(registry.get(front_end) if front_end else choice.default())
     # Numba fills its tables of types then.
-    function_keys.environment(compiler, ())
+    function_keys.environment(compiler, (), "")
 
 
 def run(unit: Unit) -> Done:
@@ -178,9 +178,9 @@ def _difference(here: FunctionKey, there: FunctionKey) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _around(export: str, front_end: str, modules: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001 - its key
+def _around(export: str, front_end: str, modules: tuple[str, ...]) -> tuple[str, ...]:
     """Return what all functions of one export, whose program is imported, depend on."""
-    return function_keys.environment(registry.get(front_end), modules)
+    return function_keys.environment(registry.get(front_end), modules, export)
 
 
 _known: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a front end has been taught, by `@overload` for one: the functions and classes, and whose they are."""
+"""What a front end has been taught, by `@overload` for one: whose functions and classes it has."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def of_contexts(typing: Any, target: Any, others: Iterable[Any] = ()) -> dict[str, list[list[Any]]]:
+# What the front ends have of their own, some ten thousand objects that stay: by identity, each with itself.
+_own: dict[int, Any] = {}
+
+
+def of_contexts(typing: Any, target: Any, others: Iterable[Any] = ()) -> set[str]:
     """
-    Return what the contexts of a front end know, its own included: templates, models of types, and lowering.
+    Return the modules that have taught the contexts of a front end templates, models of types, or lowering.
+
+    Functions and classes are a module's own, or are made around functions of it. Those of the front end are
+    passed over once they are known.
 
     Args:
         typing: The typing context of Numba, or of what is derived from it.
         target: The target context beside it.
         others: Functions and classes that it knows elsewhere.
-
-    Returns:
-        By the name of a module, functions and classes that are its own, or are made around functions of it:
-        a list for each time that the module was run.
     """
     typing.refresh()
     target.refresh()
-    found: dict[str, dict[int, list[Any]]] = {}
-    for known in {id(known): known for known in (*_typed(typing), *_lowered(target), *others)}.values():
-        for module, run in {*_origins(known, set())}:
-            found.setdefault(module, {}).setdefault(run, []).append(known)
-    return {module: [*runs.values()] for module, runs in found.items()}
+    own = {type(typing).__module__.partition(".")[0], *sys.stdlib_module_names}
+    found: set[str] = set()
+    for known in (*_typed(typing), *_lowered(target), *others):
+        if id(known) not in _own:
+            origins = {*_origins(known, set())}
+            if all(module.partition(".")[0] in own for module in origins):
+                _own[id(known)] = known
+            found |= origins
+    return found
 
 
 def _typed(context: Any) -> Iterator[Any]:
@@ -52,8 +59,8 @@ def _lowered(context: Any) -> Iterator[Any]:
     yield from list(context.data_model_manager._handlers.values())  # noqa: SLF001
 
 
-def _origins(known: Any, seen: set[int]) -> Iterator[tuple[str, int]]:
-    """Yield where a function or a class, and what it is made around, come from: a module, and a run of it."""
+def _origins(known: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the modules that a function or a class, and what it is made around, come from."""
     if id(known) in seen:
         return
     seen.add(id(known))
@@ -61,17 +68,17 @@ def _origins(known: Any, seen: set[int]) -> Iterator[tuple[str, int]]:
         module = known.__module__
         if getattr(sys.modules.get(module), known.__name__, None) is known:
             # No function of another module was given to the statement that made it.
-            yield module, 0
+            yield module
             return
         # Templates of overloads and intrinsics are classes that Numba makes around a function. Their `key` is
         # what is called, which reaches the code by its name, as that of `register_jitable` does.
         seen.add(id(vars(known).get("key")))
         within = [getattr(member, "__func__", member) for member in vars(known).values()]
         if not any(getattr(inner, "__module__", None) == module for inner in within):
-            yield module, 0
+            yield module
     else:
         scope = getattr(known, "__globals__", {})
-        yield str(scope.get("__name__", type(known).__module__)), id(scope)
+        yield str(scope.get("__name__", type(known).__module__))
         within = [*_enclosed(known)]
     for inner in within:
         if isinstance(inner, (FunctionType, type)):

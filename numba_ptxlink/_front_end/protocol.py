@@ -284,13 +284,8 @@ class FrontEnd(Protocol):
                 ExportError that names the functions.
         """
 
-    def extensions(self) -> Mapping[str, Sequence[Sequence[Any]]]:
-        """
-        Return the functions and classes that it can type and compile with, as `extensions.of_contexts` does.
-
-        These are its own, and those of modules that have added to it, by the names of the modules: a list for
-        each time that one was run.
-        """
+    def extensions(self) -> set[str]:
+        """Return the modules that have added to what it can type and compile, by `@overload` for one."""
 
     def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
         """

@@ -231,6 +231,14 @@ def _forget_finders(state: _State) -> None:
             del sys.path_importer_cache[entry]
 
 
+def is_installed(module: Any) -> bool:
+    """Return whether *module* was found in a folder of the standard library or of installed packages."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and not _real(_installed()).isdisjoint(
+        map(str, Path(os.path.realpath(file)).parents)
+    )
+
+
 def _installed() -> set[str]:
     """Return the folders of the standard library and of installed packages."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

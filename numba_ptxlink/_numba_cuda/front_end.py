@@ -155,7 +155,7 @@ class NumbaCuda:
         flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
 
-    def extensions(self) -> dict[str, list[list[Any]]]:
+    def extensions(self) -> set[str]:
         from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 

@@ -181,7 +181,7 @@ class NumbaCudaMlir:
 
         return compile_ir(modules, arch, options, lto=lto)
 
-    def extensions(self) -> dict[str, list[list[Any]]]:
+    def extensions(self) -> set[str]:
         from numba_cuda_mlir.descriptor import mlir_target
         from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
 

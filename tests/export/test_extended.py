@@ -1,18 +1,20 @@
-"""What a program adds to a front end: the values that its functions read count, in both front ends."""
+"""What a program adds to a front end, which may read anything while that compiles, in both front ends."""
 
 from __future__ import annotations
 
 import builtins
 import importlib
 import os
+import sys
 import threading
 
 import front_ends
 import pytest
 
+import numba_ptxlink as pl
 from numba_ptxlink._export import extended
 from numba_ptxlink._front_end import extensions
-from numba_ptxlink._imports import python_imports
+from numba_ptxlink._imports import import_state, python_imports
 
 NAMES = ("numba-cuda", "numba-cuda-mlir")
 HEAD = """\
@@ -149,71 +151,80 @@ def front_end(request):
         yield front_ends.get(request.param)
 
 
-def added(folder, front_end, sources, value):
-    """Return what modules with *sources* add to *front_end*, by their names, where they read *value*."""
+def told(folder, front_end, sources, package=None):
+    """Return what is told of modules with *sources*, by their names, that lie in *folder* or a *package*."""
+    folder.mkdir(exist_ok=True)
     for name, source in sources.items():
-        (folder / f"teaching_{name}.py").write_text(HEAD.replace("PACKAGE", front_end.package) + source)
+        (package or folder).mkdir(exist_ok=True)
+        # An installed one stays after an export.
+        sys.modules.pop(f"teaching_{name}", None)
+        text = HEAD.replace("PACKAGE", front_end.package) + source
+        ((package or folder) / f"teaching_{name}.py").write_text(text)
     path = folder / "teaching.py"
     path.write_text("".join(f"import teaching_{name}\n" for name in sources))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "EXTENDED_BY", value)
+        patch.setitem(os.environ, "EXTENDED_BY", "1.5")
         with front_ends.untaught(front_end.name), python_imports.imported_file(path, lambda: None):
-            words = [line.split(" ", 1) for line in extended.of_program(front_end, {"teaching"})]
-    return {name.removeprefix("teaching_"): said for name, said in words if name.partition("_")[2] in sources}
+            names = {name for name in front_end.extensions() if name.startswith("teaching_")}
+            return names, [*extended.of_program(front_end, {"teaching"}, "this")]
 
 
-def test_values_that_extensions_read_count(front_end, tmp_path):
-    """A value from the environment that any function added reads, in whatever way, changes what is told."""
-    one, same, other = (added(tmp_path, front_end, WAYS, value) for value in ("1.5", "1.5", "0.5"))
-    assert one.keys() == WAYS.keys()
-    assert one == same
-    assert [name for name in WAYS if one[name] == other[name]] == []
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_a_program_adds_is_found(front_end, tmp_path, way):
+    """Keys of a program that extends a front end, in whatever way, are those of one export."""
+    names, lines = told(tmp_path, front_end, {way: WAYS[way]})
+    assert names == {f"teaching_{way}"}
+    assert "export this" in lines
 
 
-def test_planners_of_functions_count(tmp_path, monkeypatch):
+def test_planners_of_functions_are_found(tmp_path, monkeypatch):
     """What numba-cuda-mlir asks about whole functions counts as what types and writes them does."""
     front_end = front_ends.get("numba-cuda-mlir")
     registry = importlib.import_module("numba_cuda_mlir._whole_function_planners")._planner_registry
-    sources = {"plan": "class Plan:\n    def run(self):\n        return VALUE\n\nPLANNERS.append(Plan)\n"}
-    found = []
-    for value in ("1", "2"):
-        monkeypatch.setattr(registry, "_planners", [])
-        monkeypatch.setattr(builtins, "PLANNERS", registry._planners, raising=False)
-        found.append(added(tmp_path, front_end, sources, value))
-    one, other = found
-    assert one.keys() == {"plan"}
-    assert one != other
+    monkeypatch.setattr(registry, "_planners", [])
+    monkeypatch.setattr(builtins, "PLANNERS", registry._planners, raising=False)
+    source = "class Plan:\n    def run(self):\n        return VALUE\n\nPLANNERS.append(Plan)\n"
+    assert told(tmp_path, front_end, {"plan": source})[0] == {"teaching_plan"}
 
 
-def test_what_no_extension_reads_does_not_count(front_end, tmp_path):
-    """What lies beside the functions added changes nothing, and `register_jitable` adds none by itself."""
-    sources = {
-        "other": "@overload(taught)\ndef impl(x):\n    return lambda x: x\n",
-        "named": "@register_jitable\ndef helper(x):\n    return x * VALUE\n",
-    }
-    one, other = (added(tmp_path, front_end, sources, value) for value in ("1", "2"))
-    assert one == other
-    assert one.keys() == {"other"}
+def test_a_helper_adds_nothing_by_itself(front_end, tmp_path):
+    """`register_jitable` alone leaves the front end as it is."""
+    source = "@register_jitable\ndef helper(x):\n    return x * VALUE\n"
+    names, lines = told(tmp_path, front_end, {"named": source})
+    assert names == set()
+    assert not any(line.startswith(extended.ONCE) for line in lines)
 
 
-def test_the_same_program_again_adds_the_same(front_end, tmp_path):
-    """A module that is run again in this process, after which both are known, is told of as once."""
-    sources = {name: WAYS[name] for name in ("constant", "typing_")}
-    once = added(tmp_path, front_end, sources, "1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "EXTENDED_BY", "1")
-        with python_imports.imported_file(tmp_path / "teaching.py", lambda: None):
-            front_end.extensions()
-    assert once == added(tmp_path, front_end, sources, "1")
-    assert len(front_end.extensions()["teaching_constant"]) == 1
+def test_an_installed_package_counts_by_its_source(front_end, tmp_path, monkeypatch):
+    """What extends a front end from a folder of installed packages gives another export the same keys."""
+    installed = tmp_path / "installed"
+    monkeypatch.setattr(import_state, "_installed", lambda: {str(installed)})
+    monkeypatch.syspath_prepend(installed)
+    before, after = (
+        told(tmp_path / "own", front_end, {"constant": source}, installed)[1]
+        for source in (WAYS["constant"], WAYS["constant"].replace("x * VALUE", "x + VALUE"))
+    )
+    for lines in (before, after):
+        assert any(line.startswith("teaching_constant.py ") for line in lines)
+        assert not any(line.startswith(extended.ONCE) for line in lines)
+    assert before != after
 
 
-def test_what_cannot_be_described_is_another_each_time(front_end, tmp_path):
-    """An extension that reads a lock, of which no other process has this one, gives no key twice."""
-    sources = {"locked": "LOCK = threading.Lock()\n\n@intrinsic\ndef impl(context, x):\n    return LOCK\n"}
-    one, other = (added(tmp_path, front_end, sources, "1")["locked"] for _ in range(2))
-    assert "reads a _thread.lock" in one
-    assert one != other
+def test_what_is_read_while_numba_compiles_counts(tmp_path, monkeypatch):
+    """An export after a change of what an overload reads, when it is asked, has the new value."""
+    path = tmp_path / "udfs.py"
+    path.write_text(
+        "import os\nfrom numba.cuda.extending import overload\nfrom numba_ptxlink import udf\n\n"
+        "def taught(x): ...\n\n@overload(taught)\ndef impl(x):\n"
+        "    value = float(os.environ['EXTENDED_BY'])\n    return lambda x: x * value\n\n"
+        "@udf('float64(float64)')\ndef f(x):\n    return taught(x)\n"
+    )
+    made = []
+    for value in ("3", "4", "3"):
+        monkeypatch.setenv("EXTENDED_BY", value)
+        with front_ends.untaught("numba-cuda"):
+            made.append(dict(pl.export(path, None, archs=["sm_80"], emit=["ptx"]).contents)["udfs.sm_80.ptx"])
+    assert made[0] == made[2] != made[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -233,9 +244,9 @@ def test_extensions_are_counted_while_no_thread_compiles(monkeypatch, name):
     def of_contexts(*_):
         other.start()
         assert not entered.wait(0.2)
-        return {}
+        return set()
 
     monkeypatch.setattr(extensions, "of_contexts", of_contexts)
-    assert {} == front_end.extensions()
+    assert set() == front_end.extensions()
     other.join(10)
     assert entered.is_set()

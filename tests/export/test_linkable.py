@@ -193,7 +193,7 @@ def test_what_a_declaration_links_is_in_the_key(name):
 
     def key(abi, link):
         udf = calling(name, "added", "float32(float32, float32)", abi, link=link)
-        return function_keys.of_each(typed([udf], choice.common([udf])))[0].code
+        return function_keys.of_each(typed([udf], choice.common([udf])), ())[0].code
 
     keys = {case: key(*given) for case, given in links.items()}
     assert None not in keys.values()
