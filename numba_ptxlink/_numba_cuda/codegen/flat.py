@@ -60,8 +60,8 @@ def check_result(name: str, result: Any) -> None:
     if isinstance(result, types.Optional):
         raise AbiError(
             f"Function {name} may return None, by its result {result}, and its prototype has no place for "
-            'that; use aggregates="value", which returns a struct of value and flag, or return a number in '
-            "each case."
+            'that; use aggregates="value" (of cuda.compile, in abi_info), which returns a struct of value '
+            "and flag, or return a number in each case."
         )
 
 
@@ -90,4 +90,6 @@ def _leaf(kind: ir.Type, name: str) -> c.CType:
             (f"f{number}", _leaf(element, f"{name}_{number}")) for number, element in enumerate(kind.elements)
         ]
         return c.struct(name, members, about=f"What {name} stands for in Numba")
-    raise AbiError(f'Function {name}: {kind} has no C type; use aggregates="value".')
+    raise AbiError(
+        f'Function {name}: {kind} has no C type; use aggregates="value" (of cuda.compile, in abi_info).'
+    )
