@@ -56,7 +56,6 @@ _CURES = (
     ("argument expected after", "Add the value that flag needs to extra_flags."),
     ("for option '", "Correct the value of that option."),
     ("': expected ", "Correct the value of that option."),
-    ("Optimized debugging not supported", "Pass debug=True in place of the flag in extra_flags."),
     (
         "cannot be compiled for architecture",
         "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
@@ -79,6 +78,8 @@ _CURES = (
     ),
     ("Missing .version directive", "Begin the PTX with a .version and a .target directive."),
 )
+_OPTIMISED = "Optimized debugging not supported"
+_DEBUG_FLAGS = ("-g", "--device-debug")
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
 
 
@@ -123,7 +124,7 @@ def assemble(
         ptx: One PTX module.
         arch: The GPU to generate code for, such as "sm_90".
         relocatable: Leave external calls and variables for a later link.
-        opt_level: 0 to 3. Under *debug* the default means 0.
+        opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255. The compiler raises a number below the
@@ -168,8 +169,8 @@ def compile_ptx(ptx: str | bytes, arch: Arch, options: AssembleOptions) -> Cubin
     Raises:
         AssembleError: The compiler refused *ptx* or an option.
     """
-    flags = options.arguments(arch)
     text = _encode(ptx)
+    flags = options.arguments(arch, text)
     entry = cache.cached(_key(text, flags), lambda: _compile(text, arch, flags))
     return Cubin(entry.code, arch, options.relocatable, entry.log, flags)
 
@@ -205,8 +206,9 @@ def kept(ptx: bytes, arch: Arch, **asked: Any) -> tuple[Cubin, tuple[int, int]] 
     """
     config()
     options = AssembleOptions(**asked)
-    flags = options.arguments(arch)
-    entry = cache.default().found(_key(_encode(ptx), flags))
+    text = _encode(ptx)
+    flags = options.arguments(arch, text)
+    entry = cache.default().found(_key(text, flags))
     if entry is None:
         return None
     major, minor = entry.meta["release"]
@@ -291,10 +293,22 @@ def _explained(
         )
     else:
         cure = _source_cure(ptx) if "Missing .version" in log else ""
+        cure = cure or (_debugging_cure(flags) if _OPTIMISED in log else "")
         cure = cure or next((cure for text, cure in _CURES if text in log), _CURE)
         reason = log or f"status {refusal.status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
+
+
+def _debugging_cure(flags: tuple[str, ...]) -> str:
+    """Return what compiles code for the debugger that *flags* optimise."""
+    # `debug` gives no level beside the flag.
+    if any(flag in _DEBUG_FLAGS for flag in flags):
+        return "Pass debug=True in place of the flag in extra_flags."
+    return (
+        "The PTX's .target says debug, and code for the debugger is not optimised: leave the level out, or "
+        "generate the PTX with line numbers alone."
+    )
 
 
 def _source_cure(code: bytes) -> str:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ptx_kernels import make_kernel, make_large_kernel
+from ptx_kernels import for_the_debugger, make_kernel, make_large_kernel
 
 from numba_ptxlink import _native, assembler
 from numba_ptxlink._arch import Arch, PtxVersion
@@ -86,6 +86,25 @@ def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:
     debug = assemble(kernel, "sm_90", debug=True).code
     assert b".debug_line" in debug
     assert b".nv_debug_info" in debug
+
+
+@pytest.mark.parametrize("relocatable", [False, True])
+def test_ptx_for_the_debugger_is_compiled_as_ptxas_does(kernel: str, relocatable: Any) -> None:
+    """Nobody has to say what the PTX says; the default level, which the compiler refuses, is left out."""
+    cubin = assemble(for_the_debugger(kernel), "sm_90", relocatable=relocatable)
+    assert not any(flag.startswith("--opt-level") for flag in cubin.flags)
+    assert any(flag == "--opt-level=3" for flag in assemble(f"{kernel}// debug\n", "sm_90").flags)
+    chosen = assemble(for_the_debugger(kernel), "sm_90", opt_level=0)
+    assert chosen.flags == ("--gpu-name=sm_90", "--opt-level=0")
+
+
+def test_a_level_for_ptx_for_the_debugger_is_refused(kernel: str) -> None:
+    """The advice is about what was given: a level, or a flag that a front end passes on."""
+    error = refusal(for_the_debugger(kernel), opt_level=2)
+    assert "The PTX's .target says debug, and code for the debugger is not optimised" in str(error)
+    assert "extra_flags" not in str(error)
+    with pytest.raises(AssembleError, match="Pass debug=True in place of the flag in extra_flags"):
+        assembler.assembled(kernel, Arch(9, 0), AssembleOptions(extra_flags=["-g"]))
 
 
 def test_opt_level_changes_the_code() -> None:

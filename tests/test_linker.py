@@ -7,7 +7,7 @@ import re
 
 import pytest
 from linkcases import KERNEL, cubin, function
-from ptx_kernels import make_kernel
+from ptx_kernels import for_the_debugger, make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvrtc
@@ -32,6 +32,15 @@ def test_a_lone_ptx_is_assembled():
     assert linked.cubin == pl.assemble(make_kernel(), "sm_90").code
     assert linked.flags == pl.assemble(make_kernel(), "sm_90").flags
     assert linked.inputs == ("<ptx 1>",)
+
+
+def test_ptx_for_the_debugger_is_linked_without_a_word():
+    """What `.target` says needs no flag, alone and beside another input."""
+    text = for_the_debugger(make_kernel())
+    linked = pl.link(text, arch="sm_90")
+    assert "nvptxcompiler" == linked.backend
+    assert b".debug_abbrev" in linked.cubin
+    assert b".debug_abbrev" in pl.link(text, make_kernel("other"), arch="sm_90").cubin
 
 
 @pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("ptx", "cubin"), ("cubin", "ptx"), ("ltoir", "ltoir")])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools.ptxas_options import DEFAULT_LEVEL, AssembleOptions
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
 from . import backends, undefined
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DEFAULT_LEVEL = 3
 # One of these is before whatever other PTX, or a driver, can reach.
 _REACHED = (b".visible", b".weak", b".common")
 # Device functions with a body. nvPTXCompiler's time grows with the square of their number, and faster in
@@ -113,7 +112,7 @@ class LinkOptions(NamedTuple):
         backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
         checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
         inline: Which calls between PTX inputs are inlined, None for NUMBA_PTXLINK_INLINE's.
-        opt_level: 0 to 3. Under *debug* an assembled PTX gets 0.
+        opt_level: 0 to 3. Under *debug*, and where the `.target` of PTX says debug, an assembled PTX gets 0.
     """
 
     lto: bool | None = None
@@ -124,7 +123,7 @@ class LinkOptions(NamedTuple):
     backend: str | None = None
     checks: str | None = None
     inline: str | None = None
-    opt_level: int = 3
+    opt_level: int = DEFAULT_LEVEL
 
     @property
     def tool(self) -> str:
@@ -388,7 +387,7 @@ def nvjitlink_flags(arch: Arch, options: LinkOptions, *, lto: bool, ptx: bool = 
         f"-arch={arch.sm}",
         *(("-lto",) if lto else ()),
         *(("-ptx",) if ptx else ()),
-        *((f"-O{options.opt_level}",) if options.opt_level != _DEFAULT_LEVEL else ()),
+        *((f"-O{options.opt_level}",) if options.opt_level != DEFAULT_LEVEL else ()),
         *(("-g",) if options.debug else ()),
         *(("-lineinfo",) if options.lineinfo else ()),
         *((f"-maxrregcount={options.max_registers}",) if options.max_registers else ()),

@@ -176,7 +176,7 @@ def _by_linker(backend: str, source: Input, arch: Arch, options: AssembleOptions
     flags = (
         f"-arch={arch.sm}",
         *(("-r",) if options.relocatable else ()),
-        "-g" if options.debug else f"-O{options.opt_level}",
+        *(("-g",) if options.debug else options.level("-O", source.code)),
         *(("-lineinfo",) if options.lineinfo and not options.debug else ()),
         *((f"-maxrregcount={options.max_registers}",) if options.max_registers is not None else ()),
         *(f"-Xptxas={flag}" for flag in options.extra_flags),
@@ -196,7 +196,7 @@ def _by_ptxas(
     own: tuple[str, tuple[int, int]], ptx: bytes, arch: Arch, options: AssembleOptions
 ) -> tuple[bytes, str]:
     path, release = own
-    flags = options.arguments(arch)
+    flags = options.arguments(arch, ptx)
     key = cache.Key.of(
         "assemble",
         {

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
+DEFAULT_LEVEL = 3
+"""How much is optimised where nobody says."""
+
 _MAX_REGISTERS = 255
 _LARGEST_INT = 2**31 - 1
 _WORD = 2**32
@@ -44,7 +47,7 @@ class AssembleOptions:
 
     Args:
         relocatable: Keep calls and variables open for a later link.
-        opt_level: 0 to 3. Under *debug* the default means 0.
+        opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use. The compiler raises a number below the
@@ -56,7 +59,7 @@ class AssembleOptions:
     """
 
     relocatable: bool = False
-    opt_level: int = 3
+    opt_level: int = DEFAULT_LEVEL
     debug: bool = False
     lineinfo: bool = False
     max_registers: int | None = None
@@ -71,8 +74,8 @@ class AssembleOptions:
         check_flags("extra_flags", flags, _cures(_ATTRIBUTES))
         object.__setattr__(self, "extra_flags", flags)
 
-    def arguments(self, arch: Arch) -> tuple[str, ...]:
-        """Return the argument vector for nvPTXCompiler."""
+    def arguments(self, arch: Arch, ptx: bytes) -> tuple[str, ...]:
+        """Return the argument vector with which nvPTXCompiler compiles *ptx*."""
         arguments = [f"--gpu-name={arch.sm}"]
         if self.relocatable:
             arguments.append("--compile-only")
@@ -81,12 +84,30 @@ class AssembleOptions:
             # supported"), and warns about it with line numbers.
             arguments.append("--device-debug")
         else:
-            arguments.append(f"--opt-level={self.opt_level}")
+            arguments += self.level("--opt-level=", ptx)
             if self.lineinfo:
                 arguments.append("--generate-line-info")
         if self.max_registers is not None:
             arguments.append(f"--maxrregcount={self.max_registers}")
         return (*arguments, *self.extra_flags)
+
+    def level(self, flag: str, ptx: bytes) -> tuple[str, ...]:
+        """
+        Return *flag* with the level at which *ptx* is optimised; nothing where the compiler chooses it.
+
+        Of PTX whose `.target` says debug the compiler refuses each level but 0, and by itself takes that.
+        """
+        chosen = self.opt_level != DEFAULT_LEVEL or not _is_for_debugging(ptx)
+        return (f"{flag}{self.opt_level}",) if chosen else ()
+
+
+def _is_for_debugging(ptx: bytes) -> bool:
+    # Nearly all PTX lacks the word, and needs no parser.
+    if b"debug" not in ptx:
+        return False
+    from numba_ptxlink._formats.ptx.header import read_header
+
+    return "debug" in read_header(ptx.decode(errors="replace")).target
 
 
 def check_asked(max_registers: Any, extra_flags: Sequence[str] = ()) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from linkcases import KERNEL, function
+from ptx_kernels import for_the_debugger
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
@@ -77,6 +78,15 @@ def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
     code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
     assert f"nvJitLink {dotted(single_ptx.usual_release())}" == tool == "nvJitLink 13.1"
     assert pl.link(KERNEL, code, arch="sm_80").cubin
+
+
+def test_a_toolkits_compilers_choose_the_level_for_the_debugger(monkeypatch):
+    """A level of optimisation is what nvJitLink refuses for PTX whose `.target` says debug."""
+    in_a_toolkit(monkeypatch, (13, 1))
+    no_ptxas(monkeypatch)
+    code, tool = compile_relocatable(for_the_debugger(PTX.decode()).encode())
+    assert "nvJitLink 13.1" == tool
+    assert b".debug_abbrev" in code
 
 
 def test_nvjitlink_is_not_given_shared_memory(monkeypatch, tmp_path, caplog):

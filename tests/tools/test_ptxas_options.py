@@ -34,7 +34,7 @@ SM_90A = Arch(9, 0, "a")
 )
 def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> None:
     """The argument vector begins with the architecture and ends with the extra flags."""
-    arguments = AssembleOptions(**options).arguments(SM_90A)  # type: ignore[arg-type]
+    arguments = AssembleOptions(**options).arguments(SM_90A, b"")  # type: ignore[arg-type]
     assert ("--gpu-name=sm_90a", *expected) == arguments
 
 
