@@ -136,6 +136,16 @@ def test_every_command_takes_the_three_options():
         (["inspect", "a.ptx", "b.ptx"], "b.ptx is unknown\n"),
         (["link", "a", "--arch", "sm_90", "b", "-o", "c", "--ich"], "--ich is unknown"),
         (["export", "udfs.py", "-o", "out", ""], "'' is an argument without text; leave it out\n"),
+        (
+            ["link", "a", "--arch", "sm_90", "-o", "c", "b", ""],
+            "'' is an argument without text; leave it out\n",
+        ),
+        (
+            ["link", "a", "--arch", "sm_90", "-o", "c", "--", ""],
+            "'' is an argument without text; leave it out\n",
+        ),
+        (["link", "a", "--arch", "sm_90", "-o", "c", "--ich", "--", "b"], "--ich is unknown"),
+        (["assemble", "a", "--arch", "sm_90", "-o", "c", "--", "b"], "b is unknown\n"),
     ],
 )
 def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, answer):
@@ -152,6 +162,20 @@ def test_inputs_need_not_stand_together():
     arguments = cli.make_parser().parse_args(words.split())
     assert ["a.cu", "b.ltoir", "c.ptx", "d.py"] == [str(path) for path in arguments.inputs]
     assert ["build"] == [str(path) for path in arguments.include_dirs]
+
+
+@pytest.mark.parametrize(
+    ("words", "inputs"),
+    [
+        ("link -o e --arch sm_90 -- -g.ptx b", ["-g.ptx", "b"]),
+        ("link a -o e --arch sm_90 -- -g.ptx", ["a", "-g.ptx"]),
+        ("link a -o e --arch sm_90 b -- -g.ptx -- c", ["a", "b", "-g.ptx", "--", "c"]),
+        ("link a -o e --arch sm_90 --", ["a"]),
+    ],
+)
+def test_whatever_stands_behind_two_hyphens_is_an_input(words, inputs):
+    """A file may be named like an option, wherever other inputs stand."""
+    assert inputs == [str(path) for path in cli.make_parser().parse_args(words.split()).inputs]
 
 
 def test_the_page_is_what_the_parser_has():

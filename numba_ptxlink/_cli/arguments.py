@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,15 +28,17 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse the arguments of the process, or *args*."""
-        arguments, unknown = self.parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        arguments, unknown = self.parse_known_args(words, namespace)
         if unknown:
             parser = getattr(arguments, "parser", None) or self
             known = [option for action in parser._actions for option in action.option_strings]
-            if not unknown[0].strip():
-                parser.error(f"{unknown[0]!r} is an argument without text; leave it out")
-            if _took_inputs(parser, arguments, unknown):
+            for empty in (word for word in unknown if not word.strip()):
+                parser.error(f"{empty!r} is an argument without text; leave it out")
+            unknown, files = _split(unknown, words)
+            if not (unknown or files) or _took_inputs(parser, arguments, unknown, files):
                 return arguments
-            wrong = next(filter(_is_option, unknown), unknown[0])
+            wrong = next(filter(_is_option, unknown), (unknown or files)[0])
             given = wrong.partition("=")[0]
             if given in known:
                 parser.error(f"{given} belongs after the command: {parser.prog} {given}")
@@ -43,13 +46,36 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
 
-def _took_inputs(parser: argparse.ArgumentParser, arguments: Any, rest: Sequence[str]) -> bool:
-    """Add *rest*, what stands behind an option, to the inputs of a command that takes several of them."""
+def _split(unknown: Sequence[str], given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return those *unknown* that stand before `--` among the arguments *given*, and those behind it."""
+    rest = list(unknown)
+    if "--" not in given:
+        return rest, []
+    files = list(given[given.index("--") + 1 :])
+    # Where an input stood before, argparse takes none of them, and leaves `--` with them or not.
+    end = len(rest) - len(files)
+    if end < 0 or rest[end:] != files:
+        return rest, []
+    return (rest[: end - 1] if rest[end - 1 : end] == ["--"] else rest[:end]), files
+
+
+def _took_inputs(
+    parser: argparse.ArgumentParser, arguments: Any, rest: Sequence[str], files: Sequence[str]
+) -> bool:
+    """
+    Add what stands behind an option to the inputs of a command that takes several of them.
+
+    Args:
+        parser: The parser of the command.
+        arguments: What it has read.
+        rest: What it has left over, in which there may be options.
+        files: The same, of which nothing is an option.
+    """
     # argparse takes those alone that stand together.
     inputs = next((each for each in parser._actions if each.nargs == "+" and not each.option_strings), None)
     if inputs is None or any(map(_is_option, rest)):
         return False
-    getattr(arguments, inputs.dest).extend(parser._get_value(inputs, each) for each in rest)
+    getattr(arguments, inputs.dest).extend(parser._get_value(inputs, each) for each in (*rest, *files))
     return True
 
 
