@@ -118,7 +118,8 @@ def assemble(
     Compile *ptx* to a cubin in this process, without a driver or a device.
 
     Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
-    declares and does not define becomes a new one, of zeros, unless *relocatable*, and a warning is logged.
+    declares and does not define becomes a new one, unless *relocatable*, and a warning is logged. It holds
+    zeros, or in shared memory nothing certain.
 
     Args:
         ptx: One PTX module.
@@ -183,7 +184,7 @@ def _warn_of_undefined(text: bytes) -> None:
     names = undefined_variables(ptx.parse(text.decode(errors="replace")))
     if names:
         log.warning(
-            "nvPTXCompiler made new variables, of zeros, of what the PTX does not define: %s. %s",
+            "nvPTXCompiler made variables of its own of what the PTX does not define: %s. %s",
             ", ".join(names),
             TO_RESOLVE,
         )

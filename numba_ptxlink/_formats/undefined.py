@@ -1,8 +1,9 @@
 """
 Find the variables that PTX takes from other code.
 
-A compiler of whole programs makes such a variable, of zeros, where a linker refuses it: ptxas, nvPTXCompiler
-and the driver that loads PTX only warn. Observed with nvPTXCompiler 13.5 and a driver of CUDA 13.0.
+A compiler of whole programs makes such a variable where a linker refuses it, of zeros but in shared memory:
+ptxas, nvPTXCompiler and the driver that loads PTX only warn. Observed with nvPTXCompiler 13.5 and a driver of
+CUDA 13.0.
 """
 
 from __future__ import annotations

@@ -81,4 +81,4 @@ def with_warnings(flags: Sequence[str]) -> tuple[str, ...]:
 
 def _said(names: Sequence[str]) -> str:
     which = ", ".join(map(repr, names))
-    return f"Undefined reference to {which}, of which the compiler would make new variables of zeros."
+    return f"Undefined reference to {which}, of which the compiler would make variables of its own."

@@ -171,8 +171,16 @@ def test_a_private_variable_of_another_input_is_told():
 
 def test_shared_memory_of_a_size_is_told_how_it_is_declared():
     """What declares shared memory with a length, and defines it nowhere, learns what a launch sizes."""
-    with pytest.raises(pl.AssembleError, match=r"without a length, extern __shared__ T name\[\]"):
+    with pytest.raises(pl.AssembleError, match=r"without a length, extern __shared__ T name\[\]") as caught:
         pl.link(FORMS["shared of one size"], arch=ARCH)
+    assert "Undefined reference to 'rate', of which the compiler would make variables of its own." in str(
+        caught.value
+    )
+
+
+def test_shared_memory_of_a_size_is_taken_at_link_time():
+    """Optimised at link time it is, as nvJitLink takes it, memory that each block gets."""
+    assert pl.link(LAUNCHED.replace("rate[]", "rate[16]"), arch=ARCH, lto=True).cubin
 
 
 @pytest.mark.parametrize("lto", [False, True])
