@@ -53,7 +53,7 @@ class Export:
         signatures: The C signature of each function.
         contents: What each file holds, by name.
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
-        left_out: The kinds of code that fat binaries and objects lack, because they could not be made.
+        left_out: What could not be made, and why, "" where the log tells it: kinds in binaries, "kernels".
     """
 
     header: Path
@@ -62,7 +62,7 @@ class Export:
     signatures: tuple[abi.Signature, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     host_compiler: str = ""
-    left_out: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -126,7 +126,7 @@ def export(
         emit: The kinds of artifact to write: any of "ptx", "ltoir", "cubin" (relocatable), "fatbin",
             "kernels", which `load` launches, "launcher", C++ that launches them, "object" and "library",
             which need nvcc or a C++ compiler. By default the first four, and "kernels" where there are some
-            and these call nothing undefined.
+            and no function of the export uses what is not defined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.

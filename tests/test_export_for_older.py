@@ -131,6 +131,18 @@ def test_what_is_left_out_is_said(tmp_path, capsys):
     assert "Left out" not in capsys.readouterr().out
 
 
+def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys):
+    """What other functions of the export lack, which no driver loads, is named in the report."""
+    (tmp_path / "udfs.py").write_text(
+        "from numba import cuda\nfrom numba_ptxlink import kernel, udf\n"
+        "look = cuda.declare_device('look', 'int32(int32)', abi='c')\n"
+        "@udf('int32(int32)')\ndef f(x):\n    return look(x)\n"
+        "@kernel('void(int32[::1])')\ndef k(x):\n    x[0] = 1\n"
+    )
+    assert cli.main(["export", str(tmp_path / "udfs.py"), "-o", str(tmp_path), "--arch", "sm_80"]) == 0
+    assert "(-v tells why): kernels (look is not defined)\n" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("_no_ptxas")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_objects_hold_old_ptx_alone():

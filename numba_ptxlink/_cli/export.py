@@ -134,7 +134,8 @@ def _export(arguments: argparse.Namespace) -> Said:
     if exported.host_compiler:
         lines.append(f"Host code of the object: {exported.host_compiler}")
     if exported.left_out:
-        lines.append(f"Left out, for it could not be made (-v tells why): {', '.join(exported.left_out)}")
+        kinds = [f"{kind} ({why})" if why else kind for kind, why in exported.left_out.items()]
+        lines.append(f"Left out, for it could not be made (-v tells why): {', '.join(kinds)}")
     content = {
         "functions": prototypes,
         "files": sizes,

@@ -16,7 +16,7 @@ from numba_ptxlink._tools.ptxas_options import AssembleOptions
 from . import build
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -108,7 +108,8 @@ class Artifacts:
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
         kernels_by: Name and release of what compiled machine code that a driver loads.
         cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
-        left_out: The kinds of code that what holds several kinds lacks, because they could not be made.
+        left_out: What could not be made, and why, "" where the log tells it: the kinds of code that what
+            holds several kinds lacks, and "kernels".
     """
 
     header: str
@@ -118,7 +119,7 @@ class Artifacts:
     host_compiler: str = ""
     kernels_by: tuple[str, ...] = ()
     cooperative: frozenset[str] = frozenset()
-    left_out: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
@@ -182,8 +183,10 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     kinds, consumer, options = request.asked, request.consumer, request.options
     signatures = [declaration.signature for declaration in declarations]
     kernels = [signature for signature in signatures if signature.kernel]
-    if request.kinds is None and kernels and executables.can_complete(code.undefined, consumer):
-        kinds += (KERNELS,)
+    why = ""
+    if request.kinds is None and kernels:
+        why = executables.obstacle(code.undefined, consumer)
+        kinds += () if why else (KERNELS,)
     names = [kernel.name for kernel in kernels]
     cooperative = device_runtime.cooperative(code.launchable[0][1].decode(), names)
     files = dict(code.files)
@@ -224,7 +227,10 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
         _warn_of_older_nvcc(file_name(request.stem, (kind, "")), host_compiler, needs[kind, ""].toolkit)
     kernels_by = executable.tools if executable else ()
     made = {kind for kind, *_ in code.parts}
-    left_out = tuple(kind for kind in _PACKED if kind not in made) if _packs(kinds) else ()
+    left_out = {kind: "" for kind in _PACKED if kind not in made} if _packs(kinds) else {}
+    if why:
+        log.info("no kernels for a driver: %s", why)
+        left_out[KERNELS] = why
     return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative, left_out)
 
 

@@ -44,10 +44,14 @@ class Executable(NamedTuple):
     tools: tuple[str, ...]
 
 
-def can_complete(undefined: Iterable[str], consumer: Consumer | None) -> bool:
-    """Return whether code with *undefined* symbols can be made complete for *consumer*."""
+def obstacle(undefined: Iterable[str], consumer: Consumer | None) -> str:
+    """Return why code with *undefined* symbols cannot be made complete for *consumer*, "" where it can."""
     names = list(undefined)
-    return not names or (all(map(device_runtime.is_grid_call, names)) and _has_runtime_for(consumer))
+    if not all(map(device_runtime.is_grid_call, names)):
+        return _not_defined(names)
+    if names and consumer is not None and not _has_runtime_for(consumer):
+        return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"
+    return ""
 
 
 def pack(
@@ -140,10 +144,15 @@ def _has_runtime_for(consumer: Consumer | None) -> bool:
 
 def _incomplete(undefined: Sequence[str]) -> str:
     """Return why code with *undefined* symbols is not loaded, and what helps."""
+    said = _not_defined(undefined)
+    pronoun = "it" if said.endswith(" is not defined") else "them"
+    return (
+        f"{said}, and code that a driver loads has to be complete; name the file that defines {pronoun} by "
+        "link= of cuda.declare_device, or link() a cubin."
+    )
+
+
+def _not_defined(undefined: Sequence[str]) -> str:
     # The device runtime is linked with what synchronises a grid.
     names = sorted(name for name in undefined if not device_runtime.is_grid_call(name))
-    be, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
-    return (
-        f"{', '.join(names)} {be} not defined, and code that a driver loads has to be complete; name the "
-        f"file that defines {pronoun} by link= of cuda.declare_device, or link() a cubin."
-    )
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"

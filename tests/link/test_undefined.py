@@ -123,6 +123,8 @@ def test_kernels_of_an_export_are_complete(tmp_path):
 
     export = pl.export([apply], archs=[ARCH])
     assert ("kernels", "") not in export.artifacts
+    assert {"kernels": "rate is not defined"} == export.left_out
+    assert {} == pl.export([apply], archs=[ARCH], emit=["ptx"]).left_out
     linked = pl.link(export.read("ptx", ARCH), "__device__ float rate = 2;\n", arch=ARCH, lto=False)
     assert 1 == [symbol.name for symbol in elf.read(linked.cubin).symbols].count("rate")
     with pytest.raises(pl.ExportError, match="rate is not defined, and code that a driver loads"):
