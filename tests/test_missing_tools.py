@@ -290,15 +290,22 @@ def test_other_errors_stay_what_they_are():
         raise DynamicLibNotFoundError('Failure finding "libnvvm.so.4"')
 
 
-# An environment with one front end, or none, where pathfinder finds no file of a library.
+# An environment with one front end, or none, and without the package of a library.
 ENVIRONMENT = """
 import importlib.metadata, sys
 front_end, library, *command = sys.argv[1:]
 absent = {"numba-cuda": "numba_cuda", "numba-cuda-mlir": "numba_cuda_mlir"}
 absent.pop(front_end, None)
+packages = {
+    "nvJitLink": "nvidia-nvjitlink",
+    "nvrtc": "nvidia-cuda-nvrtc",
+    "nvvm": "nvidia-nvvm",
+    "nvfatbin": "nvidia-nvfatbin",
+    "cudart": "nvidia-cuda-runtime",
+}
 version = importlib.metadata.version
 def told(name):
-    if name in absent:
+    if name in absent or name == packages[library]:
         raise importlib.metadata.PackageNotFoundError(name)
     return version(name)
 importlib.metadata.version = told
