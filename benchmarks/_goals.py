@@ -168,7 +168,6 @@ ALL = (
         ("export", "exports"),
         "64 kB/4 kB",
         1.0,
-        "the compilers' time grows so with the number of members, and that of nvcc for the same struct in "
-        "C++ does",
+        "an assembler's time grows faster than the number of members",
     ),
 )
