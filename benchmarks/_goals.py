@@ -168,6 +168,5 @@ ALL = (
         ("export", "exports"),
         "64 kB/4 kB",
         1.0,
-        "an assembler's time grows faster than the number of members",
     ),
 )
