@@ -23,13 +23,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _page, _parts, _plots, _report, _results
+from . import _page, _parts, _results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MINUTES = {False: 9.0, True: 2.0}
-# For the plots, and to end a part that is late.
+# To end a part that is late.
 RESERVE = 15
 # A part begins nothing after this share of its time; the rest is for what has begun.
 BEGIN = 0.85
@@ -52,15 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=", ".join(names))
     parser.add_argument("--out", type=Path, default=_results.FOLDER, help="the folder, %(default)s")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    plot = commands.add_parser("plot", help="write Markdown, SVG and PNG beside files of results")
-    plot.add_argument("files", nargs="+", type=Path)
-    commands.add_parser("page", help="write what docs/ shows of benchmarks/results")
+    page = commands.add_parser("page", help="write what docs/ shows, from the results of some machines")
+    page.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args(argv)
-    if options.command == "plot":
-        return max(0 if show(file) else 1 for file in options.files)
     if options.command == "page":
-        _page.PAGE.write_text(_page.page(), encoding="utf-8")
-        _page.HOME.write_text(_page.home(_page.HOME.read_text(encoding="utf-8")), encoding="utf-8")
+        _page.write([json.loads(file.read_text(encoding="utf-8")) for file in options.files])
         return 0
     return run(options)
 
@@ -72,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, _stop)
     described = _results.describe()
     for title, cells in described.items():
-        text = cells if isinstance(cells, str) else ", ".join(f"{key} {cell}" for key, cell in cells.items())
-        print(f"{title}: {text}")
+        print(f"{title}: {', '.join(f'{key} {cell}' for key, cell in cells.items())}")
     file = options.out / f"{_results.name(described['machine'], quick=options.quick)}.json"
     results = _results.Results(file, described, quick=options.quick)
     end = begun + 60 * (options.minutes or MINUTES[options.quick]) - RESERVE
@@ -90,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         status = stopped.code
         print("stopped; what was measured is kept", flush=True)
     if results.content["parts"]:
-        show(file)
+        print(f"\n{_page.goals([results.content])}")
     print(f"\n{time.monotonic() - begun:.0f} s; {file}", flush=True)
     return status
 
@@ -126,18 +121,6 @@ def measure(part: _parts.Part, results: _results.Results, seconds: float, most: 
             if not results.put(part.name, **entry, seconds=round(time.monotonic() - begun, 1)):
                 print("  what an earlier run has measured is kept", flush=True)
     return int(failed)
-
-
-def show(file: Path) -> bool:
-    """Write the report and the plots of the results in *file*; return whether there are plots."""
-    content = json.loads(file.read_text(encoding="utf-8"))
-    file.with_suffix(".md").write_text(_report.report(file.stem, content), encoding="utf-8")
-    try:
-        _plots.draw(file, content)
-    except ModuleNotFoundError as missing:
-        print(f"no plots: {missing}; where it is installed: python -m benchmarks plot {file}", flush=True)
-        return False
-    return True
 
 
 def _keep(part: _parts.Part, results: _results.Results, entry: dict[str, Any], file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures: one ratio each, with its spread and the two values it compares, out of the rows of a benchmark."""
+"""Figures: one ratio each, with its spread, out of the rows of a benchmark."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ class Figure:
         ratio: The median of the ratios, which were taken turn by turn.
         low: Their lower quartile; *high*, the upper.
         samples: How many there were.
-        value: The contender's median; *peer_value*, the peer's.
-        unit: The unit of both.
     """
 
     section: str
@@ -60,9 +58,6 @@ class Figure:
     low: float
     high: float
     samples: int
-    value: float | None
-    peer_value: float | None
-    unit: str
 
     @property
     def label(self) -> str:
@@ -109,32 +104,27 @@ def _describe(key: str, value: str | int) -> str:
     return value if isinstance(value, str) and key != "caches" else f"{key} {value}"
 
 
-def figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    """Return each ratio of *rows*, the last one where one was measured again with more samples."""
-    return [*{figure.label: figure for figure in _figures(rows)}.values()]
+def figures(measured: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Return each ratio of *measured*, the last one where one was measured again with more samples."""
+    return [*{figure.label: figure for figure in _figures(measured)}.values()]
 
 
-def _figures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
-    for row in rows:
+def of_part(content: Mapping[str, Any], part: str) -> list[Figure]:
+    """Return the figures of *part* in a file of results."""
+    return figures(rows(content, part))
+
+
+def rows(content: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the rows of *part*, none if it was not run."""
+    found: list[dict[str, Any]] = content["parts"].get(part, {}).get("rows", [])
+    return found
+
+
+def _figures(measured: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
+    for row in measured:
         for key, cell in row.items():
             contender, slash, peer = key.partition("/")
             if not slash or not isinstance(cell, dict):
                 continue
-            unit = next((unit for unit in UNITS if f"{contender}{unit}" in row), "")
-            value, peer_value = (row.get(f"{name}{unit}") for name in (contender, peer))
             spread = (cell[name] for name in ("median", "low", "high", "samples"))
-            yield Figure(row["section"], what(row), contender, peer, *spread, value, peer_value, unit.strip())
-
-
-def values(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the rows without a ratio: what they are about, and their values by name with the unit."""
-    for row in rows:
-        if any("/" in key and isinstance(cell, dict) for key, cell in row.items()):
-            continue
-        medians = {
-            key: cell["median"] if isinstance(cell, dict) else cell
-            for key, cell in row.items()
-            if key.endswith(UNITS)
-        }
-        if medians:
-            yield what(row), medians
+            yield Figure(row["section"], what(row), contender, peer, *spread)

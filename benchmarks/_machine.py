@@ -56,15 +56,6 @@ def find_cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def find_build() -> str:
-    """Return what tells builds of one version of this package apart, "" where it is not installed."""
-    try:
-        from numba_ptxlink.cache.key import package_version
-    except ImportError:
-        return ""
-    return package_version().partition(" ")[2][:12]
-
-
 def find_versions() -> dict[str, str]:
     """Return the versions of packages and tools."""
     versions = {"Python": platform.python_version()}
@@ -74,12 +65,12 @@ def find_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     try:
-        from numba_ptxlink._tools.nvdisasm import find_tools
+        from numba_ptxlink._tools import find
         from numba_ptxlink.assembler import compiler_version
     except ImportError:
         return versions
     versions["nvPTXCompiler"] = "{}.{}".format(*compiler_version())
-    for nvcc in find_tools("nvcc"):
+    for nvcc in find.programs("nvcc"):
         versions["nvcc"] = answer(nvcc, "--version").partition("/")[0].rpartition("r")[2]
         break
     return versions
@@ -92,4 +83,4 @@ if __name__ == "__main__":
         "cores": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
-    print(json.dumps({"machine": machine, "versions": find_versions(), "build": find_build()}))
+    print(json.dumps({"machine": machine, "versions": find_versions()}))

@@ -1,10 +1,11 @@
-"""A file of results as plots: the ratios beside 1, and what the time to the first kernel consists of."""
+"""Results as pictures: the ratios beside 1, the calls from C++, and the time to the first kernel."""
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
-from . import _figures, _report
+from . import _figures, _parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
 WAYS = {"nvcc": "#6b7280", "LTO": "#2563eb", "PTX inlined": "#0a7d4f", "PTX": "#c2410c"}
+SUMMARY_WAYS = {"LTO": "as LTO-IR", "PTX inlined": "as PTX, inlined here", "PTX": "as PTX by nvJitLink"}
+FIRST = {
+    "with this package": ("start", "no link file, cache=True, caches warm, all: plugin/stock"),
+    "load(), without Numba": ("load", ": load/numba cached"),
+}
 # Inches: the axis of ratios, and a line of it. The labels are left of it, at this multiple of its width.
 WIDTH, HEIGHT, LABELS = 4.4, 0.215, 1.22
 WHOLE = "not told apart"
@@ -27,31 +33,38 @@ STAGES = {
     "rest": "#e5e7eb",
     WHOLE: "#64748b",
 }
-STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "path", "svg.hashsalt": "ptxlink"}
+STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
 
 
-def draw(file: Path, content: Mapping[str, Any]) -> None:
+def draw(stem: Path, content: Mapping[str, Any]) -> dict[Path, str]:
     """
-    Write the plots of *content* beside *file*, as SVG and PNG.
+    Write the pictures of *content* as SVG; return what each shows, by its path.
 
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
+    Args:
+        stem: Their path, which a suffix follows.
+        content: The results of one machine.
     """
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    plots = {"": _ratios, "-first-kernel": _first_kernel, "-calls": _calls}
+    pictures = {
+        "summary": (_summary, "Calls from C++ beside one C++ source; the first kernel of a process"),
+        "calls": (_calls, "Times of calls from C++ over those of one C++ source"),
+        "first-kernel": (_first_kernel, "What the time to the first kernel consists of"),
+        "ratios": (_ratios, "Ratios of times and memory, with the line at 1"),
+    }
+    drawn = {}
     with plt.rc_context(STYLE):
-        for suffix, plot in plots.items():
-            drawn = plot(content)
-            if drawn is None:
-                continue
-            for kind, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 144})):
-                path = file.with_name(f"{file.stem}{suffix}.{kind}")
-                drawn.savefig(path, bbox_inches="tight", facecolor="white", **options)
-            plt.close(drawn)
+        for suffix, (plot, title) in pictures.items():
+            figure = plot(content)
+            if figure is not None:
+                path = stem.with_name(f"{stem.name}-{suffix}.svg")
+                figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
+                plt.close(figure)
+                drawn[path] = title
+    return drawn
 
 
 def _ratios(content: Mapping[str, Any]) -> Any:
@@ -59,7 +72,7 @@ def _ratios(content: Mapping[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     lines: list[str | Figure] = []
-    for title, figures in _report.headlines(content).items():
+    for title, figures in _headlines(content).items():
         lines += [title, *figures]
     if not lines:
         return None
@@ -78,12 +91,53 @@ def _ratios(content: Mapping[str, Any]) -> Any:
         axes.text(1.02, y, ratio, weight="bold", color=color, **text)
         if y % 2:
             axes.axhspan(y - 0.5, y + 0.5, color="#f3f4f6", zorder=0, lw=0)
-    for equal in _report.figures(content, "noise"):
+    for equal in _figures.of_part(content, "noise"):
         axes.axvspan(equal.low, equal.high, color="#9ca3af", alpha=0.35, lw=0, zorder=1)
     _ratio_axis(axes, len(lines))
     axes.set_xlabel("ratio to the peer, median and quartiles: left of 1 needs less")
-    axes.set_title(_report.machine(content), weight="bold", x=0.5 - LABELS / 2)
     return figure
+
+
+def _summary(content: Mapping[str, Any]) -> Any:
+    """Return a plot of two figures: calls from C++ by the way they are linked, and first kernels."""
+    import matplotlib.pyplot as plt
+
+    calls = [each for each in _figures.of_part(content, "call") if each.peer == "one source"]
+    ratios = {
+        title: each.ratio
+        for title, (part, label) in FIRST.items()
+        for each in _figures.of_part(content, part)
+        if each.label.endswith(label)
+    }
+    if not calls or not ratios:
+        return None
+    medians = {
+        title: statistics.median(each.ratio for each in calls if each.contender == way)
+        for way, title in SUMMARY_WAYS.items()
+    }
+    kernels = {"numba-cuda, cache=True": 1.0, **ratios}
+    figure, both = plt.subplots(1, 2, figsize=(9.6, 1.75))
+    titles = "time of a call from C++, one C++ source = 1", "time to a process's first kernel, numba-cuda = 1"
+    for axes, title, bars in zip(both, titles, ({"one C++ source": 1.0, **medians}, kernels), strict=True):
+        for y, ratio in enumerate(bars.values()):
+            axes.barh(y, ratio, height=0.7, color=LESS if y and ratio < 1.05 else MORE if y else EVEN)
+            axes.text(ratio, y, f" {ratio:.2f}", va="center", weight="bold")
+        axes.set_yticks(range(len(bars)), bars)
+        axes.invert_yaxis()
+        axes.set_xticks([])
+        axes.set_title(title, fontsize=9)
+        axes.spines[["right", "top", "bottom"]].set_visible(False)
+    figure.subplots_adjust(wspace=0.75)
+    return figure
+
+
+def _headlines(content: Mapping[str, Any]) -> dict[str, list[Figure]]:
+    """Return the figures that the picture of ratios shows, by the title of their part."""
+    shown = {
+        part.title: [figure for figure in _figures.of_part(content, part.name) if part.shows(figure.label)]
+        for part in _parts.ALL
+    }
+    return {title: found for title, found in shown.items() if found}
 
 
 def _calls(content: Mapping[str, Any]) -> Any:
@@ -91,7 +145,7 @@ def _calls(content: Mapping[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     calls: dict[str, dict[str, Figure]] = {}
-    for each in _report.figures(content, "call"):
+    for each in _figures.of_part(content, "call"):
         if each.contender in WAYS and each.peer == "one source":
             calls.setdefault(each.subject, {})[each.contender] = each
     if not calls:
@@ -150,7 +204,7 @@ def _stages(content: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, float
         ("start", lambda row: row.get("part", ""), "{kernel}, {caches} caches"),
         ("load", lambda row: WHOLE * ("kernel" in row), "without Numba, with the start of the interpreter"),
     ):
-        for row in _report.rows(content, part):
+        for row in _figures.rows(content, part):
             if (stage := stage_of(row)) in STAGES:
                 for key in row:
                     name, _, unit = key.rpartition(" ")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FOLDER = HERE / "results"
+FOLDER = HERE.parent / "build" / "benchmarks"
 
 
 def describe() -> dict[str, Any]:
-    """Return the machine, the versions, and this package's build that a process of this interpreter finds."""
+    """Return the machine and the versions that a process of this interpreter finds."""
     command = [sys.executable, str(HERE / "_machine.py")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     described: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -35,8 +35,7 @@ class Results:
 
     def __init__(self, file: Path, described: dict[str, Any], *, quick: bool) -> None:
         self.file = file
-        self.build = described["build"]
-        head = {**{key: cell for key, cell in described.items() if key != "build"}, "quick": quick}
+        head = {**described, "quick": quick}
         self.content: dict[str, Any] = {**head, "parts": {}}
         if file.exists():
             earlier = json.loads(file.read_text(encoding="utf-8"))
@@ -50,7 +49,7 @@ class Results:
         """Replace the entry of *part*, unless that would lose rows and bring none; return whether it did."""
         if not entry["rows"] and self.content["parts"].get(part, entry)["rows"]:
             return False
-        self.content["parts"][part] = {"build": self.build, **entry}
+        self.content["parts"][part] = entry
         self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(f".{self.file.name}.{os.getpid()}")
         partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")

@@ -1,16 +1,15 @@
 """
 Exporting many Python functions, beside a loop of stock `cuda.compile` and `ptxas` over the same functions.
 
-Times are CPU seconds of the process and of its workers, which a busy machine leaves as they are. Beside them
-is the time that passed. Every measurement is a process of its own, and the caches are off but for edits.
+Times are CPU seconds, which a busy machine leaves as they are: a module is exported, by the process that is
+measured. Every measurement is a process of its own, and the caches are off but for edits.
 
 growth: 1 to 1,000 functions, one architecture: PTX, LTO-IR, machine code and a fat binary of each. The
 exponent is that of the growth from each number to ten times as many, without what one function takes, and
 the ratio that of the time for each function.
 archs: the same functions for four architectures.
-jobs: the same export by two processes, which begin together. With as many cores, it takes as long as the
-busier of them: that is the CPU path, whose ratio to one process tells the gain.
-edits: one function of a hundred was edited, the cache has the others.
+jobs: a file of functions, exported by one process and by two, in the time that passes.
+edits: one function of a hundred was edited, the cache has what the others became.
 structs: one function that takes and returns a struct of 4 to 64 kB.
 """
 
@@ -25,8 +24,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import _harness
@@ -81,37 +82,45 @@ def source(count: int, edited: int = -1) -> str:
     return HEAD + "".join(FUNCTION.format(n, n % 7 + 3, constant) for n, constant in enumerate(constants))
 
 
-def child(path: str, how: str, archs: list[str], jobs: int = 1, edited: str = "") -> dict[str, float]:
-    """Export *path* in this process, or compile it with what numba-cuda has; return the seconds."""
+def child(path: str, how: str, archs: list[str], jobs: int = 0, edited: str = "") -> dict[str, float]:
+    """Export *path*, by *jobs* processes or as a module of this one, or use stock; return the seconds."""
     if how == "stock":
         return stock(path, archs)
-    import numba_ptxlink as pl
-    from numba_ptxlink._export import units
-    from numba_ptxlink._tools import workers
+    if jobs:
+        import numba_ptxlink as pl
 
+        with ThreadPoolExecutor(jobs) as threads:
+            started = time.perf_counter()
+            pl.export(path, None, arch=archs, executor=threads if jobs > 1 else None)
+            return {"waited": time.perf_counter() - started}
     if edited:
         # Imports are a part of neither export.
         first = Path(path).with_name("first.py")
         first.write_text(source(1))
-        pl.export(first, None, archs=archs)
-    started, before = time.perf_counter(), time.process_time()
-    with workers.chosen(jobs, prepare=units.prepare) as executor:
-        pl.export(path, None, archs=archs, executor=executor)
-        own, waited = time.process_time() - before, time.perf_counter() - started
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = {"cpu": own, "waited": waited, "workers": children.ru_utime + children.ru_stime}
+        export_module(first, archs)
+    seconds = {"cpu": export_module(path, archs)}
     if edited:
         Path(path).write_text(Path(edited).read_text())
-        before = time.process_time()
-        pl.export(path, None, archs=archs)
-        seconds["edited"] = time.process_time() - before
+        seconds["edited"] = export_module(path, archs)
     return seconds
+
+
+def export_module(path: str | Path, archs: list[str]) -> float:
+    """Import *path* and export it in this process; return the CPU seconds."""
+    import numba_ptxlink as pl
+
+    before = time.process_time()
+    module = ModuleType("udfs")
+    module.__file__ = str(path)
+    exec(compile(Path(path).read_text(), path, "exec"), vars(module))  # noqa: S102 - this benchmark's file
+    pl.export(module, None, arch=archs)
+    return time.process_time() - before
 
 
 def stock(path: str, archs: list[str]) -> dict[str, float]:
     """Compile each function with `cuda.compile` to PTX and LTO-IR, and the PTX with ptxas."""
     os.environ["NUMBA_PTXLINK"] = "0"
-    started, before = time.perf_counter(), time.process_time()
+    before = time.process_time()
     from numba import cuda
     from numba.cuda import types
 
@@ -122,7 +131,7 @@ def stock(path: str, archs: list[str]) -> dict[str, float]:
     text = Path(path).read_text().replace("from numba_ptxlink import udf", "udf = lambda _: lambda f: f")
     exec(compile(text, path, "exec"), scope)  # noqa: S102 - the file is this benchmark's
     functions = {name: value for name, value in scope.items() if name[0] == "f" and name[1:].isdigit()}
-    tool = ptxas.find((assembler.compiler_version()[0], 99))
+    tool = ptxas.newest((assembler.compiler_version()[0], 99))
     if tool is None:
         raise SystemExit("no ptxas is installed")
     with tempfile.TemporaryDirectory() as folder:
@@ -145,12 +154,11 @@ def stock(path: str, archs: list[str]) -> dict[str, float]:
                 command = [tool[0], "-c", f"-arch={arch}", str(file), "-o", str(file.with_suffix(".cubin"))]
                 subprocess.run(command, check=True)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = time.process_time() - before + children.ru_utime + children.ru_stime
-    return {"cpu": cpu, "waited": time.perf_counter() - started, "workers": 0.0}
+    return {"cpu": time.process_time() - before + children.ru_utime + children.ru_stime}
 
 
 def measured(
-    text: str, how: str, archs: tuple[str, ...], jobs: int = 1, edited: str = ""
+    text: str, how: str, archs: tuple[str, ...], jobs: int = 0, edited: str = ""
 ) -> dict[str, float]:
     """Run one process over a file of *text*; return its seconds."""
     with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +244,7 @@ def archs(bench: _harness.Bench) -> None:
 
 
 def jobs(bench: _harness.Bench) -> None:
-    """Measure an export by one process and by two."""
+    """Measure the export of a file by one process and by two."""
     cases = [(100, ARCHS[:1]), (100, ARCHS), (1000, ARCHS[:1])]
     most = bench.options.most, bench.options.archs
     cases = [(count, of) for count, of in cases if count <= most[0] and len(of) <= most[1]]
@@ -246,19 +254,8 @@ def jobs(bench: _harness.Bench) -> None:
             f"{number} job{'s'[: number - 1]}": partial(measured, source(count), "export", of, number)
             for number in (1, 2)
         }
-        samples = _in_turns(bench, ways)
-        path = {
-            way: [
-                max(own, workers)
-                for own, workers in zip(samples["cpu"][way], samples["workers"][way], strict=True)
-            ]
-            for way in ways
-        }
-        bench.row({"what": "CPU path", "functions": count, "archs": len(of), **_harness.compare(path)})
-        waited = {f"{way}, waited": seconds for way, seconds in samples["waited"].items()}
-        bench.row(
-            {"what": "on this machine", "functions": count, "archs": len(of), **_harness.compare(waited)}
-        )
+        waited = _in_turns(bench, ways)["waited"]
+        bench.row({"functions": count, "archs": len(of), **_harness.compare(waited)})
 
 
 def edits(bench: _harness.Bench) -> None:

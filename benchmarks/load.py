@@ -99,7 +99,7 @@ def export(folder: Path, arch: str) -> None:
     import numba_ptxlink as pl
 
     (folder / "udfs.py").write_text(UDFS)
-    pl.export(folder / "udfs.py", folder, archs=[arch], emit=["kernels"])
+    pl.export(folder / "udfs.py", folder, arch=arch, emit=["kernels"])
 
 
 def until_done(folder: Path, *command: str) -> dict[str, list[float]]:

@@ -32,7 +32,7 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools.nvdisasm import find_tools
+from numba_ptxlink._tools import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,7 +251,7 @@ def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
     function, in_cxx, begin, turn, end = CASES[name]
     kernel = KERNEL.format(begin=begin, turn=turn, end=end)
     with TemporaryDirectory() as folder:
-        exported = pl.export([function], folder, archs=[arch], emit=["ptx", "ltoir"], name="udf")
+        exported = pl.export([function], folder, arch=arch, emit=["ptx", "ltoir"], name="udf")
         # The header declares the function, so the C++ one is that function, defined in place.
         single = f'#include "udf.h"\nextern "C" __device__ __forceinline__ {in_cxx}\n{kernel}'
         options: dict[str, Any] = {"arch": arch, "include_dirs": [folder], "cxx_standard": "c++17"}
@@ -269,7 +269,7 @@ def build(name: str, arch: pl.Arch) -> dict[str, bytes]:
 @functools.cache
 def find_nvcc() -> str | None:
     """Return the path of the first nvcc of PATH, wheels and CUDA_HOME that compiles something."""
-    for nvcc in find_tools("nvcc"):
+    for nvcc in find.programs("nvcc"):
         with TemporaryDirectory() as folder:
             file = Path(folder, "empty.cu")
             file.touch()

@@ -7,10 +7,12 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from . import _locks as _locks  # A fork during the first import in a thread needs its hooks.
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._arch import Arch
+    from ._cabi.signatures import Signature
     from ._export.marks import Kernel, Udf, kernel, udf
     from ._link.launch.library import Library, LoadedKernel, load
     from ._plugin import FrontEndStatus, Status, disable, enable, status
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
         PtxlinkError,
     )
     from .exporter import Export, export
-    from .inspection import Inspection, inspect
+    from .inspection import FatbinEntry, Inspection, SymbolReport, inspect
     from .linker import Linked, link
 
 # Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
 _HOMES = {
     "_plugin": ("FrontEndStatus", "Status", "disable", "enable", "status"),
     "_arch": ("Arch",),
+    "_cabi.signatures": ("Signature",),
     "assembler": ("Cubin", "assemble"),
     "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
     "errors": (
@@ -48,7 +51,7 @@ _HOMES = {
         "PtxlinkError",
     ),
     "exporter": ("Export", "export"),
-    "inspection": ("Inspection", "inspect"),
+    "inspection": ("FatbinEntry", "Inspection", "SymbolReport", "inspect"),
     "_export.marks": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_link.launch.library": ("Library", "LoadedKernel", "load"),
@@ -66,6 +69,7 @@ __all__ = [
     "Diagnosis",
     "Export",
     "ExportError",
+    "FatbinEntry",
     "FrontEndStatus",
     "Inspection",
     "Kernel",
@@ -75,7 +79,9 @@ __all__ = [
     "Linked",
     "LoadedKernel",
     "PtxlinkError",
+    "Signature",
     "Status",
+    "SymbolReport",
     "Toolchain",
     "Udf",
     "assemble",
@@ -104,7 +110,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]
 
 
 def _start() -> None:

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from ._locks import Lock
 from .errors import ConfigError
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 _MODES = ("1", "0", "auto")
 _SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
-BACKENDS = ("auto", "nvptxcompiler", "nvjitlink", "pynvjitlink")
-CHECKS = ("all", "cheap", "none")
-INLINE = ("auto", "all", "none")
+Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
+Checks = Literal["all", "none"]
+Inline = Literal["auto", "all", "none"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+CHECKS: tuple[str, ...] = get_args(Checks)
+INLINE: tuple[str, ...] = get_args(Inline)
 # The front ends, the preferred one first; `_front_end.registry` knows their packages by these names.
 FRONT_ENDS = ("numba-cuda", "numba-cuda-mlir")
-# The schemes of URLs of stores that `cache.tiers` connects to, each with the Python package that it needs.
+# The schemes of URLs of stores that `cache.tiered` connects to, each with the Python package that it needs.
 STORES = {"redis": "redis", "rediss": "redis", "unix": "redis"}
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_PERIODS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 # Patterns are compiled where they are used, which a process without these variables never does.
-_QUANTITY = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
+_SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
 # A URL contains the character that separates directories, so it has to come last.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -48,30 +50,25 @@ class Config(NamedTuple):
             The variable may say on, true, yes, off, false and no as well.
         backend: NUMBA_PTXLINK_BACKEND: the tool that links, "auto" to choose it by the inputs. The cubins
             of exports are not linked: `_link.single_ptx` chooses their tool by what reads them.
-        checks: NUMBA_PTXLINK_CHECKS: how thoroughly the inputs of a link are checked against each other.
+        checks: NUMBA_PTXLINK_CHECKS: whether PTX and manifests of a link are compared before.
         inline: NUMBA_PTXLINK_INLINE: which calls between PTX inputs of a link are inlined.
-        front_end: NUMBA_PTXLINK_FRONT_END: what compiles functions that do not tell; None if it is unset.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.
         cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
         cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
         cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE, None without one.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft limit of the directory that is written to, in bytes.
-        cache_ttl: NUMBA_PTXLINK_CACHE_TTL, the seconds after which a server may drop an entry, None for
-            never.
         cache_secret: NUMBA_PTXLINK_CACHE_SECRET, the HMAC secret of entries, None if the variable is unset.
     """
 
     mode: str = "1"
     backend: str = "auto"
-    checks: str = "cheap"
+    checks: str = "all"
     inline: str = "auto"
-    front_end: str | None = None
     log_level: int | None = None
     cache: bool = True
     cache_dirs: tuple[str, ...] = ()
     cache_url: str | None = None
     cache_size: int = 2 << 30
-    cache_ttl: int | None = None
     cache_secret: bytes | None = None
 
     def __repr__(self) -> str:
@@ -92,15 +89,13 @@ class Config(NamedTuple):
         return cls(
             mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1", _SWITCHES) or "1",
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
-            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "cheap") or "cheap",
+            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all") or "all",
             inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto") or "auto",
-            front_end=_choice(environ, "NUMBA_PTXLINK_FRONT_END", FRONT_ENDS, None),
             log_level=None if level is None else int(logging.getLevelName(level.upper())),
             cache=cache,
             cache_dirs=dirs,
             cache_url=url,
-            cache_size=_quantity(environ, "NUMBA_PTXLINK_CACHE_SIZE", _UNITS, "500MiB") or 2 << 30,
-            cache_ttl=_quantity(environ, "NUMBA_PTXLINK_CACHE_TTL", _PERIODS, "30d"),
+            cache_size=_size(environ, "NUMBA_PTXLINK_CACHE_SIZE") or 2 << 30,
             cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
         )
 
@@ -146,18 +141,16 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
     return True, dirs, url
 
 
-def _quantity(
-    environ: Mapping[str, str], variable: str, units: Mapping[str, int], example: str
-) -> int | None:
+def _size(environ: Mapping[str, str], variable: str) -> int | None:
     value = environ.get(variable, "").strip()
     if not value:
         return None
-    match = re.fullmatch(_QUANTITY, value.lower())
-    number = int(float(match[1]) * units[match[2]]) if match and match[2] in units else 0
+    match = re.fullmatch(_SIZE, value.lower())
+    number = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
     if number <= 0:
         raise ConfigError(
             f"{variable}={value!r} is unknown; set it to a number above 0 with one of the units "
-            f"{', '.join(units)}, such as {example}."
+            f"{', '.join(_UNITS)}, such as 500MiB."
         )
     return number
 

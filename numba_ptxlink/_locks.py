@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
 LONGEST_WAIT = 60.0
 """How long a fork waits for other threads' calls into NVIDIA's libraries, in seconds."""
@@ -90,6 +91,34 @@ def in_tool() -> Iterator[None]:
         yield
     finally:
         _in_tools.discard(thread)
+
+
+class Guarded:
+    """
+    A library of NVIDIA's, or its binding, each call of which delays forks.
+
+    Args:
+        library: Its functions, exceptions and constants as attributes.
+    """
+
+    __slots__ = ("_library",)
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._library, name)
+        return value if isinstance(value, type) or not callable(value) else guarded(value)
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function*, which is one of NVIDIA's, such that each call delays forks."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        with in_tool():
+            return function(*arguments, **options)
+
+    return call
 
 
 def _before_fork() -> None:

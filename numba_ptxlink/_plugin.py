@@ -114,7 +114,7 @@ def hooked(name: str) -> frozenset[str]:
 
 
 def init() -> None:
-    """Serve the entry points `numba_extensions` and `numba_cuda_extensions`."""
+    """Serve the entry points of the groups that the front ends read."""
     _decide_safely("entry point")
 
 
@@ -210,9 +210,9 @@ def _served() -> dict[str, Any]:
     # Where the package is damaged, nothing was served, and the reason tells it.
     with contextlib.suppress(Exception):
         from . import cache
-        from ._front_end.served import served
+        from ._front_end.links import completed
 
-        links, counters = served(), cache.counters()
+        links, counters = completed(), cache.counters()
         counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
         for name in ("hits", "misses", "bytes_read", "bytes_written"):
             counts[f"cache_{name}"] = getattr(counters, name)

@@ -6,7 +6,7 @@ import codecs
 import logging
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import cache
 from ._arch import Arch, dotted
@@ -16,7 +16,7 @@ from ._formats.undefined import may_lack_variables, undefined_variables
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
-from ._tools.ptxas_options import AssembleOptions, check_asked
+from ._tools.options import AssembleOptions, check_requested
 from .errors import AssembleError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def assemble(
         max_registers=max_registers,
         extra_flags=extra_flags,
     )
-    check_asked(max_registers, options.extra_flags)
+    check_requested(max_registers, options.extra_flags)
     return assembled(ptx, Arch.of(arch), options)
 
 
@@ -190,7 +190,7 @@ def _warn_of_undefined(text: bytes) -> None:
         )
 
 
-def kept(ptx: bytes, arch: Arch, **asked: Any) -> tuple[Cubin, tuple[int, int]] | None:
+def kept(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[Cubin, tuple[int, int]] | None:
     """
     Return the cubin of *ptx* out of the cache, and which release of nvPTXCompiler made it; None without one.
 
@@ -199,14 +199,12 @@ def kept(ptx: bytes, arch: Arch, **asked: Any) -> tuple[Cubin, tuple[int, int]] 
     Args:
         ptx: One PTX module.
         arch: The GPU to generate code for.
-        asked: The options of `assemble`.
+        options: How it is assembled.
 
     Raises:
         AssembleError: *ptx* is empty or no text, or the package is not built.
         ConfigError: An option has a value this package does not know.
     """
-    config()
-    options = AssembleOptions(**asked)
     text = _encode(ptx)
     flags = options.arguments(arch, text)
     entry = cache.default().found(_key(text, flags))
@@ -256,15 +254,11 @@ def _encode(ptx: object) -> bytes:
     if not text.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
     if (position := text.find(0)) >= 0:
-        # Deferred: it is for the message.
-        from ._formats import texts
-
-        if texts.is_utf_16(text):
-            raise AssembleError("The PTX is text in UTF-16; save it as UTF-8.")
         # The compiler would stop reading there, and succeed.
         line = text.count(b"\n", 0, position) + 1
         raise AssembleError(
-            f"The PTX has a NUL character in line {line}; remove it, or pass text, not a binary."
+            f"The PTX has a NUL character in line {line}; remove it, pass text, not a binary, or save text "
+            "in UTF-16 as UTF-8."
         )
     return text
 

@@ -12,7 +12,7 @@ from ._cli import cache as cache_commands
 from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
-from ._cli.said import Said, printable
+from ._cli.output import Report, printable, visible
 from ._config import config
 from ._version import __version__
 from .errors import LinkError, PtxlinkError
@@ -54,10 +54,10 @@ def _main(argv: Sequence[str] | None) -> int:
             parser.print_help()
         else:
             config()
-            with args.messages_shown(arguments.verbose):
-                said: Said = arguments.run(arguments)
-            status = said.status
-            said.show(arguments)
+            with args.messages_shown(arguments.verbose, quiet=arguments.quiet):
+                output: Report = arguments.run(arguments)
+            status = output.status
+            output.show(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -76,7 +76,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"numba-ptxlink: error: {message}", file=sys.stderr)
+    print(f"numba-ptxlink: error: {visible(message)}", file=sys.stderr)
     return 1
 
 
@@ -88,7 +88,7 @@ def _drop_stdout() -> None:
 def make_parser() -> args.Parser:
     """Return the parser of the command, which its reference page is made of."""
     parser = args.Parser(
-        prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, assemble."
+        prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, inspect."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     _add_folders(parser)
@@ -100,7 +100,11 @@ def make_parser() -> args.Parser:
     link_commands.add(commands)
 
     inspect = args.add_command(
-        commands, "inspect", _inspect, "show symbols, resources and machine code of a file"
+        commands,
+        "inspect",
+        _inspect,
+        "show symbols, resources and machine code of a file",
+        ("inspect app.cubin", "inspect udfs.fatbin --no-sass --json"),
     )
     inspect.add_argument("file", type=args.path, metavar="FILE", help="code of any kind, or a program")
     inspect.add_argument(
@@ -113,7 +117,7 @@ def make_parser() -> args.Parser:
     )
 
     doctor = args.add_command(
-        commands, "doctor", _doctor, "show what is installed, what works and what helps"
+        commands, "doctor", _doctor, "show versions, what is active, and what helps", ("doctor --strict -q",)
     )
     doctor.add_argument(
         "--strict", action="store_true", help="exit with status 1 if there is a problem that has a cure"
@@ -132,7 +136,7 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _inspect(arguments: argparse.Namespace) -> Said:
+def _inspect(arguments: argparse.Namespace) -> Report:
     from .inspection import inspect
 
     found = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
@@ -143,18 +147,18 @@ def _inspect(arguments: argparse.Namespace) -> Said:
     if not (arguments.json or arguments.quiet):
         # What reads the output would take what is not shown for what is not there.
         for note in notes:
-            print(f"numba-ptxlink: note: {note}", file=sys.stderr)
+            print(f"numba-ptxlink: note: {visible(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
-    return Said(found.as_dict(), report.inspection(found), "\n".join(dict.fromkeys(names)))
+    return Report(found.as_dict(), report.inspection(found), "\n".join(dict.fromkeys(names)))
 
 
-def _doctor(arguments: argparse.Namespace) -> Said:
+def _doctor(arguments: argparse.Namespace) -> Report:
     from .doctor import diagnose
 
     found = diagnose()
-    curable = [problem for problem in found.problems if not problem.cure.startswith("none needed")]
+    curable = [problem for problem in found.problems if problem.cure]
     status = 1 if arguments.strict and curable else 0
-    return Said(found.as_dict(), report.diagnosis(found), report.problems(curable), status=status)
+    return Report(found.as_dict(), report.diagnosis(found), report.problems(curable), status=status)
 
 
 if __name__ == "__main__":

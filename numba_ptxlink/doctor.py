@@ -1,76 +1,68 @@
-"""Diagnose the environment: installed tools, activation, compatibility of the tools, problems and cures."""
+"""Diagnose the environment: installed tools, activation, problems and cures."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
+import platform
+import sys
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from . import _plugin
-from ._arch import Arch, dotted
+from . import _native, _plugin
+from ._arch import dotted
 from ._config import config
-from ._formats import ltoir
-from ._formats.kinds import LTOIR
 from ._formats.ptx import read_header
 from ._formats.ptx.isa import newest_isa
 from ._front_end import registry
+from ._front_end.activation import switch
 from ._link import single_ptx
-from ._link.checks import LOSES_STRUCTS
-from ._tools import driver, host_compiler, machine, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, packages
-from ._tools.compilers import Compiler, compilers
-from ._tools.components import Component, components, nvvm_version
-from ._tools.nvvm import compile_empty, emitted_isa, too_new
+from ._link.backends import LOSES_STRUCTS
+from ._tools import (
+    driver,
+    find,
+    host_compiler,
+    nvfatbin,
+    nvjitlink,
+    nvptxcompiler,
+    nvrtc,
+    nvvm,
+    pynvjitlink,
+)
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from ._arch import PtxVersion
+    from ._front_end.protocol import FrontEnd
     from ._tools.toolchain import Toolchain
 
-    Release = tuple[int, int]
+__all__ = ["Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
-__all__ = ["Ability", "Compiler", "Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
-
-_INSTALL = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
-# By words of the reason; the first that are in it count.
-_CURES = (
-    ("is unknown", "set the variable to a value that the message names, or unset it"),
-    ("compiled part", "make that loadable, as the message says"),
-    ("is damaged", "install numba-ptxlink again, as the message says"),
-    (
-        "NUMBA_PTXLINK=auto",
-        "none needed: auto stays off where the driver is new enough; NUMBA_PTXLINK=1 turns it on",
-    ),
-    ("NUMBA_PTXLINK=", "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"),
-    ("before numba.cuda", "import both packages in the order that the reason names"),
-    ("simulator", "unset NUMBA_ENABLE_CUDASIM to run on a device"),
-    ("not supported", "install the release that the message names, or a newer numba-ptxlink"),
-    ("does not run with", "install the release of NumPy that the message names"),
-    ("lacks", "install the release that the message names, or a newer numba-ptxlink"),
-)
-_SAMPLE = 'extern "C" __device__ int f(int a) { return a; }\n'
-_SAMPLE_ARCH = Arch(7, 5)
+_ACTIVATE = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
+# The tools that a toolkit brings: by the name in `find` its module, and what fails without it.
+_LIBRARIES: dict[str, tuple[Any, str]] = {
+    "nvJitLink": (nvjitlink, "links of LTO-IR, cubins, objects and debug information fail"),
+    "nvrtc": (nvrtc, "CUDA C++ fails, and so does numba-cuda"),
+    "nvvm": (nvvm, "no Python function is compiled"),
+    "nvfatbin": (nvfatbin, "exports make no fat binaries, kernels and objects"),
+}
 
 
 @dataclass(frozen=True)
-class Ability:
+class Component:
     """
-    Whether one tool accepts the output of another.
+    One tool, library or package.
 
     Args:
-        what: Both tools and the format that passes between them.
-        able: Whether it works.
-        why: The versions that determine it.
-        stock: The behaviour of Numba alone with the same tools.
+        name: Its name.
+        version: Its version, "" if it is missing.
+        where: The file it was loaded from, or its provider.
     """
 
-    what: str
-    able: bool
-    why: str
-    stock: str = ""
+    name: str
+    version: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -79,10 +71,12 @@ class Problem:
     A defect of the environment.
 
     Args:
-        what: The failure, and the programs it affects.
-        cure: The action that resolves it.
+        code: What kind of problem it is, such as "tool-missing".
+        what: The failure, and what it affects.
+        cure: The action that resolves it, "" where none is needed.
     """
 
+    code: str
     what: str
     cure: str
 
@@ -93,26 +87,22 @@ class Diagnosis:
     The state of this environment.
 
     Args:
-        components: Every tool that takes part.
-        compilers: The architectures and PTX versions of each compiler and linker that can be loaded.
+        components: Every tool that takes part, and the packages that are installed.
         active: Whether a front end links through this package in a fresh process like this one.
         reason: Why, or why not.
         trigger: The event that decided it.
         front_ends: The state in each front end, as in `Status`.
         driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
-        abilities: The compatibility of each pair of tools.
         problems: The defects; empty if there are none.
-        system: Operating system, Python, CPU and locale, by these names.
+        system: Operating system and Python, by these names.
     """
 
     components: tuple[Component, ...]
-    compilers: tuple[Compiler, ...]
     active: bool
     reason: str
     trigger: str
     front_ends: tuple[_plugin.FrontEndStatus, ...]
     driver_isa: str
-    abilities: tuple[Ability, ...]
     problems: tuple[Problem, ...]
     system: dict[str, str] = field(default_factory=dict)
 
@@ -146,28 +136,43 @@ def diagnose() -> Diagnosis:
     config()
     broken = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
-    nvvm = nvvm_version(tools)
-    driver_isa = newest_isa(tools.driver) if tools.driver else None
-    trials = tuple(_trials(tools, nvvm, driver_isa))
+    first_broken = next(iter(broken.values()), None)
     return Diagnosis(
-        components=tuple(components(tools, nvvm)),
-        compilers=tuple(compilers()),
+        components=tuple(_components(tools)),
         active=status.active,
-        reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
+        reason=status.reason if status.active or first_broken is None else first_broken.what,
         trigger=status.trigger or "",
         front_ends=tuple(
-            each._replace(reason=broken[each.name].what if each.name in broken else each.reason)
+            each._replace(reason=broken[each.name].what) if each.name in broken else each
             for each in status.front_ends
         ),
-        driver_isa=str(driver_isa or ""),
-        abilities=tuple(trial.ability for trial in trials),
+        driver_isa=str((tools.driver and newest_isa(tools.driver)) or ""),
         problems=(
             *_front_end_problems(status, broken),
-            *_tool_problems(tools, nvvm),
-            *filter(None, (trial.problem for trial in trials)),
+            *_missing_tools(),
+            *_mixed_tools(tools),
+            *_driver_problems(tools),
         ),
-        system=machine.describe(),
+        system={
+            "operating system": platform.platform(),
+            "Python": f"{platform.python_version()} ({platform.python_implementation()}), {sys.executable}",
+        },
     )
+
+
+def _components(tools: Toolchain) -> Iterator[Component]:
+    yield Component("nvPTXCompiler", dotted(tools.nvptxcompiler), _native.location() or "")
+    for library in _LIBRARIES:
+        version = getattr(tools, library.lower())
+        where = find.library(library) if version else ""
+        yield Component(find.LIBRARIES[library][0], dotted(version), where)
+    if pynvjitlink.is_installed():
+        yield Component("pynvjitlink", "present", f"{pynvjitlink.package()}: {pynvjitlink.NEEDS_DRIVER}")
+    yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
+    nvdisasm = find.program("nvdisasm")
+    yield Component("nvdisasm", "present" if nvdisasm else "", nvdisasm or "")
+    for package, number in tools.packages.items():
+        yield Component(package, number, "installed package")
 
 
 def _import_front_ends() -> dict[str, Problem]:
@@ -175,120 +180,21 @@ def _import_front_ends() -> dict[str, Problem]:
     broken = {}
     for front_end in filter(registry.installed, registry.front_ends()):
         try:
-            packages.check("cudart")  # numba-cuda loads it.
             # As every program does: two threads that enter a package from its two ends cannot both go on.
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.driver)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            what = f"{front_end.package} cannot be imported ({type(error).__name__}: {said})"
+            known = error if isinstance(error, PtxlinkError) else find.explained(error)
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            what = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
-            known = error if isinstance(error, PtxlinkError) else packages.explained(error)
-            if known is not None:
-                cure = str(known).removesuffix(".").rpartition("; ")[2]
-            unsupported = (front_end.unsupported_reason() or "").partition("; ")
-            if unsupported[2]:
-                what, cure = f"{unsupported[0]}: {what}", unsupported[2]
-            broken[front_end.name] = Problem(what, cure)
+            if unsupported := front_end.unsupported_reason():
+                unsupported, _, cure = unsupported.partition("; ")
+                what = f"{unsupported}: {what}"
+            elif known is not None:
+                cure = _cure_in(str(known))
+            broken[front_end.name] = Problem("front-end-broken", what, cure)
     return broken
-
-
-class _Trial(NamedTuple):
-    """An ability, and what helps without it: "" where the tool that is missing has a problem of its own."""
-
-    ability: Ability
-    cure: str
-    affects: str = ""
-
-    @property
-    def problem(self) -> Problem | None:
-        if self.ability.able or not self.cure:
-            return None
-        return Problem(f"{self.ability.what}: {self.ability.why}{self.affects}", self.cure)
-
-
-def _trials(tools: Toolchain, nvvm: Release | None, driver_isa: PtxVersion | None) -> Iterator[_Trial]:
-    together = f"upgrade together: {packages.install()} --upgrade"
-    compiler = nvvm or tools.nvrtc
-    emitted = newest_isa(compiler) if compiler else None
-    if emitted is not None and tools.ptx_versions:
-        newest = tools.ptx_versions[-1]
-        why = f"PTX {emitted} at most; nvPTXCompiler {dotted(tools.nvptxcompiler)} reads {newest}"
-        able, cure = emitted <= newest, together
-        if tools.nvrtc is None:
-            able, why, cure = False, "Numba compiles nothing without NVRTC", ""
-        yield _Trial(Ability("NVVM's PTX, assembled by nvPTXCompiler", able, why), cure)
-    if emitted is not None and driver_isa is not None:
-        stock = "fails where PTX is newer than the driver"
-        if tools.nvjitlink:
-            stock = "never asked: kernels reach the driver as machine code, here and with nvJitLink"
-        why = f"PTX {emitted} at most; the driver (CUDA {dotted(tools.driver)}) reads {driver_isa}"
-        yield _Trial(
-            Ability("NVVM's PTX, compiled by the driver", emitted <= driver_isa, why, stock),
-            "none needed here: kernels are compiled before the driver sees them",
-            ". Other programs that hand PTX to this driver fail",
-        )
-    if tools.driver is not None and tools.nvptxcompiler is not None:
-        yield from _loads(tools, nvvm)
-    if tools.nvrtc is not None and tools.nvjitlink is not None:
-        yield _Trial(_links_ltoir("NVRTC", tools.nvrtc, tools.nvjitlink, _ltoir_of_nvrtc), together)
-    if nvvm is not None and tools.nvjitlink is not None:
-        mixed = too_new(tools.nvjitlink)
-        yield _Trial(
-            _links_ltoir("NVVM", nvvm, tools.nvjitlink, _ltoir_of_nvvm),
-            mixed[1] if mixed else together,
-            f". {mixed[0]}: kernels become code that drivers of CUDA {tools.nvjitlink[0]} do not load"
-            if mixed
-            else "",
-        )
-
-
-def _loads(tools: Toolchain, nvvm: Release | None) -> Iterator[_Trial]:
-    compiler, linker, driver = tools.nvptxcompiler, tools.nvjitlink, tools.driver
-    if compiler is None or driver is None:
-        return
-    rule = f"driver of CUDA {dotted(driver)}: any minor version of one major version"
-    # Under a toolkit of an older major version, all links are nvJitLink's, if it reads NVVM's PTX.
-    older = linker and linker[0] < compiler[0] and (nvvm is None or nvvm[0] <= linker[0])
-    maker = linker if linker and older else compiler
-    yield _Trial(
-        Ability(
-            "cubins, loaded by the driver", driver[0] >= maker[0], f"made by CUDA {dotted(maker)}, {rule}"
-        ),
-        "upgrade the driver, or install the tools of its own major version in a new environment, as with "
-        f"{packages.install(12)}",
-    )
-    if maker != compiler:
-        yield _Trial(
-            Ability(
-                "cubins of assemble(), loaded by the driver",
-                driver[0] >= compiler[0],
-                f"made by nvPTXCompiler {dotted(compiler)}, {rule}",
-            ),
-            "none needed for kernels and link(), which take the toolkit's nvJitLink; upgrade the driver for "
-            "those of assemble()",
-        )
-
-
-def _links_ltoir(name: str, maker: Release, linker: Release, compiled: Callable[[], bytes]) -> Ability:
-    what = f"{name}'s LTO-IR, linked by nvJitLink"
-    versions = f"{name} {dotted(maker)}, nvJitLink {dotted(linker)}"
-    try:
-        code = compiled()
-        header = ltoir.read(code)
-        nvjitlink.link([(LTOIR, "sample", code)], ("-arch=sm_75", "-lto"))
-    except PtxlinkError as error:
-        return Ability(what, able=False, why=f"{versions}: {str(error).splitlines()[0]}")
-    container = dotted(header.container) if header else "unknown"
-    return Ability(what, able=True, why=f"{versions}, container {container}: tried")
-
-
-def _ltoir_of_nvrtc() -> bytes:
-    return nvrtc.compile_source(_SAMPLE, "sample.cu", _SAMPLE_ARCH, output=LTOIR).code
-
-
-def _ltoir_of_nvvm() -> bytes:
-    return compile_empty(_SAMPLE_ARCH, "-gen-lto") or b""
 
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
@@ -296,107 +202,105 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
     if not there:
         extras = " or ".join(f"'numba-ptxlink[{each.extra}]'" for each in registry.front_ends())
         yield Problem(
+            "no-front-end",
             "no compiler for Python functions is installed: export() and kernels are not served",
-            f"none needed to link and assemble; else python -m pip install {extras}",
+            f"python -m pip install {extras}",
         )
     for each in status.front_ends:
         if each.name in broken:
             yield broken[each.name]
         elif each.name in there and not each.active:
             what = f"the plugin is not active in {each.name}: {each.reason}"
-            yield Problem(what, _activation_cure(each.reason))
-    copies = packages.copies("numba-ptxlink")
-    if len(copies) > 1:
-        places = " and ".join(f"{version} in {folder}" for folder, version in copies.items())
-        yield Problem(
-            f"numba-ptxlink is there {len(copies)} times: {places}; the import hook may be another's",
-            "remove all but one, such as the folder out of PYTHONPATH",
-        )
+            yield Problem("not-active", what, _activation_cure(there[each.name], each.reason))
     if status.active and status.trigger == "entry point":
         yield Problem(
+            "no-hook",
             "the import hook is not installed, so CUDA-only programs do not activate the plugin",
-            _INSTALL,
+            _ACTIVATE,
         )
 
 
-def _tool_problems(tools: Toolchain, nvvm: Release | None) -> Iterator[Problem]:
-    compilers = " and ".join(each.name for each in registry.front_ends() if registry.installed(each))
-    nothing = f", and {compilers} cannot compile" if compilers else ""
+def _activation_cure(front_end: FrontEnd, reason: str) -> str:
+    """Return what helps where the plugin is not active in *front_end* for *reason*."""
+    if switch.wanted is False:
+        return "call numba_ptxlink.enable()"
+    if switch.wanted is None and config().mode == "0":
+        return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
+    if switch.wanted is None and config().mode == "auto":
+        return ""
+    if front_end.simulated():
+        return "unset NUMBA_ENABLE_CUDASIM to run on a device"
+    return _cure_in(reason) or _ACTIVATE
+
+
+def _cure_in(message: str) -> str:
+    """Return the cure with which an error's *message* ends, "" without one."""
+    _, separator, cure = message.removesuffix(".").rpartition("; ")
+    return cure if separator else ""
+
+
+def _missing_tools() -> Iterator[Problem]:
     try:
         nvptxcompiler.load()
     except PtxlinkError as error:
-        reason, _, cure = str(error).removesuffix(".").rpartition("; ")
-        yield Problem(f"PTX is not assembled: {reason}", cure)
-    for name, version, ask, fails in (
-        (
-            "nvJitLink",
-            tools.nvjitlink,
-            nvjitlink.version,
-            "links of LTO-IR, cubins, objects and debug information fail",
-        ),
-        ("NVRTC", tools.nvrtc, nvrtc.version, f"CUDA C++ fails{nothing}"),
-        ("NVVM", nvvm, lambda: emitted_isa(Arch(9, 0)), "no Python function is compiled"),
-        (
-            "nvFatbin",
-            tools.nvfatbin,
-            nvfatbin.version,
-            "exports make no fat binaries, kernels and objects",
-        ),
-    ):
-        if version is None:
-            reason, told, cure = _refusal(ask).rpartition("; ")
-            what = reason if packages.FOUND in reason else f"{name} is missing"
-            yield Problem(f"{what}: {fails}", cure if told else packages.install())
-    if tools.nvjitlink == LOSES_STRUCTS:
+        yield Problem("tool-missing", f"PTX is not assembled: {error}", _cure_in(str(error)))
+    for tool, fails in _LIBRARIES.values():
+        try:
+            tool.version()
+        except PtxlinkError as error:
+            reason, _, cure = str(error).removesuffix(".").rpartition("; ")
+            yield Problem("tool-missing", f"{reason}: {fails}", cure)
+
+
+def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
+    linker, maker = tools.nvjitlink, tools.nvptxcompiler
+    together = f"upgrade together: {find.install()} --upgrade"
+    mixed = nvvm.too_new(linker) if linker else None
+    if mixed:
+        yield Problem("nvvm-too-new", f"{mixed[0]}: what is compiled does not link", mixed[1])
+    for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
+        if _is_newer(compiler, linker) and not (mixed and name == "NVVM"):
+            what = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
+            yield Problem("nvjitlink-older", what, together)
+    if _is_newer(tools.nvvm, maker):
+        what = f"nvPTXCompiler {dotted(maker)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
+        yield Problem("nvptxcompiler-older", what, "python -m pip install --upgrade numba-ptxlink")
+    if linker == LOSES_STRUCTS:
         yield Problem(
+            "nvjitlink-structs",
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
-    if mixed := packages.mixed_nvcc():
-        yield Problem(*mixed)
-    release = host_compiler.nvcc_release()
-    held = {"PTX": nvvm, "machine code": single_ptx.usual_release() if tools.nvptxcompiler else None}
-    newer = [
-        f"the {kind} of {dotted(maker)}"
-        for kind, maker in held.items()
-        if release is not None and maker is not None and maker > release
-    ]
-    if release is not None and newer:
-        unread = "does not read" if len(newer) == 1 else "reads neither"
+    nvcc = host_compiler.nvcc_release()
+    held = {"PTX": tools.nvvm, "machine code": single_ptx.usual_release() if maker else None}
+    newer = [f"the {kind} of {dotted(release)}" for kind, release in held.items() if _is_newer(release, nvcc)]
+    if newer:
         yield Problem(
-            f"the nvcc that is found is of CUDA {dotted(release)}: it {unread} {' nor '.join(newer)}, which "
-            "exports hold",
-            f"export for it, by cuda={dotted(release)!r} or --cuda {dotted(release)}",
+            "nvcc-older",
+            f"the nvcc that is found is of CUDA {dotted(nvcc)}, and does not read {' and '.join(newer)}, "
+            "which exports hold",
+            f"export for it, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
         )
+
+
+def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
+    """Return whether CUDA *maker* writes newer PTX than *reader* reads: NVVM is known by its PTX alone."""
+    written, read = maker and newest_isa(maker), reader and newest_isa(reader)
+    return bool(written and read and written > read)
+
+
+def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
+    linker, compiler = tools.nvjitlink, tools.nvptxcompiler
     if tools.driver is None:
+        yield Problem("no-driver", "there is no driver: code can be compiled and linked, but not run", "")
+        return
+    # Under a toolkit of an older major version, all links are nvJitLink's, if it reads NVVM's PTX.
+    older = linker and compiler and linker[0] < compiler[0] and (tools.nvvm or linker)[0] <= linker[0]
+    maker = linker if older else compiler
+    if maker and maker[0] > tools.driver[0]:
         yield Problem(
-            "there is no driver: code can be compiled and linked, but not run",
-            "none needed on a build machine; install NVIDIA's driver to run kernels",
+            "driver-older",
+            f"the driver (CUDA {dotted(tools.driver)}) loads no cubins of CUDA {dotted(maker)}: kernels fail",
+            "upgrade the driver, or install the tools of its own major version in a new environment: "
+            f"{find.install(tools.driver[0])}",
         )
-
-
-def _refusal(ask: Callable[[], object]) -> str:
-    """Return the error of *ask*, "" if it has none."""
-    try:
-        ask()
-    except PtxlinkError as error:
-        return str(error).removesuffix(".")
-    return ""
-
-
-def _activation_cure(reason: str) -> str:
-    for words, cure in _CURES:
-        if words in reason:
-            return cure
-    if "; " in reason:
-        return reason.rpartition("; ")[2]
-    return "import numba.cuda, or call numba_ptxlink.enable()" if _installed_hook() else _INSTALL
-
-
-def _installed_hook() -> bool:
-    try:
-        files = importlib.metadata.files("numba-ptxlink") or []
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    # Elsewhere, such as in a folder of PYTHONPATH, Python does not read it.
-    return any(file.name == "numba_ptxlink.pth" and packages.is_site(file.locate()) for file in files)

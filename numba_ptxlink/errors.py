@@ -11,6 +11,7 @@ __all__ = [
     "ExportError",
     "LaunchError",
     "LinkError",
+    "MissingInputError",
     "PtxlinkError",
 ]
 
@@ -50,6 +51,10 @@ class AssembleError(PtxlinkError, RuntimeError):
 
 class LinkError(PtxlinkError, RuntimeError):
     """The inputs of a link could not be read, compiled or linked."""
+
+
+class MissingInputError(LinkError, FileNotFoundError):
+    """An input of a link is the path of no file."""
 
 
 class AbiError(PtxlinkError, ValueError):

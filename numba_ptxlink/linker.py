@@ -1,13 +1,11 @@
 """
-Link many inputs to one cubin: `link`.
+Link many inputs to one cubin: `link` reads the inputs, compiles CUDA C++ and UDFs, checks, plans and runs.
 
-It reads the inputs, compiles CUDA C++ and UDFs, adds the device runtime where it is called, and passes the
-result to `_link.engine`. Nothing here needs a driver.
+Each step is a module of `_link/`. Nothing here needs a driver.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,25 +17,24 @@ from ._config import CHECKS, INLINE, config
 from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
-from ._link import backends, device_runtime, manifests, single_ptx
-from ._link.declarations import Declared, check_types, compile_as_declared, declaration, declarations_of
-from ._link.engine import Linked, LinkOptions, link_inputs, source_flags
-from ._link.inputs import Input, read
-from ._link.packed_ltoir import Reason, reason_for_lto
-from ._link.sources import SourceOptions
-from ._tools import include_scan, link_flags, nvrtc
+from ._link import backends, pipeline, single_ptx
+from ._link.compile import PythonCode, SourceOptions, compile_sources
+from ._link.declarations import declaration
+from ._link.plan import LinkOptions
+from ._link.read import Input, read
+from ._link.run import Linked
+from ._tools import includes, nvrtc
 from ._tools.nvrtc import INCLUDE_DIR
-from ._tools.ptxas_options import AssembleOptions, check_asked
-from .errors import AssembleError, ConfigError, LinkError, PtxlinkError
+from ._tools.options import AssembleOptions, as_texts, check_requested, link_flags
+from .errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._config import Backend, Checks, Inline
     from ._link.consumer import Consumer
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
-
-log = logging.getLogger(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -61,9 +58,9 @@ def link(
     name_expressions: Sequence[str] = (),
     nvrtc_flags: Sequence[str] = (),
     extra_flags: Sequence[str] = (),
-    backend: str | None = None,
-    checks: str | None = None,
-    inline: str | None = None,
+    backend: Backend | None = None,
+    checks: Checks | None = None,
+    inline: Inline | None = None,
     cuda: str | tuple[int, int] | None = None,
     ptx_isa: str | tuple[int, int] | None = None,
     front_end: str | None = None,
@@ -77,9 +74,9 @@ def link(
             object; a `LinkableCode` of numba-cuda; a UDF; or the path of a Python file, for its UDFs. The
             device runtime is added where one of them calls it.
         arch: The GPU to generate code for, such as "sm_90".
-        lto: Whether to optimise at link time. By default where an input is LTO-IR, where several inputs
-            can all become LTO-IR, and where LTO-IR in a fat binary, object or archive meets such inputs or is
-            all that fits *arch* in it. What nvJitLink does not read of that is linked as PTX or machine code.
+        lto: Whether to optimise at link time. By default where an input is LTO-IR, and where several inputs
+            are all CUDA C++ or Python. With True, nvJitLink takes the LTO-IR in fat binaries, objects and
+            archives too, and otherwise the machine code or PTX in them.
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Limit on registers per thread, 1 to 255.
@@ -97,11 +94,10 @@ def link(
         extra_flags: Further arguments for the tool that links; none for which there is a parameter here.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never replaced by another.
-        checks: How much is compared before the link: "all", "cheap" or "none"; NUMBA_PTXLINK_CHECKS's by
-            default, or "cheap". "cheap" reads all symbols except those of LTO-IR of more than 8 KiB in total,
-            which has to be compiled to read them; "all" compiles that as well. "none" compares nothing, and
-            refuses only inputs that crash NVIDIA's libraries or corrupt their state: damaged containers, PTX
-            that is too new, and cubins for another architecture.
+        checks: What is compared before the link: "all" PTX with each other, and the manifests of exports
+            with what is linked with them; or "none", which refuses only what spoils NVIDIA's libraries for
+            the process: PTX that is too new, and cubins for another architecture. NUMBA_PTXLINK_CHECKS's by
+            default, or "all".
         inline: Which calls between PTX inputs are inlined, where all inputs are PTX: "auto", those of small
             functions and of functions with one caller; "all", those within one input too; or "none", which
             leaves the link to nvJitLink. NUMBA_PTXLINK_INLINE's by default, or "auto".
@@ -128,45 +124,35 @@ def link(
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
     AssembleOptions(debug=debug, lineinfo=lineinfo)
-    check_asked(max_registers)
-    passed = link_flags.check("extra_flags", extra_flags)
+    check_requested(max_registers)
+    passed = link_flags("extra_flags", extra_flags)
     if not inputs:
         raise LinkError("link() needs at least one input.")
+    files = [read(each, number) for number, each in enumerate(inputs, start=1) if not _is_python(each)]
+    scripts = [source for source in inputs if _is_python(source)]
+    lto = _wants_lto(files, len(scripts), asked=lto, consumer=consumer)
     options = LinkOptions(lto, debug, lineinfo, max_registers, passed, backend, checks, inline)
     source_options = SourceOptions(
-        include_dirs=(*map(str, include_scan.folders(include_dirs)), str(INCLUDE_DIR)),
+        include_dirs=(*map(str, includes.folders(include_dirs)), str(INCLUDE_DIR)),
         headers=tuple((headers or {}).items()),
         defines=tuple((defines or {}).items()),
         cxx_standard=cxx_standard,
-        name_expressions=link_flags.as_texts("name_expressions", name_expressions),
-        flags=(*source_flags(options), *link_flags.check("nvrtc_flags", nvrtc_flags)),
+        name_expressions=as_texts("name_expressions", name_expressions),
+        flags=(*options.for_sources, *link_flags("nvrtc_flags", nvrtc_flags)),
     )
-    sources = [
-        source if isinstance(source, Udf) or _is_python(source) else read(source, number)
-        for number, source in enumerate(inputs, start=1)
-    ]
+    if any(source.kind == CU for source in files):
+        toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
+        source_options = replace(source_options, toolkit_dirs=toolkit)
+    python = _python(scripts, files, target, front_end, lto=lto)
+    program = compile_sources(files, python, target, source_options, lto=lto, compares=options.compares)
+    linked = pipeline.link(program.inputs, target, options)
     if consumer is not None:
-        linked = _linked(
-            sources,
-            target,
-            options,
-            source_options,
-            front_end,
-            lto=_wants_lto(sources, asked=lto, consumer=consumer),
-        )
-        return _for_consumer(sources, linked, target, options, consumer)
-    wants_lto = _wants_lto(sources, asked=lto)
-    packed = Reason() if wants_lto or lto is False or debug else _packed_ltoir(sources, target)
-    if packed.text:
-        try:
-            linked = _linked(sources, target, options, source_options, front_end, lto=True)
-        except (LinkError, AssembleError) as error:
-            if packed.needed:
-                raise
-            log.info("no link-time optimisation for the %s: %s", packed.text, error)
-        else:
-            return replace(linked, reason=f"{linked.reason}, for the {packed.text}")
-    return _linked(sources, target, options, source_options, front_end, lto=wants_lto)
+        linked = _for_consumer(files, linked, target, options, consumer)
+    return replace(
+        linked,
+        log="\n".join(filter(None, (program.log, linked.log))),
+        lowered_names=program.lowered_names,
+    )
 
 
 def _check_options(
@@ -249,133 +235,50 @@ def _to_become_ptx(sources: Sequence[Any], linked: Linked, options: LinkOptions)
     return " and ".join(cure for cure, helps in cures.items() if helps) or "give PTX that can become one"
 
 
-def _linked(
-    sources: Sequence[Any],
-    target: Arch,
-    options: LinkOptions,
-    source_options: SourceOptions,
-    front_end: str | None,
-    *,
-    lto: bool,
-) -> Linked:
-    """Compile what is CUDA C++ or Python among *sources*, and link all of it."""
-    kind = LTOIR if lto else PTX
-    compares = options.comparison != "none"
-    exports = _manifests(sources, source_options) if compares else []
-    from_python, known, called = _compile_python(sources, target, front_end, lto=lto)
-    for manifest in exports:
-        known += declarations_of(manifest)
-    for extern in called if compares else ():
-        check_types(extern.origin, [(extern.name, extern.types)], known)
-    remarks: list[str] = []
-    lowered: dict[str, str] = {}
-    ready: list[Input] = []
-    for source in sources:
-        if isinstance(source, Input) and source.kind == CU:
-            toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
-            compiled = compile_as_declared(
-                source,
-                target,
-                kind,
-                replace(source_options, toolkit_dirs=toolkit),
-                known if compares else (),
-                wanted=called if compares else (),
-            )
-            remarks.append(compiled.log)
-            lowered.update(compiled.lowered_names)
-            ready.append(Input(kind, source.name, compiled.code, compiled=True))
-        elif isinstance(source, Input):
-            ready.append(source)
-    ready += from_python
-    if compares and any(source.kind not in (PTX, LTOIR) for source in ready):
-        from ._link import left_out
+def _python(
+    sources: Sequence[Any], read_already: Sequence[Input], arch: Arch, front_end: str | None, *, lto: bool
+) -> list[PythonCode]:
+    """Compile the UDFs among *sources*, together, and each Python file."""
+    groups: list[tuple[str, Any]] = [
+        (Path(source).name, Path(source)) for source in sources if not isinstance(source, Udf)
+    ]
+    if udfs := [source for source in sources if isinstance(source, Udf)]:
+        groups.append(("<udfs>", udfs))
+    beside = {source.code for source in read_already if source.kind == LTOIR}
+    found = []
+    for name, group in groups:
+        # Deferred: most links have no Python.
+        from .exporter import compile_udfs
 
-        left_out.refuse_left_out(ready, target, lto=lto, checks=options.comparison)
-    try:
-        linked = link_inputs(ready, target, options, lto=lto)
-    except (LinkError, AssembleError) as error:
-        runtime = _device_runtime(error, ready)
-        if runtime is None:
-            raise
-        linked = link_inputs([*ready, runtime], target, options, lto=lto)
-    remarks.append(linked.log)
-    return replace(linked, log="\n".join(filter(None, remarks)), lowered_names=lowered)
+        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end, beside=beside)
+        defined = (declaration(each, name) for each in compiled.signatures if not each.kernel)
+        called = (declaration(signature, caller) for caller, signature in compiled.externs)
+        code = Input(compiled.kind, name, compiled.code, compiled=True)
+        found.append(PythonCode(code, tuple(defined), tuple(called)))
+    return found
 
 
 def _is_python(source: Any) -> bool:
-    """Return whether *source* is the path of a Python file."""
+    """Return whether *source* is a UDF, or the path of a Python file."""
+    if isinstance(source, Udf):
+        return True
     is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source)
     return is_path and Path(source).suffix == ".py"
 
 
-def _compile_python(
-    sources: Sequence[Any], arch: Arch, front_end: str | None, *, lto: bool
-) -> tuple[list[Input], list[Declared], list[Declared]]:
-    """Compile the UDFs, together, and each Python file; return these, and what they define and declare."""
-    groups: list[tuple[str, Any]] = [
-        (Path(source).name, Path(source)) for source in sources if not isinstance(source, (Input, Udf))
-    ]
-    if udfs := [source for source in sources if isinstance(source, Udf)]:
-        groups.append(("<udfs>", udfs))
-    beside = {source.code for source in sources if isinstance(source, Input) and source.kind == LTOIR}
-    inputs: list[Input] = []
-    defined: list[Declared] = []
-    called: list[Declared] = []
-    for name, group in groups:
-        from .exporter import compile_udfs
-
-        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end, beside=beside)
-        inputs.append(Input(compiled.kind, name, compiled.code, compiled=True))
-        defined += [declaration(each, name) for each in compiled.signatures if not each.kernel]
-        called += [declaration(signature, caller) for caller, signature in compiled.externs]
-    return inputs, defined, called
-
-
-def _manifests(sources: Sequence[Any], options: SourceOptions) -> list[manifests.Manifest]:
-    """Return the manifests beside *sources*; refuse what disagrees with them."""
-    listed = [manifests.of(source) for source in sources if isinstance(source, Input)]
-    exports = list(filter(None, listed))
-    names = {manifest.header for manifest in exports}
-    for source in sources:
-        if names and isinstance(source, Input) and source.kind == CU:
-            found = include_scan.included(
-                source.code, source.folder, names, options.include_dirs, dict(options.headers)
-            )
-            manifests.check_headers(exports, found.items())
-    return exports
-
-
-def _device_runtime(error: PtxlinkError, inputs: Sequence[Input]) -> Input | None:
-    """Return the device runtime where a link failed because it lacks it; nvcc adds it by default."""
-    if not device_runtime.is_missing(error, inputs):
-        return None
-    library = device_runtime.find()
-    if library is not None:
-        log.info("%s is linked too: the device runtime is called", library.name)
-    return library
-
-
-def _packed_ltoir(sources: Sequence[Any], arch: Arch) -> Reason:
-    """Return why *sources* are optimised at link time for LTO-IR inside of one, or that they are not."""
-    files = [source for source in sources if isinstance(source, Input)]
-    return reason_for_lto(files, arch, python=len(files) < len(sources))
-
-
-def _wants_lto(inputs: Sequence[Any], *, asked: bool | None, consumer: Consumer | None = None) -> bool:
-    kinds = [source.kind if isinstance(source, Input) else "udf" for source in inputs]
-    if asked is False and LTOIR in kinds:
-        names = ", ".join(
-            source.name for source in inputs if isinstance(source, Input) and source.kind == LTOIR
-        )
+def _wants_lto(files: Sequence[Input], python: int, *, asked: bool | None, consumer: Consumer | None) -> bool:
+    """Return whether a link optimises: by default where an input is LTO-IR, or several can all become it."""
+    ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
+    if asked is False and ltoir:
         raise LinkError(
-            f"{names} holds LTO-IR, which can only be linked with link-time optimisation"
+            f"{ltoir} holds LTO-IR, which can only be linked with link-time optimisation"
             + (
                 f", and that is not for {consumer.asked}; give PTX, CUDA C++ or Python in its place."
                 if consumer
                 else "; leave lto out, or give PTX or a cubin in its place."
             ),
-            inputs=(names,),
+            inputs=(ltoir,),
         )
     if asked is not None:
         return asked
-    return LTOIR in kinds or (len(kinds) > 1 and set(kinds) <= {CU, "udf"})
+    return bool(ltoir) or (len(files) + python > 1 and all(source.kind == CU for source in files))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from ptx_kernels import make_kernel
 from redis_server import find_server
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -35,21 +34,6 @@ os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 def kernel() -> str:
     """Return a small valid PTX module with the kernel "kernel"."""
     return make_kernel(body="st.global.u32 [%rd1], 7;")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _untaught_by_tests() -> Iterator[None]:
-    """Leave out what modules of tests add to a front end: the cache would find no later export."""
-    extensions = importlib.import_module("numba_ptxlink._front_end.extensions")
-    of_contexts = extensions.of_contexts
-
-    def of_others(*contexts: object) -> set[str]:
-        files = {name: getattr(sys.modules.get(name), "__file__", None) for name in of_contexts(*contexts)}
-        return {name for name, file in files.items() if not file or not Path(file).is_relative_to(HERE)}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extensions, "of_contexts", of_others)
-        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -192,7 +192,7 @@ def remove(package):
 
 def lose_a_module(package):
     """Remove a module that activation imports."""
-    (package / "_numba_cuda" / "ptx_linker.py").unlink()
+    (package / "_numba_cuda" / "linker.py").unlink()
 
 
 def break_a_module(package):
@@ -204,14 +204,6 @@ def lose_the_native_module(package):
     """Remove the compiled module."""
     (native,) = (package / "_native").glob("*.so")
     native.unlink()
-
-
-def break_the_native_module(package):
-    """Cut off the compiled module, as a full disk does."""
-    (native,) = (package / "_native").glob("*.so")
-    content = native.read_bytes()
-    native.unlink()
-    native.write_bytes(content[: len(content) // 2])
 
 
 # What Python does where cffi is not installed.
@@ -251,10 +243,9 @@ def test_what_needs_an_absent_dependency_names_it(installed):
     assert "install it: python -m pip install cffi" in lines[2:]
 
 
-@pytest.mark.parametrize("damage", [lose_the_native_module, break_the_native_module])
-def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged, damage):
+def test_an_extension_that_is_missing_is_installed_again(damaged):
     """What an installed package lacks comes from where that came from; doctor has its table without it."""
-    damage(damaged / "numba_ptxlink")
+    lose_the_native_module(damaged / "numba_ptxlink")
     lines, stderr = run(
         damaged,
         "import numba_ptxlink as pl\n"
@@ -280,10 +271,9 @@ def test_an_extension_that_cannot_be_loaded_is_installed_again(damaged, damage):
     [
         pytest.param(remove, "numba-ptxlink is damaged", (), marks=pytest.mark.slow),
         (remove, "numba-ptxlink is damaged", ERRORS),
-        pytest.param(lose_a_module, "ptx_linker", ERRORS, marks=pytest.mark.slow),
+        pytest.param(lose_a_module, "linker", ERRORS, marks=pytest.mark.slow),
         pytest.param(break_a_module, "SyntaxError", (), marks=pytest.mark.slow),
         (lose_the_native_module, "_native._nvptxcompiler is missing", ()),
-        (break_the_native_module, "nvptxcompiler.abi3.so: it is incomplete", ()),
     ],
 )
 def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, options):
@@ -308,7 +298,7 @@ def test_the_simulator_is_the_reason_at_any_time(installed):
     """With NUMBA_ENABLE_CUDASIM the reason is the simulator: before numba.cuda is imported and after."""
     again = STATUS + "import numba.cuda\n" + STATUS
     lines, stderr = run(installed, HOOKS + again, NUMBA_ENABLE_CUDASIM="1")
-    assert ["False None", "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"] * 2 == lines
+    assert ["False None", "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"] * 2 == lines
     assert "" == stderr
 
 

@@ -16,7 +16,7 @@ from ptx_kernels import for_the_debugger, make_kernel, make_large_kernel
 
 from numba_ptxlink import _native, assembler
 from numba_ptxlink._arch import Arch, PtxVersion
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.assembler import (
     assemble,
     compiler_version,
@@ -227,6 +227,9 @@ def test_long_refusals_are_shortened() -> None:
     assert max(map(len, str(error).splitlines())) < 200
 
 
+NO_NUL = "remove it, pass text, not a binary, or save text in UTF-16 as UTF-8."
+
+
 @pytest.mark.parametrize(
     ("ptx", "expected"),
     [
@@ -234,10 +237,10 @@ def test_long_refusals_are_shortened() -> None:
         ("", "The PTX is empty; pass a module that begins with a .version directive."),
         (b" \n\0", "The PTX is empty; pass a module that begins with a .version directive."),
         (b"\0" * 4096, "The PTX is NUL characters alone; generate or copy it again."),
-        (".version 8.0".encode("utf-16"), "The PTX is text in UTF-16; save it as UTF-8."),
+        (".version 8.0".encode("utf-16"), f"The PTX has a NUL character in line 1; {NO_NUL}"),
         (
             b".version 8.0\n.tar\0get sm_90",
-            "The PTX has a NUL character in line 2; remove it, or pass text, not a binary.",
+            f"The PTX has a NUL character in line 2; {NO_NUL}",
         ),
     ],
 )

@@ -172,10 +172,9 @@ def test_meson(folder, toolkit):
     ("call", "message"),
     [
         ("udfs SOURCES udfs.py", "needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES"),
-        ("udfs SOURCES udfs.py ARCHITECTURES native", 'by number, such as 80 or 90a, and not "native"'),
-        ("udfs SOURCES udfs.py decay.py ARCHITECTURES 80", "needs one Python file as SOURCES, or a MODULE"),
-        ("udfs ARCHITECTURES 80", "needs one Python file as SOURCES, or a MODULE"),
-        ("udfs SOURCES udfs.py ARCH 80 ARCHITECTURES 80", "needs one Python file as SOURCES"),
+        ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
+        ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
+        ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
     ],
 )
 def test_wrong_arguments_of_cmake(tmp_path, call, message):
@@ -215,6 +214,60 @@ def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
         shell("cmake --build build", tmp_path, toolkit)
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert arguments[-5:] == ["--one", "--two", "--text=a;b", "-x", "last"]
+
+
+SEVERAL = """
+cmake_minimum_required(VERSION 3.24)
+project(several LANGUAGES CXX CUDA)
+find_package(NumbaPtxlink CONFIG REQUIRED)
+numba_ptxlink_add_library(both SOURCES one.py two.py ARCHITECTURES all-major DEPENDS other.txt QUIET)
+add_executable(app main.cu)
+set_target_properties(app PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
+target_link_libraries(app PRIVATE both)
+install(TARGETS both EXPORT several FILE_SET HEADERS)
+install(EXPORT several DESTINATION cmake)
+"""
+ONE = """
+from pathlib import Path
+from numba_ptxlink import udf
+
+FACTOR = float(Path("factor.txt").read_text())
+
+
+@udf("float32(float32[::1])")
+def one(x):
+    return FACTOR * x[0]
+"""
+TWO = "from numba_ptxlink import udf\n\n\n@udf('float32(float32)')\ndef two(x):\n    return x + 2\n"
+BOTH = """
+#include "one.h"
+#include "two.h"
+__global__ void use(float* x) { x[1] = one({x, 2}) + two(x[0]); }
+int main() { use<<<1, 1>>>(nullptr); }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generator):
+    """One command exports them, again after an edit of data that they read; their headers are installed."""
+    written = {"CMakeLists.txt": SEVERAL, "one.py": ONE, "two.py": TWO, "main.cu": BOTH}
+    for name, text in {**written, "factor.txt": "3", "other.txt": ""}.items():
+        (tmp_path / name).write_text(text)
+    configure(tmp_path, toolkit, f"-G '{generator}'", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'installed'}")
+    program = tmp_path / "build" / "app"
+    said = []
+    for name, text in (("one.py", ONE), ("factor.txt", "4"), ("other.txt", "new"), ("two.py", TWO + "\n")):
+        said.append(shell("cmake --build build", tmp_path, toolkit))
+        assert "Exporting both" in said[-1]
+        assert "Exporting both" not in shell("cmake --build build", tmp_path, toolkit)
+        (tmp_path / name).write_text(text)
+    assert "one.o" not in said[0]
+    assert {"one", "two"} <= {name for each in linked_functions(program).values() for name in each}
+    shell("cmake --install build", tmp_path, toolkit)
+    include = tmp_path / "installed" / "include"
+    assert {"one.h", "two.h", "numba_ptxlink"} == {path.name for path in include.iterdir()}
+    assert (include / "numba_ptxlink" / "array_view.h").exists()
 
 
 OLDER_CMAKE = "cmake==3.24.3"

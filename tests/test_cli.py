@@ -63,15 +63,12 @@ def test_what_workers_print_goes_to_stderr(tmp_path):
     assert run.stderr.count("hello\n") > 1
 
 
-def test_link_and_assemble_write_cubins(tmp_path, capsys):
-    """`assemble` and `link` write the cubin that the functions return."""
-    ptx = tmp_path / "kernel.ptx"
+def test_link_writes_a_cubin(tmp_path, capsys):
+    """`link` of one PTX writes the cubin that `assemble` returns."""
+    ptx, out = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"
     ptx.write_text(make_kernel())
-    expected = pl.assemble(make_kernel(), "sm_90").code
-    for command in ("assemble", "link"):
-        out = tmp_path / f"{command}.cubin"
-        assert cli.main([command, str(ptx), "-o", str(out), "--arch", "sm_90"]) == 0
-        assert expected == out.read_bytes()
+    assert cli.main(["link", str(ptx), "-o", str(out), "--arch", "sm_90"]) == 0
+    assert pl.assemble(make_kernel(), "sm_90").code == out.read_bytes()
     assert "nvptxcompiler: one PTX and nothing to link it with" in capsys.readouterr().out
 
 
@@ -105,7 +102,6 @@ def test_link_takes_sources_defines_and_include_dirs(tmp_path):
     [
         (["export", "missing.py", "-o", "out"], "missing.py is no file; give the path of a Python file."),
         (["link", "missing.ptx", "-o", "out", "--arch", "sm_90"], "missing.ptx not found; check the path."),
-        (["assemble", "missing.ptx", "-o", "out", "--arch", "sm_90"], "missing.ptx could not be read: "),
         (["link", __file__, "-o", "out", "--arch", "nine"], "'nine' is not a GPU architecture"),
     ],
 )
@@ -117,6 +113,40 @@ def test_an_error_is_one_line_and_status_one(arguments, message, capsys, tmp_pat
     assert shown.err.startswith("numba-ptxlink: error: ")
     assert message in shown.err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kinds", [["--emit", "ptx,cubin"], ["--emit", "ptx", "--emit", "cubin"]])
+def test_kinds_are_a_list_or_repeated(tmp_path, kinds):
+    """`--emit` and `--arch` take lists with commas, and may be given several times."""
+    archs = ["--arch", "sm_80,sm_90", "--arch", "sm_100"]
+    assert cli.main(["export", str(MODULE), "-o", str(tmp_path), *archs, *kinds, "-q"]) == 0
+    assert {
+        f"{MODULE.stem}.{arch}.{kind}" for arch in ("sm_80", "sm_90", "sm_100") for kind in ("ptx", "cubin")
+    } == {path.name for path in tmp_path.iterdir() if path.suffix not in (".h", ".json")}
+
+
+def test_a_usage_error_is_short(capsys):
+    """Wrong usage is told in one line, with where to look."""
+    with pytest.raises(SystemExit) as left:
+        cli.main(["link", "a.ptx"])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == (
+        "numba-ptxlink link: error: the following arguments are required: -o/--output, --arch\n"
+        "See `numba-ptxlink link --help`.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["export", "link", "inspect", "doctor"])
+def test_help_has_examples(capsys, command):
+    """The examples of --help are commands that the parser takes."""
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    _, _, shown = capsys.readouterr().out.partition("examples:\n")
+    examples = [line.split()[1:] for line in shown.splitlines()]
+    assert examples
+    for example in examples:
+        assert example[0] == command
+        assert cli.make_parser().parse_args(example).run is not None
 
 
 def test_include_dir_and_version(capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import pty
@@ -12,11 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import front_ends
 import pytest
 from ptx_kernels import make_kernel
 
-import numba_ptxlink as pl
 from numba_ptxlink import cli, doctor
 from numba_ptxlink._cli import arguments as args
 from numba_ptxlink._cli import report
@@ -24,8 +21,8 @@ from numba_ptxlink._config import Config
 
 ROOT = Path(__file__).parents[1]
 UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
-COMMANDS = ("export", "link", "assemble", "inspect", "doctor")
-CACHE_COMMANDS = ("stats", "list", "clear", "path", "verify", "export", "import")
+COMMANDS = ("export", "link", "inspect", "doctor")
+CACHE_COMMANDS = ("stats", "clear", "path")
 
 
 @pytest.fixture
@@ -55,7 +52,6 @@ def said(capsys, *arguments, status=0):
             ("link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"),
             {"file", "size", "backend", "reason", "log", "inlined", "names"},
         ),
-        (("assemble", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"), {"file", "size"}),
     ],
 )
 def test_what_was_written_is_told_in_each_form(capsys, arguments, keys):
@@ -93,7 +89,10 @@ def test_verbosity_shows_the_log():
         for more in ((), ("-v",), ("-vv",))
     ]
     assert "" == errors[0]
-    assert "nvptxcompiler" in errors[1]
+    # The plan of the link.
+    assert (
+        "link kernel.ptx for sm_90: nvptxcompiler, one PTX and nothing to link it with; flags: " in errors[1]
+    )
     assert len(errors[2].splitlines()) >= len(errors[1].splitlines())
 
 
@@ -113,24 +112,20 @@ def test_every_command_takes_the_three_options():
     ("arguments", "answer"),
     [
         (["xport", "udfs.py"], "'xport' is unknown; did you mean export?"),
-        (["cache", "lst"], "'lst' is unknown; did you mean list?"),
+        (["cache", "stat"], "'stat' is unknown; did you mean stats?"),
         (["doctor", "--stict"], "--stict is unknown; did you mean --strict?"),
-        (["cache", "verify", "--jsno"], "--jsno is unknown; did you mean --json?"),
+        (["cache", "stats", "--jsno"], "--jsno is unknown; did you mean --json?"),
         (
             ["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"],
             "'atuo' is unknown; did you mean auto?",
         ),
         (
-            ["assemble", "a", "--arch", "sm_90", "-o", "b", "--opt-level", "7"],
-            "7 is unknown; choose from 0, 1, 2, 3",
-        ),
-        (
-            ["link", "a", "--arch", "sm_90", "-o", "b", "--checks", "chep"],
-            "'chep' is unknown; did you mean cheap?",
+            ["link", "a", "--arch", "sm_90", "-o", "b", "--checks", "nome"],
+            "'nome' is unknown; did you mean none?",
         ),
         (["export", "a", "-o", "b", "--emit", "ptx,ltoirr"], "'ltoirr' is unknown; did you mean ltoir?"),
         (["-v", "doctor"], "-v belongs after the command: numba-ptxlink doctor -v"),
-        (["--json", "cache", "list"], "--json belongs after the command: numba-ptxlink cache list --json"),
+        (["--json", "cache", "stats"], "--json belongs after the command: numba-ptxlink cache stats --json"),
         (["--versoin"], "--versoin is unknown; did you mean --version?"),
         (["doctor", "nothing-like-it"], "nothing-like-it is unknown\n"),
         (["inspect", "a.ptx", "b.ptx"], "b.ptx is unknown\n"),
@@ -140,12 +135,6 @@ def test_every_command_takes_the_three_options():
             ["link", "a", "--arch", "sm_90", "-o", "c", "b", ""],
             "'' is an argument without text; leave it out\n",
         ),
-        (
-            ["link", "a", "--arch", "sm_90", "-o", "c", "--", ""],
-            "'' is an argument without text; leave it out\n",
-        ),
-        (["link", "a", "--arch", "sm_90", "-o", "c", "--ich", "--", "b"], "--ich is unknown"),
-        (["assemble", "a", "--arch", "sm_90", "-o", "c", "--", "b"], "b is unknown\n"),
     ],
 )
 def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, answer):
@@ -156,26 +145,31 @@ def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, ans
     assert answer in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("folder")
+def test_quiet_outweighs_the_variable():
+    """With -q a build sees warnings and errors alone, whatever NUMBA_PTXLINK_LOG is."""
+    command = [
+        sys.executable,
+        "-m",
+        "numba_ptxlink",
+        "link",
+        "kernel.ptx",
+        "--arch",
+        "sm_90",
+        "-o",
+        "a.cubin",
+    ]
+    env = {**os.environ, "NUMBA_PTXLINK_LOG": "debug"}
+    done = subprocess.run([*command, "-q"], check=True, capture_output=True, text=True, env=env)
+    assert ("", "") == (done.stdout, done.stderr)
+
+
 def test_inputs_need_not_stand_together():
     """Those behind an option are inputs too, in the order in which they stand."""
     words = "link a.cu -I build b.ltoir c.ptx --arch sm_90 d.py -o e.cubin"
     arguments = cli.make_parser().parse_args(words.split())
     assert ["a.cu", "b.ltoir", "c.ptx", "d.py"] == [str(path) for path in arguments.inputs]
     assert ["build"] == [str(path) for path in arguments.include_dirs]
-
-
-@pytest.mark.parametrize(
-    ("words", "inputs"),
-    [
-        ("link -o e --arch sm_90 -- -g.ptx b", ["-g.ptx", "b"]),
-        ("link a -o e --arch sm_90 -- -g.ptx", ["a", "-g.ptx"]),
-        ("link a -o e --arch sm_90 b -- -g.ptx -- c", ["a", "b", "-g.ptx", "--", "c"]),
-        ("link a -o e --arch sm_90 --", ["a"]),
-    ],
-)
-def test_whatever_stands_behind_two_hyphens_is_an_input(words, inputs):
-    """A file may be named like an option, wherever other inputs stand."""
-    assert inputs == [str(path) for path in cli.make_parser().parse_args(words.split()).inputs]
 
 
 def test_the_page_is_what_the_parser_has():
@@ -206,12 +200,6 @@ def test_sizes_are_in_units(count, text):
     assert text == report.size(count)
 
 
-def test_ages_are_in_units():
-    """A time is told in its largest unit."""
-    ages = [report.age(seconds) for seconds in (-1, 59, 60, 7200, 3 * 86400 + 5)]
-    assert ["0 s ago", "59 s ago", "1 min ago", "2 h ago", "3 d ago"] == ages
-
-
 def on_terminal(columns, *arguments):
     """Return the lines that the command prints on a terminal of *columns*."""
     master, terminal = pty.openpty()
@@ -237,8 +225,7 @@ def test_a_table_fits_the_terminal():
     """Paths and lists are wrapped below their columns, and words are kept."""
     lines = on_terminal(72, "doctor")
     assert max(map(len, lines)) <= 72
-    (start,) = [number for number, line in enumerate(lines) if line.startswith("NVVM writes PTX")]
-    assert lines[start + 1].startswith("    sm_")
+    assert "".join(line[-30:].strip() for line in lines if "libNVVM" in line)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
@@ -256,54 +243,8 @@ def test_long_cells_are_wrapped_in_their_columns(monkeypatch, columns):
     assert [] == [*report.table([])]
 
 
-def entries(capsys):
-    """Return the listed entries."""
-    return json.loads(said(capsys, "cache", "list", "--json").out)
-
-
-@pytest.mark.parametrize("name", ["numba-cuda", "numba-cuda-mlir"])
-def test_the_cache_tells_what_made_each_entry(folder, capsys, monkeypatch, name):
-    """`cache list` names the front end, NVVM, NVRTC, or whichever tool made what an export has kept."""
-    from numba_ptxlink import cache
-    from numba_ptxlink.cache import tiered
-
-    made = tiered.Cache(Config(cache_dirs=(str(folder / "kept"),)))
-    for module in (cache, tiered):
-        monkeypatch.setattr(module, "default", lambda: made)
-    pl.export(folder / "udfs.py", emit=["ptx", "cubin"], front_end=front_ends.get(name).name)
-    listed = entries(capsys)
-    assert [["twice"]] == [entry["functions"] for entry in listed if entry["kind"] == "lower"]
-    makers = {entry["kind"]: entry["made by"] for entry in listed}
-    assert f"{name} {importlib.metadata.version(name)}" == makers.pop("lower")
-    kinds = {"assemble": "nvPTXCompiler", "nvrtc": "NVRTC", "nvvm": "NVVM"}
-    assert kinds == {kind: tool.split()[0] for kind, tool in makers.items()}
-
-
-def test_the_cache_tells_functions_and_ages(folder, capsys, monkeypatch):
-    """`cache list` has the functions of each entry, when it was used last and what made it."""
-    from numba_ptxlink import cache
-    from numba_ptxlink.cache import tiered
-
-    code = pl.assemble(make_kernel(), "sm_90").code
-    made = tiered.Cache(Config(cache_dirs=(str(folder / "kept"),)))
-    monkeypatch.setattr(cache, "default", lambda: made)
-    key = cache.Key.of("assemble", {"package": "1", "tool": ("nvPTXCompiler", "0123456789abcdef")})
-    made.put(key, cache.Entry({"log": ""}, code))
-    (entry,) = entries(capsys)
-    assert ["kernel"] == entry["functions"]
-    assert 0 <= entry["seconds since last use"] < 600
-    os.utime(next((folder / "kept").rglob(f"{entry['address']}*")), (0, 0))
-    header, row = said(capsys, "cache", "list").out.splitlines()
-    assert ["entry", "kind", "size", "last used", "functions", "made by"] == re.split(r"\s{2,}", header)
-    assert re.fullmatch(
-        r"\w{12}  assemble  [\d.]+ KiB\s+\d{5} d ago  kernel\s+nvPTXCompiler 0123456789abcdef", row
-    )
-    assert f"{entry['address'][:12]}\n" == said(capsys, "cache", "list", "-q").out
-    assert "    package: 1\n" in said(capsys, "cache", "list", "-v").out
-
-
-def test_a_cache_that_is_off_is_not_called_empty(folder, capsys, monkeypatch):
-    """`cache stats` and `list` say that it is off; `verify` and `export` refuse, and write nothing."""
+def test_a_cache_that_is_off_is_not_called_empty(capsys, monkeypatch):
+    """`cache stats` says that it is off; `path` and `clear` refuse."""
     from numba_ptxlink import cache
     from numba_ptxlink.cache import tiered
 
@@ -311,24 +252,22 @@ def test_a_cache_that_is_off_is_not_called_empty(folder, capsys, monkeypatch):
     off = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
     assert f"not used: {off}\n" == said(capsys, "cache", "stats").out
     assert [off] == json.loads(said(capsys, "cache", "stats", "--json").out)["not used"]
-    assert f"{off}\n" == said(capsys, "cache", "list").out
-    for arguments in (["verify"], ["export", "all.tar"]):
-        assert off in said(capsys, "cache", *arguments, status=1).err
-    assert not (folder / "all.tar").exists()
+    for command in ("path", "clear"):
+        assert off in said(capsys, "cache", command, status=1).err
 
 
 def diagnosed(monkeypatch, *problems):
     """Let `doctor` find *problems*."""
-    found = doctor.Diagnosis((), (), True, "", "", (), "", (), problems, {"Python": "3"})
+    found = doctor.Diagnosis((), True, "", "", (), "", problems, {"Python": "3"})
     monkeypatch.setattr(doctor, "diagnose", lambda: found)
 
 
 def test_strict_is_a_status_for_ci(capsys, monkeypatch):
     """With --strict, a problem that has a cure is status 1, one without is not; --quiet prints the former."""
-    harmless = doctor.Problem("there is no driver", "none needed on a build machine")
+    harmless = doctor.Problem("no-driver", "there is no driver", "")
     diagnosed(monkeypatch, harmless)
     assert "" == said(capsys, "doctor", "--strict", "--quiet").out
-    diagnosed(monkeypatch, harmless, doctor.Problem("NVRTC is missing", "pip install it"))
+    diagnosed(monkeypatch, harmless, doctor.Problem("tool-missing", "NVRTC is missing", "pip install it"))
     assert (
         "problem: NVRTC is missing\n   cure: pip install it\n"
         == said(capsys, "doctor", "--strict", "--quiet", status=1).out
@@ -337,11 +276,11 @@ def test_strict_is_a_status_for_ci(capsys, monkeypatch):
 
 
 def test_doctor_tells_the_machine(capsys):
-    """Operating system, Python, CPU and locale are part of the diagnosis."""
+    """Operating system and Python are part of the diagnosis."""
     system = json.loads(said(capsys, "doctor", "--json").out)["system"]
-    assert ["CPU", "Python", "locale", "operating system"] == sorted(system)
+    assert ["Python", "operating system"] == sorted(system)
     assert ".".join(map(str, sys.version_info[:3])) in system["Python"]
-    assert "kernel" in system["operating system"]
+    assert "Linux" in system["operating system"]
 
 
 def test_completion_wants_an_extra(capsys, monkeypatch):

@@ -20,6 +20,7 @@ import pytest
 from numba_ptxlink._front_end import registry, substitution
 
 HERE = Path(__file__).parent
+MOST_ROWS = {"numba-cuda": 30, "numba-cuda-mlir": 20}
 FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 
@@ -135,6 +136,8 @@ def test_the_table_has_each_row_once_with_its_reason(name):
     places = [place_of(row) for row in front_end.table()]
     assert len(places) == len(set(places))
     assert [row.path for row in front_end.table() if not row.reason.endswith(".")] == []
+    assert {row.purpose for row in front_end.table()} <= {*substitution.PURPOSES}
+    assert len(places) <= MOST_ROWS[name]
     assert front_end.driver in {row.module for row in front_end.table()}
 
 

@@ -78,11 +78,14 @@ def test_an_export_in_memory_is_linked_by_cuda_core(tmp_path, monkeypatch):
 def test_the_page_about_launchers_is_right(tmp_path):
     """The C++ that is shown compiles and launches."""
     exported("launcher.md", tmp_path)
-    (source,) = blocks("launcher.md", "cpp")
-    main = "int main() { return run(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300); }\n"
-    (tmp_path / "main.cpp").write_text(f"{source}{main}")
+    call = "(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300)"
+    main = f"int main() {{ return run{call} | run_in_clusters{call}; }}\n"
+    (tmp_path / "main.cpp").write_text("".join([*blocks("launcher.md", "cpp"), main]))
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}"]
     command = ["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main"), "-ldl"]
     subprocess.run(command, check=True)
     subprocess.run([tmp_path / "main"], env=launches.fake_driver(tmp_path), check=True)
-    assert launches.log_of(tmp_path)[-1] == "launch saxpy 3,1,1 128,1,1 0 0x40 0 "
+    assert launches.log_of(tmp_path)[-2:] == [
+        "launch saxpy 3,1,1 128,1,1 0 0x40 0 ",
+        "programmatic cluster 2,1,1 launch saxpy 4,1,1 128,1,1 0 0x40 0 ",
+    ]

@@ -338,7 +338,7 @@ def test_without_checks_the_manifest_is_not_asked(out):
 
 def test_numba_kernels_are_checked_as_well(out):
     """A file that a Numba kernel links is held against the manifest beside it."""
-    from numba_ptxlink._numba_cuda.ptx_linker import PtxLinker
+    from numba_ptxlink._numba_cuda.linker import PtxLinker
 
     linker = PtxLinker(cc=(9, 0))
     linker.add_file_guess_ext(str(out / "udfs.sm_90.ptx"))

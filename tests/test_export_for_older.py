@@ -12,8 +12,9 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._formats import compression, containers
-from numba_ptxlink._tools import nvjitlink, ptxas
+from numba_ptxlink._arch import PtxVersion
+from numba_ptxlink._formats import containers
+from numba_ptxlink._tools import cuobjdump, nvjitlink, nvvm, ptxas
 
 
 @pl.udf("float16(float16, float16)")
@@ -30,13 +31,18 @@ def scale(values, factor):
 
 @pytest.fixture
 def _no_ptxas(monkeypatch):
-    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter(()))
+    programs = ptxas.find.programs
+    monkeypatch.setattr(
+        ptxas.find,
+        "programs",
+        lambda name, **options: iter(()) if name == "ptxas" else programs(name, **options),
+    )
 
 
 def versions(code):
     """Return the versions of the PTX in a fat binary or text."""
     texts = [code] if code.startswith(b"//") else []
-    texts = texts or [entry.content() for entry in containers.fatbin_entries(code) if entry.kind == "ptx"]
+    texts = texts or [piece.code for piece in cuobjdump.pieces(code, "code") if piece.kind == "ptx"]
     return [re.search(rb"\.version (\S+)", text)[1].decode() for text in texts]
 
 
@@ -74,13 +80,25 @@ def test_a_manifest_states_the_age_of_everything():
     assert "nvjitlink" not in tools
 
 
+def test_the_age_of_ltoir_is_read_in_it(monkeypatch):
+    """LTO-IR of an older NVVM into which a newer nvJitLink has merged a half is as new as that nvJitLink."""
+    monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
+    newest = "{}.{}".format(*nvjitlink.version())
+    exported = pl.export([fused], archs=["sm_80"], name="half", emit=["ltoir"])
+    assert newest == described(exported)[0]["ltoir", "sm_80"]["toolkit"]
+    with pytest.raises(pl.ExportError, match=rf"No ltoir for CUDA 13\.0: .*that of CUDA {newest}"):
+        pl.export([fused], archs=["sm_80"], name="half", emit=["ltoir"], cuda="13.0")
+    exported = pl.export([fused], archs=["sm_80"], name="half", cuda="13.0")
+    assert "ltoir" not in {kind for kind, _ in exported.artifacts}
+
+
 @pytest.mark.usefixtures("_no_ptxas")
 def test_releases_that_do_not_know_zstd_get_none():
     """Fat binaries for CUDA 12.3 and older are not compressed by zstd."""
     flags = {}
     for release in ("12.3", "12.4"):
         code = pl.export([scale], archs=["sm_80"], emit=["kernels"], cuda=release, name="k").read("kernels")
-        flags[release] = [entry.flags & compression.ZSTD for entry in containers.fatbin_entries(code)]
+        flags[release] = [entry.flags & containers.ZSTD for entry in containers.fatbin_entries(code)]
     assert not any(flags["12.3"])
     if nvjitlink.version()[0] > 12:
         assert all(flags["12.4"])
@@ -150,10 +168,6 @@ def test_objects_hold_old_ptx_alone():
     exported = pl.export([scale], archs=["sm_80"], emit=["object"], cuda="12.4", name="old")
     ages, _ = described(exported)
     assert {"toolkit": "11.0", "driver": "11.0"} == ages["object", ""]
-    entries = [
-        entry
-        for start in re.finditer(b"\x50\xed\x55\xba", exported.read("object"))
-        for entry in containers.fatbin_entries(exported.read("object")[start.start() :])
-    ]
-    assert {"ptx"} == {entry.kind for entry in entries}
-    assert all(b".version 7.0" in entry.content() for entry in entries)
+    pieces = cuobjdump.pieces(exported.read("object"), "old.o")
+    assert {"ptx"} == {piece.kind for piece in pieces}
+    assert all(b".version 7.0" in piece.code for piece in pieces if piece.code)

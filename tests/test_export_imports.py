@@ -6,18 +6,16 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._imports import import_state, python_imports
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from numba_ptxlink._imports import sources
 
 HEAD = "from numba_ptxlink import udf\n"
 UDF = HEAD + "from {module} import K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
@@ -90,49 +88,25 @@ VALUE = other.VALUE
 
 
 def test_a_file_that_is_loaded_by_its_path_is_source_too(tmp_path):
-    """An edit that byte code does not tell counts, and another process has the source that this one read."""
-    path, other = tmp_path / "main.py", tmp_path / "other.py"
-    path.write_text(BY_PATH)
-    stock = importlib.util.spec_from_file_location
+    """An edit that byte code does not tell counts."""
+    tree(tmp_path, udfs=BY_PATH + UDF.replace("from {module} import K", "K = VALUE"))
     for value in (1, 2):
-        other.write_text(f"VALUE = {value}\n")
-        os.utime(other, (0, 0))
-        with python_imports.imported_file(path, lambda: None) as module:
-            assert value == module.VALUE
-            imported = python_imports.imported_now()
-    assert {*imported.sources} == {str(path), str(other)}
-    other.unlink()
-    with python_imports.imported_again(imported, lambda: None) as module:
-        assert module.VALUE == 2
-    assert stock is importlib.util.spec_from_file_location
+        tree(tmp_path, other=f"VALUE = {value}\n")
+        os.utime(tmp_path / "other.py", (0, 0))
+        assert constant(tmp_path / "udfs.py", tmp_path) == value
 
 
-def test_the_callers_module_of_the_name_is_back_afterwards(tmp_path, monkeypatch):
-    """A module that the caller imported from elsewhere gives way during the export only."""
-    tree(
-        tmp_path / "callers", ptxlink_common="K = 1\n", ptxlink_pack____init__="K = 1\n", ptxlink_pack__sub=""
-    )
+def test_a_module_of_the_caller_stays_the_callers(tmp_path, monkeypatch):
+    """A file gets the module beside it, or else the one on the path, and the caller's stays as it was."""
+    tree(tmp_path / "callers", ptxlink_common="K = 1\n")
     monkeypatch.syspath_prepend(tmp_path / "callers")
-    theirs = [
-        importlib.import_module(name) for name in ("ptxlink_common", "ptxlink_pack.sub", "ptxlink_pack")
-    ]
-    for module in ("ptxlink_common", "ptxlink_pack"):
-        folder = tree(tmp_path / f"own_{module}", udfs=UDF.format(module=module))
-        tree(folder, **{module if module.endswith("common") else f"{module}____init__": "K = 2\n"})
-        assert constant(folder / "udfs.py", tmp_path) == 2
-    again = [sys.modules[module.__name__] for module in theirs]
-    assert all(mine is yours for mine, yours in zip(theirs, again, strict=True))
-
-
-def test_modules_from_elsewhere_are_shared(tmp_path, monkeypatch):
-    """What the process can import itself stays imported, the same object for both."""
-    tree(tmp_path / "callers", ptxlink_elsewhere="K = 7\n")
-    monkeypatch.syspath_prepend(tmp_path / "callers")
-    folder = tree(tmp_path / "own", udfs=UDF.format(module="ptxlink_elsewhere"))
-    assert constant(folder / "udfs.py", tmp_path) == 7
-    first = sys.modules["ptxlink_elsewhere"]
-    assert constant(folder / "udfs.py", tmp_path) == 7
-    assert sys.modules.pop("ptxlink_elsewhere") is first
+    theirs = importlib.import_module("ptxlink_common")
+    theirs.K = 3
+    folder = tree(tmp_path / "own", udfs=UDF.format(module="ptxlink_common"))
+    assert constant(folder / "udfs.py", tmp_path) == 1
+    tree(folder, ptxlink_common="K = 2\n")
+    assert constant(folder / "udfs.py", tmp_path) == 2
+    assert sys.modules.pop("ptxlink_common") is theirs
 
 
 def test_what_the_file_adds_to_the_path_goes_with_it(tmp_path):
@@ -151,16 +125,7 @@ def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path):
     """`numba.py` beside the file breaks nothing, also where Numba is imported first by the export."""
     names = ("numba", "numpy", "random", "cffi", "llvmlite")
     tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **dict.fromkeys(names, "1 / 0\n"))
-    code = (
-        "import sys, numba_ptxlink as pl\n"
-        "made = pl.export(sys.argv[1], sys.argv[2], emit=['ptx'])\n"
-        "for name in sys.argv[3:]:\n"
-        "    print(sys.modules[name].__file__)\n"
-    )
-    command = [sys.executable, "-I", "-c", code, str(tmp_path / "udfs.py"), str(tmp_path / "out"), *names]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(names) == len(run.stdout.splitlines())
-    assert str(tmp_path) not in run.stdout
+    assert constant(tmp_path / "udfs.py", tmp_path) == 71
 
 
 def test_a_file_that_is_not_imported_for_its_name_is_told(tmp_path):
@@ -211,10 +176,6 @@ def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):
     assert constant(tmp_path / "top" / "pack" / "inner" / "udfs.py", tmp_path) == 32
     manifest = json.loads((tmp_path / "out" / "udfs.json").read_text())
     assert manifest["name"] == "udfs"
-    path = tmp_path / "top" / "pack" / "inner" / "udfs.py"
-    with python_imports.imported_file(path, lambda: None) as module:
-        assert module.__name__ == "pack.inner.udfs"
-    assert "pack" not in sys.modules
 
 
 def test_a_namespace_package_below_the_folder(tmp_path):
@@ -250,7 +211,7 @@ def test_what_an_export_imports_of_packages_is_protected():
     )
     run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in run.stdout.split() if not name.startswith(("_", "cython_runtime"))}
-    assert ours - import_state.PROTECTED == set()
+    assert ours - sources.PROTECTED == set()
 
 
 @pytest.mark.parametrize(
@@ -267,28 +228,47 @@ def test_a_file_that_leaves_is_an_error(tmp_path, body, message):
     assert before == (dict(sys.modules), list(sys.path), list(sys.path_hooks))
 
 
-def test_what_is_imported_belongs_to_one_thread(tmp_path):
-    """Workers of an export of functions are not sent the file that another thread exports meanwhile."""
-    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 1\n")
-    seen = []
-    with python_imports.imported_file(tmp_path / "udfs.py", lambda: None):
-        thread = threading.Thread(target=lambda: seen.append(python_imports.imported_now()))
-        thread.start()
-        thread.join()
-        assert python_imports.imported_now() is not None
-    assert [*seen, python_imports.imported_now()] == [None, None]
-
-
 def test_a_module_that_exports_another(tmp_path):
-    """An export within an import leaves the outer one what it has imported, with the sources of it."""
+    """An export within an import gets modules of its own, and so does the outer one."""
     tree(tmp_path / "other", inner=UDF.format(module="common"), common="K = 5\n")
-    call = f"pl.export({str(tmp_path / 'other' / 'inner.py')!r}, emit=['ptx'])\n"
+    inner, out = str(tmp_path / "other" / "inner.py"), str(tmp_path / "inner")
+    call = f"pl.export({inner!r}, {out!r}, emit=['ptx'])\n"
     tree(tmp_path / "own", udfs="import numba_ptxlink as pl\n" + call + UDF.format(module="common"))
     tree(tmp_path / "own", common="K = 6\n")
-    with python_imports.imported_file(tmp_path / "own" / "udfs.py", lambda: None) as module:
-        imported = python_imports.imported_now()
-        assert module.K == 6
-    assert {str(tmp_path / "own" / name) for name in ("udfs.py", "common.py")} == set(imported.sources)
+    assert constant(tmp_path / "own" / "udfs.py", tmp_path) == 6
+    assert ", 5;" in (tmp_path / "inner" / "inner.sm_75.ptx").read_text()
+
+
+MISSPELT = HEAD + "\n\n@udf('int32(int32)', nmae='g')\ndef f(x):\n    return x\n"
+FAILS = {
+    "here": ("x = 1\n1 / 0\n", "", "udfs.py:2: error: .*ZeroDivisionError"),
+    "in a helper": (
+        "from helper import f\nf()\n",
+        "def f():\n    [][1]\n",
+        "helper.py:2: error: .*IndexError",
+    ),
+    "in a package": ("import json\njson.loads('{')\n", "", "udfs.py:2: error: .*JSONDecodeError"),
+    "keyword": (MISSPELT, "", "udfs.py:4: error: .*nmae"),
+    "syntax": ("import helper\n", "x = 1\ny = (\n", "helper.py:2: error: .*SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_a_failure_names_the_innermost_line_of_the_users(tmp_path, case):
+    """An exception of a package that they call is told at their call, and one of a helper there."""
+    udfs, helper, said = FAILS[case]
+    tree(tmp_path, udfs=udfs, helper=helper)
+    with pytest.raises(pl.ExportError, match=re.escape(str(tmp_path)) + f"/{said}") as error:
+        pl.export(tmp_path / "udfs.py")
+    assert "udfs.py failed while it was imported" in str(error.value)
+
+
+def test_a_file_that_ends_its_process_is_an_error(tmp_path):
+    """A crash of what a file imports is told, and the next export works."""
+    tree(tmp_path, udfs="import os\nos._exit(3)\n", good=UDF.replace("from {module} import K", "K = 4"))
+    with pytest.raises(pl.ExportError, match="process that imports and compiles the functions has died"):
+        pl.export(tmp_path / "udfs.py")
+    assert constant(tmp_path / "good.py", tmp_path) == 4
 
 
 @pytest.mark.parametrize("call", ["pl.export(__file__)", "pl.link(__file__, arch='sm_80')"])
@@ -324,19 +304,68 @@ def test_a_package_is_named_after_its_folder(tmp_path):
     assert exported.header.name == "shapes.h"
 
 
-def test_a_wait_for_another_thread_is_told(tmp_path, monkeypatch, caplog):
-    """Where the thread that exports waits for the one that waits for it, there is a word."""
-    monkeypatch.setattr(import_state, "_PATIENCE", 0)
-    entered = threading.Event()
+HELPED = """\
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
-    def enter():
-        with import_state.import_state(tmp_path):
-            entered.set()
+from numba_ptxlink import udf
 
-    with import_state.import_state(tmp_path):
-        other = threading.Thread(target=enter)
-        other.start()
-        other.join(1)
-        assert ("waits for that of another thread" in caplog.text, entered.is_set()) == (True, False)
-    other.join()
-    assert entered.is_set()
+spec = spec_from_file_location("wave", Path(__file__).with_name("wave.py"))
+wave = module_from_spec(spec)
+spec.loader.exec_module(wave)
+
+
+@udf("int32(int32)")
+def plus(x):
+    return wave.helper(x)
+"""
+
+
+def factors(folder: Path, name: str, **environment: str) -> list[str]:
+    """Export *folder*/udfs.py by a command with a cache of its own; return what is added or multiplied."""
+    command = [sys.executable, "-m", "numba_ptxlink", "export", "udfs.py", "-o", "out", "--emit", "ptx"]
+    kept = {"NUMBA_PTXLINK_CACHE": str(folder / "cache")}
+    subprocess.run(
+        command, cwd=folder, env={**os.environ, **kept, **environment}, check=True, capture_output=True
+    )
+    return re.findall(rf"\b{name}\.\S+ .*, (\w+);", (folder / "out" / "udfs.sm_75.ptx").read_text())
+
+
+def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp_path):
+    """What its module is called does not matter: the helper is compiled as it is now."""
+    helper = "from numba import cuda\n\n\n@cuda.jit(device=True)\ndef helper(x):\n    return x + {}\n"
+    seen = []
+    for value in (5, 7):
+        tree(tmp_path, udfs=HELPED, wave=helper.format(value))
+        seen += factors(tmp_path, "add")
+    assert ["5", "7"] == seen
+
+
+def test_an_edited_compiler_in_a_folder_of_pythonpath(tmp_path):
+    """An export is made by the numba-cuda that is imported, whatever release its metadata tells."""
+    import numba_cuda
+
+    def mirror(real: Path, copy: Path) -> Path:
+        """Make a folder of links to what is in *real*; return it."""
+        copy.mkdir(parents=True)
+        for entry in real.iterdir():
+            if entry.name != "__pycache__":
+                (copy / entry.name).symlink_to(entry)
+        return copy
+
+    real = Path(numba_cuda.__file__).parent
+    package = mirror(real, tmp_path / "path" / "numba_cuda")
+    for name in ("numba", "cuda"):
+        real, package = real / name, package / name
+        package.unlink()
+        mirror(real, package)
+    edited = package / "cudaimpl.py"
+    text = edited.read_text()
+    edited.unlink()
+    body = "@udf('float64(float64)')\ndef f(x):\n    return math.radians(x)\n"
+    own = tree(tmp_path / "own", udfs=f"import math\n{HEAD}\n\n{body}")
+    seen = []
+    for factor in ("3.0", "5.0"):
+        edited.write_text(text.replace("_deg2rad = math.pi / 180.0", f"_deg2rad = {factor}"))
+        seen += factors(own, "mul", PYTHONPATH=str(tmp_path / "path"))
+    assert ["0d4008000000000000", "0d4014000000000000"] == seen

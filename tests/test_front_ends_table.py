@@ -144,7 +144,7 @@ def outcome(folder, udfs, name):
         for arch in ARCHS:
             made = pl.export(udfs, folder, archs=[arch], emit=["ltoir"], name="table", front_end=name)
     except pl.PtxlinkError as error:
-        reason = re.sub(r"^\S+ could not compile .*? for sm_\d+[^:]*: ", "", str(error)).strip()
+        reason = re.sub(r"^.*? could not compile .*? for sm_\d+[^:]*: ", "", str(error)).strip()
         line = re.sub(r"\s*\(?<.*", "", reason.splitlines()[0]).rstrip(" :.(")
         return line.replace("|", "/")[:_LONGEST].strip()
     called = set(re.findall(r'"name": "(of_\w+)"', made.manifest.read_text()))

@@ -166,12 +166,6 @@ class TestPynvjitlinkLinker:
         with pytest.raises(pl.LinkError, match=rf"extension says {says} and its content is {holds}"):
             pl.link(KERNEL, path, arch="sm_80")
 
-    def test_duplicate_symbols_are_an_error(self):
-        """One symbol from a cubin and from a fat binary is refused."""
-        packed = nvfatbin.pack([("cubin", SM_80, "f", cubin(function(2)))])
-        with pytest.raises(pl.LinkError, match="f is defined 2 times"):
-            pl.link(KERNEL, cubin(function(1)), packed, arch="sm_80")
-
     def test_an_undefined_symbol_is_in_the_log(self):
         """The error log of a failed link names the undefined symbol."""
         undefined = KERNEL.replace("f(", "_Z5undefff(").replace(", f,", ", _Z5undefff,")

@@ -37,7 +37,7 @@ def show(tmp_path):
 
 def test_a_link_is_logged(show):
     """`link()` shows the decision, without numba.cuda and without the plugin."""
-    assert [f"numba_ptxlink._link.engine INFO: {MESSAGE}"] == [
+    assert [f"numba_ptxlink._link.pipeline INFO: {MESSAGE}"] == [
         line.partition(":")[0] + ":" + line.split(":")[1] for line in show("-c", USE).splitlines()
     ]
     assert "" == show("-c", USE, level="warning")
@@ -72,7 +72,7 @@ def test_a_command_shows_messages_in_one_form(show, verbose, shown):
     program = (
         "import logging; from numba_ptxlink._cli import arguments; "
         "log = logging.getLogger('numba_ptxlink._link.consumer')\n"
-        f"with arguments.messages_shown({verbose}):\n"
+        f"with arguments.messages_shown({verbose}, quiet=False):\n"
         "    logging.info('other'); log.info('chosen'); log.warning('no')\n"
         "assert not logging.getLogger().handlers"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shutil
 import subprocess
@@ -14,10 +13,8 @@ from types import ModuleType
 import cffi
 import pytest
 
-import numba_ptxlink as pl
 from numba_ptxlink import _native
 from numba_ptxlink._native import _nvptxcompiler
-from numba_ptxlink._native.modules import find_module
 from numba_ptxlink._tools import nvptxcompiler
 
 ROOT = Path(__file__).parents[1]
@@ -85,55 +82,13 @@ def test_needs_no_symbol_from_elsewhere() -> None:
     assert [] == [name for name in strong if "@GLIBC" not in name and not re.match(r"_?Py", name)]
 
 
-def test_an_archive_is_no_place_for_it(tmp_path, monkeypatch) -> None:
-    """A package in a ZIP archive says that Python loads no compiled modules out of one."""
-    assert _native.hindrance() is None
-    archive = tmp_path / "app.pyz"
-    archive.write_bytes(b"PK")
-    monkeypatch.setattr(_native, "__file__", str(archive / "numba_ptxlink" / "_native" / "__init__.py"))
-    monkeypatch.setattr(_native, "location", lambda: None)
-    with pytest.raises(pl.AssembleError, match="loads no compiled modules out of an archive") as caught:
-        nvptxcompiler.identity()
-    assert f"numba-ptxlink is in {archive}, " in str(caught.value)
-
-
-def test_a_library_is_looked_at_before_it_is_loaded(tmp_path, monkeypatch) -> None:
-    """An empty file and one cut off say so; the newest glibc that is asked for is the one readelf shows."""
-    whole = Path(EXTENSION).read_bytes()
-    needed = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", run("readelf", "-V", EXTENSION))
-    newest = max((int(major), int(minor)) for major, minor in needed)
-    assert newest <= _native.glibc()
-    library = tmp_path / "library.so"
-    monkeypatch.setattr(_native, "location", lambda: str(library))
-    for content, said in ((whole, None), (b"", "it is no shared"), (whole[:-1], "it is incomplete")):
-        library.write_bytes(content)
-        cause = _native.hindrance()
-        assert cause is said or f"library.so: {said}" in str(cause)
-    library.write_bytes(whole)
-    monkeypatch.setattr(_native, "glibc", lambda: (newest[0], newest[1] - 1))
-    cause = _native.hindrance()
-    assert f"needs glibc {newest[0]}.{newest[1]}, and this machine has {newest[0]}.{newest[1] - 1}" in cause
-    assert cause.endswith(f"--no-deps numba_ptxlink-{pl.__version__}.tar.gz")
-
-
-@pytest.mark.parametrize("name", ["_cffi_backend", _native.EXTENSION])
-def test_a_module_that_is_being_imported_is_found(name: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_module_that_is_being_imported_is_found(monkeypatch: pytest.MonkeyPatch):
     """A compiled module that is in `sys.modules` and has no spec yet is where its finder says."""
-    path = find_module(name).origin
+    path = _native.location()
     assert path.endswith(".so")
     identity = nvptxcompiler.identity()
-    monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    assert sys.modules[name].__spec__ is None
-    assert path == find_module(name).origin
+    monkeypatch.setitem(sys.modules, _native.EXTENSION, ModuleType(_native.EXTENSION))
+    assert sys.modules[_native.EXTENSION].__spec__ is None
+    assert path == _native.location()
     assert None is _native.hindrance()
     assert identity == nvptxcompiler.identity()
-
-
-def test_what_is_not_there_or_blocked_is_not_found(monkeypatch):
-    """A module has no place where no finder knows one, or where its import is blocked."""
-    assert json.__file__ == find_module("json").origin
-    assert None is find_module("no_module_of_that_name")
-    monkeypatch.setitem(sys.modules, "wave", None)
-    assert None is find_module("wave")
-    monkeypatch.setitem(sys.modules, "no_module_of_that_name", ModuleType("no_module_of_that_name"))
-    assert None is find_module("no_module_of_that_name")

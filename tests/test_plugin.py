@@ -98,7 +98,7 @@ def test_the_hook_waits_for_all_that_is_replaced():
     "first",
     [
         "numba_ptxlink.linker import PtxLinker",
-        pytest.param("numba_ptxlink._numba_cuda.link_errors import NumbaLinkError", marks=pytest.mark.slow),
+        pytest.param("numba_ptxlink._numba_cuda.errors import NumbaLinkError", marks=pytest.mark.slow),
     ],
 )
 def test_naming_the_linker_first_activates_too(first):
@@ -379,7 +379,7 @@ def test_the_simulator_is_left_alone():
     )
     assert lines == [
         "[7.0, 7.0, 7.0, 7.0]",
-        "False|the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)|entry point|0",
+        "False|the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM|entry point|0",
     ]
 
 
@@ -394,7 +394,7 @@ def test_disable_restores_exactly_what_was_there():
         from numba_ptxlink._numba_cuda.patches.table import TABLE
         def bound():
             places = [vars(each.owner())[each.attribute] for each in TABLE]
-            return [driver._Linker, nrt._Linker, cuda.compile, cuda.compile_all, *places]
+            return [driver._Linker, nrt._Linker, cuda.compile, *places]
         stock = bound()
         pl.enable()
         ours = bound()
@@ -422,6 +422,21 @@ def test_enable_overrides_the_variable():
         assert run(before, "from numba import cuda", after, SHOW, NUMBA_PTXLINK="0") == [
             f"True|enable() was called|{trigger}|0"
         ]
+
+
+def test_each_front_end_has_a_group_of_entry_points():
+    """The project's file names init() in the group that each compiler reads."""
+    tomllib = pytest.importorskip("tomllib", reason="it is new in Python 3.11")
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("the project's file is not beside these tests")
+    groups = tomllib.loads(project.read_text())["project"]["entry-points"]
+    name = {"init": "numba_ptxlink._plugin:init"}
+    assert {
+        "numba_extensions": name,
+        "numba_cuda_extensions": name,
+        "numba_cuda_mlir_extensions": name,
+    } == groups
 
 
 def test_the_entry_points_name_init_and_may_run_twice():
@@ -541,3 +556,29 @@ def test_the_default_cc_is_honoured(compiled_for_the_default):
 def test_device_functions_call_device_functions_without_a_driver(compiled_for_the_default):
     """A function that calls jitted helpers compiles without a driver, for the cc asked for or the default."""
     assert compiled_for_the_default[1:] == [f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)]
+
+
+CONVENIENCE = """
+import os
+os.environ["NUMBA_PTXLINK"] = "0"
+import numba.cuda.dispatcher as dispatcher
+dispatcher.CUDACache._moved = dispatcher.CUDACache._index_key
+del dispatcher.CUDACache._index_key
+import numba_ptxlink as pl
+status = pl.enable()
+from numba.cuda import codegen
+from numba.cuda.cudadrv import driver
+print(status.active, driver._Linker.__module__, codegen.CUDACodeLibrary._rebuild.__func__.__module__)
+print(status.reason)
+print(next(each.reason for each in pl.status().front_ends if each.name == "numba-cuda"))
+"""
+
+
+def test_a_convenience_that_moved_leaves_the_linker_active():
+    """Rows that only save something switch off by themselves, together, and `status()` says so."""
+    pytest.importorskip("numba.cuda")
+    done = subprocess.run([sys.executable, "-c", CONVENIENCE], capture_output=True, text=True, check=True)
+    first, *reasons = done.stdout.splitlines()
+    assert "True numba_ptxlink._numba_cuda.linker numba.cuda.codegen" == first
+    off = "the rows for the cache are off: numba.cuda.dispatcher has no CUDACache._index_key"
+    assert [f"enable() was called; {off}"] * 2 == reasons

@@ -28,18 +28,9 @@ def folder(tmp_path):
     return made
 
 
-def test_an_export_of_such_a_file(folder):
-    """It is exported, its header is UTF-8, and its depfile has the bytes of the path."""
-    out = folder / "out"
-    arguments = ["--arch", "sm_75", "--emit", "ptx", "--name", "u", "--depfile", str(folder / "u.d")]
-    assert 0 == cli.main(["export", str(folder / os.fsdecode(b"\xfc.py")), "-o", str(out), *arguments])
-    assert "twice(int32_t x)" in (out / "u.h").read_text(encoding="utf-8")
-    assert b"d\xfc/\xfc.py:" in (folder / "u.d").read_bytes()
-
-
-@pytest.mark.parametrize("options", [{"lineinfo": True}, {"front_end": "numba-cuda-mlir"}])
-def test_line_numbers_of_such_a_file(folder, options):
-    """Code that would name it is refused with the cure."""
+@pytest.mark.parametrize("options", [{}, {"front_end": "numba-cuda-mlir"}])
+def test_an_export_of_such_a_file(folder, options):
+    """Neither compiler takes its name: it is refused with the cure."""
     pytest.importorskip("numba_cuda_mlir")
     path = folder / os.fsdecode(b"\xfc.py")
     with pytest.raises(pl.ExportError, match=r"is not in the encoding of this locale(.|\n)*PYTHONUTF8=1"):

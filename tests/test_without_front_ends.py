@@ -23,7 +23,6 @@ for name in Absent.names:
 import numba_ptxlink as pl
 """
 CALLER = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* x) { *x = f(*x); }\n'
-UDFS = "from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x): return x\n"
 CALLEE = 'extern "C" __device__ int f(int a) { return a + 1; }\n'
 
 
@@ -74,30 +73,25 @@ def test_assembling_linking_inspecting_and_caching(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    "command",
     [
-        (["assemble", "k.ptx", "-o", "k.cubin", "--arch", "sm_80"], 0),
-        (["link", "k.ptx", "f.cu", "-o", "l.cubin", "--arch", "sm_80"], 0),
-        (["inspect", "k.ptx"], 0),
-        (["cache", "stats"], 0),
-        (["doctor"], 0),
-        (["export", "udfs.py", "-o", "out"], 1),
+        ["link", "k.ptx", "-o", "k.cubin", "--arch", "sm_80"],
+        ["link", "k.ptx", "f.cu", "-o", "l.cubin", "--arch", "sm_80"],
+        ["inspect", "k.ptx"],
+        ["cache", "stats"],
+        ["doctor"],
     ],
 )
-def test_the_commands(tmp_path, command, expected):
-    """Each command works, but for the one that compiles Python, which names the extras."""
+def test_the_commands(tmp_path, command):
+    """Each command works but `export`, which compiles Python in a process of its own."""
     (tmp_path / "k.ptx").write_text(make_kernel())
     (tmp_path / "f.cu").write_text(CALLEE)
-    (tmp_path / "udfs.py").write_text(UDFS)
     code, lines, stderr = run(
         f"import os; os.chdir({str(tmp_path)!r})\n"
         "from numba_ptxlink import cli\nsys.exit(cli.main(sys.argv[1:]))",
         *command,
         NUMBA_PTXLINK_CACHE=str(tmp_path / "cache"),
     )
-    assert (code, stderr.count("\n")) == (expected, expected), stderr
-    if expected:
-        assert "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu" in stderr
-        assert "'numba-ptxlink[mlir,toolkit13]'` (numba-cuda-mlir)" in stderr
+    assert (code, stderr) == (0, "")
     if command == ["doctor"]:
         assert any("no compiler for Python functions is installed" in line for line in lines)

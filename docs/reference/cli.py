@@ -31,9 +31,10 @@ where one belongs, and of empty values, lists and paths. What only the run can j
 `--cuda`, has status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
-results alone, warnings and errors) and `--json`, which prints what the command has done or found for
-programs, and nothing where it ends with an error: the exit status and the standard error tell of
-that. What an imported file prints, and the programs that it runs, goes to the standard error; not what it
+results alone, warnings and errors, as builds want it, whatever `NUMBA_PTXLINK_LOG` is) and `--json`,
+which prints what the command has done or found for programs, and nothing where it ends with an error: the
+exit status and the standard error tell of that. What an imported file prints, and the programs that it
+runs, goes to the standard error; not what it
 prints at the end of the process, by `atexit`.
 
 `numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:
@@ -64,6 +65,9 @@ def section(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
     yield ""
     if parser.description:
         yield from (parser.description, "")
+    if parser.epilog:
+        examples = map(str.strip, parser.epilog.splitlines()[1:])
+        yield from ("<!-- shown: examples -->", "```bash", *examples, "```", "")
     if rows:
         yield from ("| | |", "| --- | --- |", *rows, "")
     for name, command in commands.items():

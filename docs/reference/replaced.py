@@ -21,11 +21,17 @@ are not named here the plugin stays inactive, with a warning.
 | `NUMBA_PTXLINK=auto` | nothing is replaced unless the driver is older than the toolkit |
 | `NUMBA_PTXLINK_CACHE=0` | all is replaced, and NVVM runs each time |
 
+The plugin needs the rows for the linker, for compiling without a driver and for the C ABI: where a release
+lacks what one of these replaces, it stays inactive, and `status()` says why. Those for the first kernel of a
+process, and those for the cache, switch off by themselves, all for one purpose; `status()` has a line.
+
 `numba_ptxlink.export` and `numba-ptxlink export` work without the plugin. For the length of a call they need
 the rows marked with an asterisk.
 """
 # The constants of `patches` that an export applies.
-EXPORTED = ("CODE", "DRIVERLESS", "EXTERNS", "LOWERING", "NVVM", "RESULTS")
+EXPORTED = ("CODE", "DRIVERLESS", "EXPORTS", "EXTERNS", "LOWERING", "NVVM", "OPTIMIZE", "RESULTS")
+
+COLUMNS = "| module | attribute | for | why |\n| --- | --- | --- | --- |"
 
 
 def page() -> str:
@@ -37,11 +43,11 @@ def page() -> str:
             home = sys.modules[module]
             title = (home.__doc__ or "").strip().partition("\n")[0].rstrip(".")
             file = "/".join(module.split(".")[-3:]) + ".py"
-            parts.append(f"### {title}\n\nIn `{file}`.\n\n| module | attribute | why |\n| --- | --- | --- |")
+            parts.append(f"### {title}\n\nIn `{file}`.\n\n{COLUMNS}")
             exported = [row for name in EXPORTED for row in getattr(home, name, ())]
             for row in rows:
                 mark = " \\*" if row in exported else ""
-                parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.reason} |")
+                parts.append(f"| `{row.module}` | `{row.path}`{mark} | {row.purpose} | {row.reason} |")
             parts[-1] += "\n"
     return "\n".join(parts).rstrip() + "\n"
 

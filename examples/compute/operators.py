@@ -39,7 +39,7 @@ def longer(first, second, result):
 
 def link(arch):
     """Link both operators into a kernel in CUDA C++."""
-    exported = pl.export([turn, longer], name="operators", archs=[arch], emit=["ltoir"])
+    exported = pl.export([turn, longer], name="operators", arch=[arch], emit=["ltoir"])
     headers = {"operators.h": exported.contents["operators.h"].decode()}
     linked = pl.link(CALLER, exported.read("ltoir"), arch=arch, headers=headers)
     print(f"{len(linked.cubin)} bytes of machine code for {arch}: {linked.reason}")
@@ -49,7 +49,7 @@ def operator(function, arch):
     """Return *function* as cuda.compute takes it."""
     from cuda.compute.op import RawOp
 
-    exported = pl.export(function, archs=[arch], emit=["ltoir"])
+    exported = pl.export(function, arch=[arch], emit=["ltoir"])
     return RawOp(ltoir=exported.read("ltoir"), name=exported.signatures[0].name)
 
 

@@ -60,7 +60,7 @@ def transform(cufft, ltoir, signal, spectrum, weights):
 def main():
     on_gpu = cuda.is_available()
     arch = pl.Arch.of(cuda.get_current_device().compute_capability if on_gpu else "sm_90")
-    exported = pl.export(window, archs=[arch], emit=["ltoir"])
+    exported = pl.export(window, arch=[arch], emit=["ltoir"])
     ltoir = exported.read("ltoir")
     linked = pl.link(CALLER, ltoir, arch=arch)
     print(f"{exported.signatures[0]} {len(ltoir)} bytes of LTO-IR for {arch.sm}; {linked.reason}")

@@ -39,7 +39,7 @@ def scale(values, factor, count):
 
 def link(arch):
     """Return machine code of both kernels."""
-    exported = pl.export([squash, scale], name="udfs", archs=[arch], emit=["ltoir"])
+    exported = pl.export([squash, scale], name="udfs", arch=[arch], emit=["ltoir"])
     headers = {"udfs.h": exported.contents["udfs.h"].decode()}
     linked = pl.link(SOURCE, exported.read("ltoir"), arch=arch, headers=headers)
     print(f"{len(linked.cubin)} bytes of machine code for {arch}: {linked.reason}")

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 
 def build(folder, archs):
     """Compile kernel and handler into *folder*, and register the handler."""
-    pl.export(HERE / "udfs.py", folder, archs=archs, emit=["launcher"])
+    pl.export(HERE / "udfs.py", folder, arch=archs, emit=["launcher"])
     library = folder / "handler.so"
     subprocess.run(  # noqa: S603 - the compiler is the user's
         [

@@ -31,7 +31,7 @@ def main():
     options = parser.parse_args()
     if not cuda.is_available():
         kernel = pl.kernel("void(float32[::1], float32[::1])")(sum_squares)
-        linked = pl.link(kernel, options.library, arch="sm_90")
+        linked = pl.link(kernel, options.library, arch="sm_90", lto=True)
         print(f"{len(linked.cubin)} bytes of machine code for sm_90: {linked.reason}")
         print("Not run: there is no GPU")
         return

@@ -73,7 +73,7 @@ def main():
     options = parser.parse_args()
 
     has_gpu = cuda.is_available()
-    exported = pl.export(HERE / "bodies.py", archs="native" if has_gpu else "sm_90")
+    exported = pl.export(HERE / "bodies.py", arch="native" if has_gpu else "sm_90")
     print(f"{exported.signatures[-1].name}: {len(exported.read('kernels'))} bytes for GPUs")
     generator = np.random.default_rng(0)
     galaxies = [

@@ -35,7 +35,7 @@ class Softsign(torch.autograd.Function):
 
 def build(folder, archs):
     """Compile the kernels and the extension into *folder*, and load it."""
-    exported = pl.export(HERE / "udfs.py", folder, archs=archs, emit=["launcher"])
+    exported = pl.export(HERE / "udfs.py", folder, arch=archs, emit=["launcher"])
     cpp_extension.load(
         name="gallery",
         sources=[str(HERE / "extension.cpp")],

@@ -39,7 +39,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as scratch:
         out_dir = arguments.out_dir or Path(scratch)
-        exported = pl.export(HERE / "user_transform.py", out_dir, archs=[arch])
+        exported = pl.export(HERE / "user_transform.py", out_dir, arch=[arch])
         print(f"Exported: {'; '.join(map(str, exported.signatures))}")
         linked = {
             kind: pl.link(

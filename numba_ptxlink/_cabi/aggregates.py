@@ -54,14 +54,9 @@ def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, ab
     # The count comes first, so that the names of different types differ.
     name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
     layout = struct(name, zip(labels(fields, types, name), types, strict=True), about=about)
-    members = _called(layout.members, fields)
+    pairs = zip(layout.members, fields, strict=True)
+    members = tuple(dataclasses.replace(member, python=field) for member, field in pairs)
     return dataclasses.replace(layout, members=members, in_memory=all(map(_is_plain, types)))
-
-
-def _called(members: Iterable[Member], fields: Iterable[str]) -> tuple[Member, ...]:
-    """Return *members* with their names in Python, *fields*."""
-    pairs = zip(members, fields, strict=True)
-    return tuple(dataclasses.replace(member, python=field) for member, field in pairs)
 
 
 def _is_plain(ctype: CType) -> bool:
@@ -96,8 +91,8 @@ def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct
             )
     types = [field.type for field in fields]
     distinct = labels([field.name for field in fields], types, name)
-    named = [dataclasses.replace(field, name=label) for field, label in zip(fields, distinct, strict=True)]
-    members = _called(named, [field.name for field in fields])
+    pairs = zip(fields, distinct, strict=True)
+    members = tuple(dataclasses.replace(field, name=label, python=field.name) for field, label in pairs)
     natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != members or natural.size != size
     align = 1 if packed else natural.align

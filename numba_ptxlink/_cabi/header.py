@@ -9,7 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._tools import standard_headers
+from numba_ptxlink._tools import nvrtc, standard_headers
 from numba_ptxlink.errors import AbiError
 
 from . import existing
@@ -127,12 +127,13 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Sig
         externs: The functions that the C++ side has to define.
 
     Raises:
-        AbiError: Two structs, or a struct and a function, have the same name.
+        AbiError: Two structs, or a struct and a function, have the same name, or the header would hide
+            another one.
     """
+    cnames.check_stem(stem, nvrtc.toolkit_include_dirs())
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
     structs = named_structs(signatures)
-    _check_overloads(declarations)
     blocks = [
         *_includes(types),
         *existing.preamble(structs),
@@ -321,21 +322,6 @@ def qualified(spelling: str, structs: Collection[str]) -> str:
     bare = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
     names = "|".join(sorted(map(re.escape, bare), key=len, reverse=True))
     return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
-
-
-def _check_overloads(declarations: Iterable[Declaration]) -> None:
-    """Refuse functions of a namespace that C++ cannot tell apart."""
-    known: dict[tuple[str, ...], Declaration] = {}
-    for each in declarations:
-        if each.namespace and not each.signature.kernel:
-            key = (each.namespace, each.name, *(ctype.name for _, ctype in each.signature.params))
-            other = known.setdefault(key, each)
-            if other is not each:
-                raise AbiError(
-                    f"C++ cannot tell {other.python} ({other.source}) from {each.python} ({each.source}): "
-                    f"both are {each.namespace}::{each.name}({', '.join(key[2:])}); rename one of them in "
-                    "Python, or take one out of the namespace."
-                )
 
 
 def describe(declaration: Declaration) -> str:

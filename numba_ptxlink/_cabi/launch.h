@@ -1,5 +1,8 @@
+#if defined(NUMBA_PTXLINK_LAUNCH) && NUMBA_PTXLINK_LAUNCH != 2
+#error "two launchers were exported by different releases of numba-ptxlink; export both again"
+#endif
 #if !defined(NUMBA_PTXLINK_LAUNCH)
-#define NUMBA_PTXLINK_LAUNCH 1
+#define NUMBA_PTXLINK_LAUNCH 2
 /* cudaStream_t and CUstream point to it. */
 struct CUstream_st;
 
@@ -32,7 +35,53 @@ struct extent {
   }
 };
 
+/*
+ * The dynamic shared memory of a block, in bytes, which any integer stands for, and what else a launch has:
+ * `numba_ptxlink::attributes(1024).cluster({2, 1}).programmatic_dependent()`.
+ */
+class attributes {
+ public:
+  std::size_t shared_bytes;
+  extent cluster_blocks;
+  bool has_cluster = false, is_cooperative = false, is_programmatic_dependent = false;
+
+  template <class Number = int, class = std::enable_if_t<extent::is_number<Number>>>
+  constexpr attributes(Number shared = 0) noexcept : shared_bytes(static_cast<std::size_t>(shared)) {}
+
+  /* The blocks of a cluster, which divide those of the grid; otherwise they are what the kernel says. */
+  constexpr attributes& cluster(const extent& blocks) noexcept {
+    cluster_blocks = blocks;
+    has_cluster = true;
+    return *this;
+  }
+
+  /* All blocks have to run at once. A kernel that synchronises its grid is launched so in any case. */
+  constexpr attributes& cooperative() noexcept {
+    is_cooperative = true;
+    return *this;
+  }
+
+  /* The kernel may start before the one ahead of it in the stream has ended. */
+  constexpr attributes& programmatic_dependent() noexcept {
+    is_programmatic_dependent = true;
+    return *this;
+  }
+};
+
 namespace launch {
+
+/* CUlaunchAttribute and CUlaunchConfig. */
+struct alignas(8) attribute {
+  int id, padding;
+  unsigned value[16];
+};
+
+struct config {
+  unsigned grid[3], block[3], shared_bytes;
+  CUstream_st* stream;
+  attribute* attributes;
+  unsigned count;
+};
 
 /* The functions of libcuda.so.1 that launches need; `state` is 0, or the error of looking for them. */
 struct driver {
@@ -50,10 +99,7 @@ struct driver {
   int (*get_device_attribute)(int*, int, int) = nullptr;
   int (*get_attribute)(int*, int, void*, int) = nullptr;
   int (*set_attribute)(int, int, void*, int) = nullptr;
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
-                void**, void**) = nullptr;
-  int (*launch_cooperatively)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
-                              void**) = nullptr;
+  int (*launch)(const config*, void*, void**, void**) = nullptr;
 
   driver() noexcept {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -74,8 +120,7 @@ struct driver {
     find(library, "cuDeviceGetAttribute", get_device_attribute);
     find(library, "cuKernelGetAttribute", get_attribute);
     find(library, "cuKernelSetAttribute", set_attribute);
-    find(library, "cuLaunchKernel", launch);
-    find(library, "cuLaunchCooperativeKernel", launch_cooperatively);
+    find(library, "cuLaunchKernelEx", launch);
     if (state == 0) {
       state = init(0);
     }
@@ -170,7 +215,7 @@ class kernel {
     return 0;
   }
 
-  int operator()(CUstream_st* stream, const extent& grid, const extent& block, unsigned shared_bytes,
+  int operator()(CUstream_st* stream, const extent& grid, const extent& block, const numba_ptxlink::attributes& how,
                  void** arguments) noexcept {
     void* handle = nullptr;
     if (const int error = enter(stream)) {
@@ -179,18 +224,34 @@ class kernel {
     if (const int error = load(handle)) {
       return error;
     }
-    const driver& api = get_driver();
-    if (shared_bytes != 0) {
+    if (how.shared_bytes > 0xffffffffu) {
+      return 1; /* CUDA_ERROR_INVALID_VALUE: the driver's number has 32 bits */
+    }
+    if (how.shared_bytes != 0) {
       if (const int error = allow_shared(handle)) {
         return error;
       }
     }
-    if (is_cooperative_) {
-      return api.launch_cooperatively(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream,
-                                      arguments);
+    attribute list[3] = {};
+    unsigned count = 0;
+    if (is_cooperative_ || how.is_cooperative) {
+      list[count++] = {2, 0, {1}}; /* CU_LAUNCH_ATTRIBUTE_COOPERATIVE */
     }
-    return api.launch(handle, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream,
-                      arguments, nullptr);
+    if (how.is_programmatic_dependent) {
+      list[count++] = {6, 0, {1}}; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+    }
+    if (how.has_cluster) {
+      const extent& blocks = how.cluster_blocks;
+      list[count++] = {4, 0, {blocks.x, blocks.y, blocks.z}}; /* CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION */
+      if (std::uint64_t{blocks.x} * blocks.y * blocks.z > 8) {
+        if (const int error = allow_large_cluster(handle)) {
+          return error;
+        }
+      }
+    }
+    const config with{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, static_cast<unsigned>(how.shared_bytes),
+                      stream, list, count};
+    return get_driver().launch(&with, handle, arguments, nullptr);
   }
 
  private:
@@ -224,6 +285,15 @@ class kernel {
     }
     devices_.fetch_or(bit, std::memory_order_release);
     return 0;
+  }
+
+  int allow_large_cluster(void* handle) noexcept {
+    int device = 0;
+    if (const int error = get_driver().get_device(&device)) {
+      return error;
+    }
+    /* CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
+    return get_driver().set_attribute(14, 1, handle, device);
   }
 
   library& code_;

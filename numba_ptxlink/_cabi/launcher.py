@@ -31,6 +31,7 @@ _INCLUDES = """\
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 """
@@ -114,14 +115,14 @@ def _function(declaration: Declaration) -> str:
     # Kernels and parameters may be called what types are called: those are global.
     structs = structs_of([signature])
     taken = {*labels, *structs}
-    stream, grid, block, shared = (
-        cnames.legal(name, taken) for name in ("stream", "grid", "block", "shared_bytes")
+    stream, grid, block, attributes = (
+        cnames.legal(name, taken) for name in ("stream", "grid", "block", "attributes")
     )
     params = [
         f"CUstream_st* {stream}",
         f"const numba_ptxlink::extent& {grid}",
         f"const numba_ptxlink::extent& {block}",
-        f"unsigned {shared}",
+        f"const numba_ptxlink::attributes& {attributes}",
         # Without __restrict__, a promise to the kernel: nvcc does not convert the address of such a pointer.
         *(qualified(f"{ctype.name} {label}", structs) for label, ctype in signature.params),
     ]
@@ -130,6 +131,6 @@ def _function(declaration: Declaration) -> str:
     array = f"  void* {arguments}[] = {{{addresses}}};\n" if labels else ""
     return (
         f"{describe(declaration)}inline int {signature.name}({', '.join(params)}) noexcept {{\n{array}"
-        f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {shared}, "
+        f"  return {_DETAIL}::kernels::{signature.name}({stream}, {grid}, {block}, {attributes}, "
         f"{arguments if labels else 'nullptr'});\n}}\n"
     )

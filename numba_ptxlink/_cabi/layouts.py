@@ -44,7 +44,10 @@ def _describe(ctype: c.CType) -> dict[str, Any]:
         described |= {"kind": "view", "element": ctype.element.name}
         described |= {"ndim": ctype.ndim, "layout": ctype.layout, "readonly": ctype.readonly}
     elif isinstance(ctype, c.Struct):
-        members = ctype.members
-        places = [{"name": each.name, "type": each.type.name, "offset": each.offset} for each in members]
-        described |= {"kind": "struct", "members": places}
+        described |= {"kind": "struct", "members": list(map(_place, ctype.members))}
     return described
+
+
+def _place(member: c.Member) -> dict[str, Any]:
+    renamed = {"field": member.field} if member.field != member.name else {}
+    return {"name": member.name, "type": member.type.name, "offset": member.offset, **renamed}

@@ -10,54 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from typing import NamedTuple
-
-
-class FloatFormat(NamedTuple):
-    """
-    The bits of a floating-point number: a sign, an exponent and a mantissa, from the highest on.
-
-    Args:
-        exponent: How many bits it has.
-        mantissa: How many bits it has, without the implied one.
-        infinite: Whether the largest exponent is that of infinities and NaNs; otherwise all bits set are NaN,
-            and there is no infinity.
-    """
-
-    exponent: int
-    mantissa: int
-    infinite: bool = True
-
-    def encode(self, number: float) -> int:
-        """
-        Return the bits of the value nearest to *number*, the even one of two.
-
-        Raises:
-            OverflowError: It is larger than the largest value.
-        """
-        sign = int(math.copysign(1, number) < 0) << self.exponent + self.mantissa
-        if self.infinite:
-            limit = (1 << self.exponent) - 1 << self.mantissa
-            nan = limit | 1 << self.mantissa - 1
-        else:
-            limit = nan = (1 << self.exponent + self.mantissa) - 1
-        if math.isnan(number):
-            return sign | nan
-        if math.isinf(number):
-            if self.infinite:
-                return sign | limit
-            raise OverflowError("there is no infinity")
-        if not number:
-            return sign
-        bias = (1 << self.exponent - 1) - 1
-        _, power = math.frexp(number)
-        # Below the smallest normal number the distance of values stays the same.
-        unit = max(power - 1, 1 - bias) - self.mantissa
-        bits = round(math.ldexp(abs(number), -unit)) + (unit + self.mantissa + bias - 1 << self.mantissa)
-        if bits >= limit:
-            raise OverflowError("it is too large")
-        return sign | bits
 
 
 class Number(NamedTuple):
@@ -73,7 +26,6 @@ class Number(NamedTuple):
         ir: The type in LLVM IR of the number, or of each in a struct: such as "i8" or "float".
         numpy: NumPy's letter for it, which has none for the newer floats: these are voids.
         dlpack: Its `DLDataTypeCode`, None for what has none.
-        format: The bits of a floating-point number.
         element: The name of what the struct holds more than one of, or of a vector of one; "" for a number.
         lanes: How many of them it holds.
         header: The header of CUDA that declares it; "" for a number of the language.
@@ -89,20 +41,17 @@ class Number(NamedTuple):
     ir: str
     numpy: str = ""
     dlpack: int | None = None
-    format: FloatFormat | None = None
     element: str = ""
     lanes: int = 1
     header: str = ""
     in_c: bool = True
     raw: str = ""
 
+    @property
+    def is_float(self) -> bool:
+        """Whether it is one floating-point number."""
+        return "float" in self.kind
 
-_HALF, _BFLOAT, _SINGLE, _DOUBLE = (
-    FloatFormat(5, 10),
-    FloatFormat(8, 7),
-    FloatFormat(8, 23),
-    FloatFormat(11, 52),
-)
 
 _ROWS = (
     Number("bool", "bool", 1, 1, "b", "i8", "b", 6),
@@ -115,19 +64,19 @@ _ROWS = (
     Number("uint16_t", "uint", 2, 2, "u16", "i16", "u", 1),
     Number("uint32_t", "uint", 4, 4, "u32", "i32", "u", 1),
     Number("uint64_t", "uint", 8, 8, "u64", "i64", "u", 1),
-    Number("float", "float", 4, 4, "f32", "float", "f", 2, _SINGLE),
-    Number("double", "float", 8, 8, "f64", "double", "f", 2, _DOUBLE),
+    Number("float", "float", 4, 4, "f32", "float", "f", 2),
+    Number("double", "float", 8, 8, "f64", "double", "f", 2),
     # Classes of C++ around their bits.
     Number(
-        "__half", "float16", 2, 2, "f16", "i16", "f", 2, _HALF, header="cuda_fp16.h", in_c=False,
+        "__half", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h", in_c=False,
         raw="__half_raw",
     ),
-    Number("__half_raw", "float16", 2, 2, "f16", "i16", "f", 2, _HALF, header="cuda_fp16.h"),
+    Number("__half_raw", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h"),
     Number(
-        "__nv_bfloat16", "bfloat16", 2, 2, "bf16", "i16", "V", 4, _BFLOAT, header="cuda_bf16.h", in_c=False,
+        "__nv_bfloat16", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h", in_c=False,
         raw="__nv_bfloat16_raw",
     ),
-    Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, _BFLOAT, header="cuda_bf16.h"),
+    Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h"),
     # As aligned as they are large.
     Number(
         "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", lanes=2,
@@ -179,8 +128,3 @@ NUMBERS |= {
 def of_kind(kind: str, size: int) -> Number | None:
     """Return a number of *kind*, as manifests call it, and of *size* bytes; None if there is none."""
     return next((row for row in NUMBERS.values() if (row.kind, row.size) == (kind, size)), None)
-
-
-def is_void(size: int) -> bool:
-    """Return whether NumPy has no letter for a number of *size* bytes, such as bfloat16."""
-    return any(row.numpy == "V" and row.size == size for row in NUMBERS.values())

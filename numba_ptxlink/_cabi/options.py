@@ -18,15 +18,10 @@ log = logging.getLogger(__name__)
 # What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself, and
 # _ and $ are none alone.
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
-AGGREGATES = ("value", "flat")
-ON_ERROR = ("zero", "trap")
-# What a launch bound is, and the most that it may be, "Launch Bounds" and "Technical Specifications" in the
-# CUDA Programming Guide. The size of a cluster depends on the GPU; PTX has 32 bits for it.
-_BOUNDS = (
-    ("maximum number of threads in a block", 1024),
-    ("minimum number of blocks per multiprocessor", 32),
-    ("maximum number of blocks in a cluster", (1 << 31) - 1),
-)
+_CHOICES = {"aggregates": ("value", "flat"), "on_error": ("zero", "trap"), "checked": (True, False)}
+# The most that launch bounds may be, "Launch Bounds" and "Technical Specifications" in the CUDA Programming
+# Guide. The size of a cluster depends on the GPU; PTX has 32 bits for it.
+_MOST = (1024, 32, (1 << 31) - 1)
 
 
 @dataclass(frozen=True)
@@ -48,9 +43,13 @@ class AbiOptions:
     checked: bool = False
 
     @classmethod
-    def of(cls, abi_info: object) -> AbiOptions:
+    def of(cls, abi_info: object, spelled: str = "abi_info[{!r}]") -> AbiOptions:
         """
         Read and check an `abi_info` mapping.
+
+        Args:
+            abi_info: The mapping.
+            spelled: How messages spell a key of it.
 
         Raises:
             AbiError: It is not a mapping, or has an unknown key or value.
@@ -63,18 +62,13 @@ class AbiOptions:
                 f"{abi_info!r}."
             )
         keys = [field.name for field in dataclasses.fields(cls)]
-        for key in abi_info:
+        for key, value in abi_info.items():
             if key not in keys:
                 raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(keys)}.")
-        options = cls(**abi_info)
-        for key, choices in (("aggregates", AGGREGATES), ("on_error", ON_ERROR)):
-            if getattr(options, key) not in choices:
-                raise AbiError(
-                    f"abi_info[{key!r}] is {getattr(options, key)!r}; the choices are {', '.join(choices)}."
-                )
-        if not isinstance(options.checked, bool):
-            raise AbiError(f"abi_info['checked'] is {options.checked!r}; the choices are True, False.")
-        return options
+            if key in _CHOICES and repr(value) not in map(repr, _CHOICES[key]):
+                choices = ", ".join(map(str, _CHOICES[key]))
+                raise AbiError(f"{spelled.format(key)} is {value!r}; the choices are {choices}.")
+        return cls(**abi_info)
 
     @classmethod
     def of_compile(cls, abi_info: object) -> AbiOptions:
@@ -93,12 +87,13 @@ class AbiOptions:
             return cls()
         if not isinstance(abi_info, Mapping):
             return cls.of(abi_info)
-        keys = [field.name for field in dataclasses.fields(cls)]
-        for key in abi_info:
-            if key not in keys:
-                log.info("abi_info has the unknown key %r, which is ignored", key)
-        name = abi_info.get("abi_name")
-        options = cls.of({key: abi_info[key] for key in keys[1:] if key in abi_info})
+        known = {
+            field.name: abi_info[field.name] for field in dataclasses.fields(cls) if field.name in abi_info
+        }
+        name = known.pop("abi_name", None)
+        options = cls.of(known)
+        for key in [key for key in abi_info if key not in {*known, "abi_name"}]:
+            log.info("abi_info has the unknown key %r, which is ignored", key)
         if name is None:
             return options
         if not isinstance(name, str):
@@ -127,23 +122,15 @@ def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
     if given is None:
         return None
     bounds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    numbers = tuple(map(_integer, bounds))
-    wrong = "" if 0 < len(bounds) <= len(_BOUNDS) else f"it has {len(bounds)} numbers"
-    for bound, number, (meaning, largest) in zip(bounds, numbers, _BOUNDS, strict=False):
-        if not wrong and not 0 < number <= largest:
-            wrong = f"{bound!r} is no {meaning}"
-    if wrong:
-        (threads, most), (blocks, several), (cluster, _) = _BOUNDS
+    numbers = tuple(
+        operator.index(bound) if hasattr(bound, "__index__") and not isinstance(bound, bool) else 0
+        for bound in bounds
+    )
+    known = 0 < len(bounds) <= len(_MOST)
+    if not known or any(not 0 < number <= most for number, most in zip(numbers, _MOST, strict=False)):
         raise AbiError(
-            f"launch_bounds={given!r} of {what}: {wrong}; give the {threads} (an int, 1 to {most}), or a "
-            f"tuple of that, the {blocks} (1 to {several}) and the {cluster} (1 or more), or leave it out."
+            f"launch_bounds={given!r} of {what}: give the maximum number of threads in a block (an int, 1 to "
+            f"{_MOST[0]}), or a tuple of that, the minimum number of blocks per multiprocessor (1 to "
+            f"{_MOST[1]}) and the maximum number of blocks in a cluster (1 or more), or leave it out."
         )
     return numbers
-
-
-def _integer(value: object) -> int:
-    """Return *value* as an int, 0 where it is no integer; those of NumPy are some."""
-    try:
-        return 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return 0

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import Arch, dotted
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
@@ -18,10 +18,8 @@ from . import types as c
 from .signatures import Signature, structs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from numba_ptxlink._tools.nvrtc import Compiled
 
     from .header import Declaration
 
@@ -37,9 +35,7 @@ _MOST_COPIED = 1024
 _FLAGS = ("-std=c++17", "--device-int128")
 # The headers of structs may have functions for the host, which nvcc takes and NVRTC otherwise refuses.
 _LIKE_NVCC = ("-default-device",)
-_ANY_ERROR = re.compile(r"^(.+)\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
-_ERROR = re.compile(rf"^/?{re.escape(_NAME)}\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
-# The toolkit's headers are missing, which says nothing about this one.
+_ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 _NO_COPY = re.compile(r"is a deleted function|is inaccessible|no suitable (copy )?constructor")
 _NO_FILE = "open source file"
 
@@ -71,85 +67,85 @@ def prove(
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
-    structs = structs_of(signatures).values()
+    given = [each for each in structs_of(signatures).values() if each.existing]
     sources = {declaration.signature.name: declaration.source for declaration in declarations}
+    calls = map(_call, range(len(signatures)), signatures, called)
+    source = "\n".join([text, *calls, ""])
     try:
-        arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), None)
-        if arch is None:
-            known = f"NVRTC {dotted(nvrtc.version())}"
-            log.warning("The header is not compiled: %s does not know %s.", known, archs[0].sm)
-            return
-        calls = map(_call, range(len(signatures)), signatures, called)
-        source = "\n".join([text, *calls, ""])
-        compiled = _compile(source, arch, include_dirs, with_structs=bool(existing.includes(structs)))
+        arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
+        # A header in the working directory is not the one that is meant.
+        with_structs = bool(existing.includes(given))
+        compiled = nvrtc.compile_source(
+            source,
+            _NAME,
+            arch,
+            flags=(*_FLAGS, *_LIKE_NVCC) if with_structs else _FLAGS,
+            include_dirs=(*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()),
+            isolated=with_structs,
+        )
     except LinkError as error:
-        _check_structs(error, text, structs, include_dirs)
-        if _NO_FILE in error.log or not _begins_here(error.log):
+        says = _explanation(error.log, source, signatures, sources) or _missing(
+            error.log, given, include_dirs
+        )
+        if not says:
             log.warning("The header is not compiled: %s", error)
             return
-        raise _refusal(error, text, signatures, sources) from error
-    _compare(compiled.code.decode(), signatures, modern=llvm_ir.is_modern(arch))
+        raise AbiError(says, flags=error.flags, inputs=error.inputs, log=error.log) from error
+    _compare(compiled.code.decode(), signatures, sources, modern=llvm_ir.is_modern(arch))
 
 
-def _compile(source: str, arch: Arch, include_dirs: Sequence[Path], *, with_structs: bool) -> Compiled:
-    searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs())
-    # A header in the working directory is not the one that is meant.
-    return nvrtc.compile_source(
-        source,
-        _NAME,
-        arch,
-        flags=(*_FLAGS, *_LIKE_NVCC) if with_structs else _FLAGS,
-        include_dirs=searched,
-        isolated=with_structs,
+def _missing(log: str, structs: Sequence[c.Struct], include_dirs: Sequence[Path]) -> str:
+    """Return which headers that define *structs* a log of NVRTC says are not found, "" for none."""
+    quoted = log.replace("<", '"').replace(">", '"')
+    missing = [name for name in existing.includes(structs) if f"{_NO_FILE} {name}" in quoted]
+    if not missing:
+        return ""
+    searched, defined = ", ".join(map(str, include_dirs)), ", ".join(each.name for each in structs)
+    return (
+        f"{', '.join(missing)}, which is to define {defined}, is not found in {searched or 'nowhere'}; name "
+        "its folder by include_dirs, or -I."
     )
 
 
-def _check_structs(
-    error: LinkError, text: str, structs: Iterable[c.Struct], include_dirs: Sequence[Path]
-) -> None:
-    """Refuse structs that C++ defines otherwise or not at all, where that is why NVRTC refused the header."""
-    given = {each.name: each for each in structs if each.existing}
-    missing = [
-        name for name in existing.includes(given.values()) if f"{_NO_FILE} {name}" in _in_quotes(error.log)
-    ]
-    if missing:
-        searched = ", ".join(map(str, include_dirs)) or "nowhere"
-        raise AbiError(
-            f"{', '.join(missing)}, which is to define {', '.join(given)}, is not found in {searched}; "
-            "name its folder by include_dirs, or -I.",
-            flags=error.flags,
-            inputs=error.inputs,
-            log=error.log,
-        ) from error
-    # What follows from the errors of another header says nothing about the structs.
-    first = _ERROR.search(error.log) if _begins_here(error.log) else None
-    line = text.split("\n")[int(first[1]) - 1 :][:1] if first else []
-    if first and line and existing.is_assertion(line[0]):
-        about = "; ".join(f"{each.name} stands for {each.about}" for each in given.values())
-        if "assertion failed" in first[2]:
-            failed, cures = existing.failures(error.log, given.values())
-            says = f"C++ has structs that are laid out otherwise than in Python: {'; '.join(failed)}"
-            cure = "; ".join(["Make them agree", *cures])
-        else:
-            subject, cure = existing.uncompared(line[0], first[2])
-            says = f"C++ cannot compare the structs of structs= with those in Python: {subject}: {first[2]}"
-        raise AbiError(
-            f"{says}. {about}. {cure}.",
-            flags=error.flags,
-            inputs=error.inputs,
-            log=error.log,
-        ) from error
+def _explanation(log: str, source: str, signatures: Sequence[Signature], sources: dict[str, str]) -> str:
+    """Return what a log of NVRTC says of the header, "" where its first error is of another one."""
+    first = _ERROR.search(log)
+    # A header that is missing says nothing about this one, nor does what follows from errors of another.
+    if first is None or first[1].removeprefix("/") != _NAME or _NO_FILE in log:
+        return ""
+    number, reason = int(first[2]), first[3]
+    line = source.split("\n")[number - 1]
+    if existing.is_assertion(line):
+        return _of_assertion(log, line, reason, signatures)
+    for place, signature in enumerate(signatures):
+        if line.endswith(f" {signature};") or f" {_CALLER}{place}(" in line:
+            user = sources.get(signature.name, "for C++ to define")
+            where = f"{'kernel' if signature.kernel else 'function'} {signature.name} ({user})"
+            where += f", declared as `{signature}`"
+            break
+    else:
+        where = f"line {number} of the header ({line.strip()})"
+    cure = "Rename what it names in Python; if no name is at fault, please report this"
+    if _NO_COPY.search(reason):
+        cure = "What is passed by value is copied: let C++ copy it, or pass its address, by types.CPointer"
+    return f"C++ refuses {where}: {reason}. {cure}."
 
 
-def _begins_here(log: str) -> bool:
-    """Return whether the first error in a log of NVRTC is of the generated header, or of a call."""
-    first = _ANY_ERROR.search(log)
-    return first is not None and first[1].removeprefix("/") == _NAME
-
-
-def _in_quotes(log: str) -> str:
-    """Return a log of NVRTC that names headers as they are included, if those are in quotes."""
-    return log.replace("<", '"').replace(">", '"')
+def _of_assertion(log: str, line: str, reason: str, signatures: Sequence[Signature]) -> str:
+    """Return how the structs that C++ has differ from those in Python."""
+    given = [each for each in structs_of(signatures).values() if each.existing]
+    about = "; ".join(f"{each.name} stands for {each.about}" for each in given)
+    if "assertion failed" in reason:
+        return (
+            "C++ has structs that are laid out otherwise than in Python: "
+            f"{'; '.join(existing.failures(log))}. {about}. Make them agree: by offsets and itemsize of the "
+            'dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
+        )
+    return (
+        f"C++ cannot compare the structs of structs= with those in Python: {line}: {reason}. {about}. "
+        "Correct the name in structs=, the fields' names, or the header of include=; leave bit fields and "
+        "private members out of the dtype, which may have gaps."
+    )
 
 
 def _cxx_name(declaration: Declaration) -> str:
@@ -182,72 +178,25 @@ def _call(number: int, signature: Signature, name: str) -> str:
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 
 
-def _compare(ptx: str, signatures: Sequence[Signature], *, modern: bool) -> None:
+def _compare(ptx: str, signatures: Sequence[Signature], sources: dict[str, str], *, modern: bool) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
-    for number, signature in enumerate(signatures):
-        expected = signature.prototype_for(modern=modern)
-        declared = there.get(f"{_CALLER}{number}" if signature.kernel else signature.name)
-        if declared is None:
-            raise AbiError(
-                f"In C++ a call of {signature.name} reaches a function of CUDA's, not the exported one; use "
-                f"the name {names.propose(signature.name, {signature.name})!r}, for example."
-            )
-        if replace(declared, name=signature.name) != expected:
+    proposed = {each.name: names.propose(f"{each.name}_of") for each in signatures}
+    pairs = [
+        (each, there.get(f"{_CALLER}{number}" if each.kernel else each.name))
+        for number, each in enumerate(signatures)
+    ]
+    hidden = [each.name for each, declared in pairs if declared is None]
+    if hidden:
+        what = ", ".join(f"{name} ({sources.get(name, 'for C++ to define')})" for name in hidden)
+        raise AbiError(
+            f"C++ calls functions of CUDA's by the names {what}, not the exported ones; use others, such as "
+            f"{', '.join(repr(proposed[name]) for name in hidden)}."
+        )
+    for each, declared in pairs:
+        expected = each.prototype_for(modern=modern)
+        if declared is not None and replace(declared, name=each.name) != expected:
             raise ExportError(
-                f"NVRTC makes the prototype {declared} of the declaration of {signature.name}, which is "
-                f"exported as {expected}. Where CUDA has a function of that name, use another one, such as "
-                f"{names.propose(signature.name, {signature.name})!r}; else please report this with the "
-                "function's signature."
+                f"NVRTC makes the prototype {declared} of the declaration of {each.name}, which is exported "
+                f"as {expected}. Where CUDA has a function of that name, use another one, such as "
+                f"{proposed[each.name]!r}; else please report this with the function's signature."
             )
-
-
-def _refusal(
-    error: LinkError, text: str, signatures: Sequence[Signature], sources: dict[str, str]
-) -> AbiError:
-    """Return the error about the first line that NVRTC refused."""
-    lines = text.split("\n")
-    first = _ERROR.search(error.log)
-    assert first is not None  # noqa: S101 - the caller has looked
-    number, reason = int(first[1]), first[2]
-    if number > len(lines):
-        signature = signatures[number - len(lines) - 1]
-        where = f"a call of {_describe(signature, reason, sources)}"
-    else:
-        where = _place(lines, number, reason, signatures, sources)
-    cure = "Rename it in Python; if no name is at fault, please report this"
-    if _NO_COPY.search(reason):
-        cure = "What is passed by value is copied: let C++ copy it, or pass its address, by types.CPointer"
-    return AbiError(
-        f"C++ refuses {where}: {reason}. {cure}.",
-        flags=error.flags,
-        inputs=error.inputs,
-        log=error.log,
-    )
-
-
-def _place(
-    lines: Sequence[str],
-    number: int,
-    reason: str,
-    signatures: Sequence[Signature],
-    sources: dict[str, str],
-) -> str:
-    line = lines[number - 1]
-    for signature in signatures:
-        if line.endswith(f" {signature};"):
-            return _describe(signature, reason, sources)
-    for above in reversed(lines[:number]):
-        if above.startswith("}") and above is not line:
-            break
-        if struct := re.match(r"typedef struct .*?(\w+) \{", above):
-            return f"the definition of struct {struct[1]} in the header ({line.strip()})"
-    return f"line {number} of the header ({line.strip()})"
-
-
-def _describe(signature: Signature, reason: str, sources: dict[str, str]) -> str:
-    kind = "kernel" if signature.kernel else "function"
-    source = sources.get(signature.name, "for C++ to define")
-    quoted = re.findall(r'"(\w+)"', reason)
-    params = [name for name, _ in signature.params if name in quoted]
-    param = f"parameter {params[0]!r} of " if params else ""
-    return f"{param}{kind} {signature.name} ({source}), declared as `{signature}`"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats.ptx import Prototype
 from numba_ptxlink.errors import AbiError
 
-from . import alignment, existing
+from . import existing
 from . import names as cnames
-from .types import Array, CType, Struct, parts
+from .types import Array, CType, Struct, inside, parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 # In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
@@ -87,36 +87,29 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     named: dict[str, Struct] = {}
     users: dict[Struct, str] = {}
     for signature in signatures:
-        for struct in (struct for part in signature.types for struct in _structs(part)):
-            users.setdefault(struct, signature.name)
-    for ctype in users:
+        for each in (each for part in signature.types for each in _structs(part)):
+            users.setdefault(each, signature.name)
+    for ctype, user in users.items():
         first = named.setdefault(ctype.name, ctype)
-        if first.existing and ctype.existing:
-            # Not by fingerprint: one function may name what is in them, and another one not.
-            differing = existing.difference(first, ctype)
-            if differing:
-                pairs = zip(differing, (first, ctype), strict=True)
-                ways = ", ".join(f"{what} in {users[struct]}" for what, struct in pairs)
-                raise AbiError(
-                    f"{ctype.name} is given for {first.about} and for {ctype.about}, which are laid out in "
-                    f"two ways: {ways}. C++ has one struct of that name; give all functions the same dtype "
-                    "and the same structs=."
-                )
-            named[ctype.name] = existing.with_includes_of(first, ctype)
-            continue
-        if first.fingerprint != ctype.fingerprint or first.existing != ctype.existing:
-            raise AbiError(
-                f"Two structs would be named {ctype.name}: {_described(first, users)} and "
-                f"{_described(ctype, users)}; rename the record or NamedTuple among them in Python, for "
-                f"example to {cnames.propose(ctype.name, named)!r}, as `import ... as` does for a record; "
-                "say by structs= of the decorator which struct C++ has for it; or export the functions apart."
+        # Not by fingerprint: one function may name what is in a struct of C++, and another one not.
+        by_layout = bool(first.existing and ctype.existing)
+        same = existing.layout(first) == existing.layout(ctype)
+        if not same or not (
+            by_layout or (first.fingerprint, first.existing) == (ctype.fingerprint, ctype.existing)
+        ):
+            described = " and ".join(
+                f"{each.about} of {who}, with the members {', '.join(member.name for member in each.members)}"
+                for each, who in ((first, users[first]), (ctype, user))
             )
+            raise AbiError(
+                f"Two structs would be named {ctype.name}: {described}; rename the record or NamedTuple "
+                f"among them, as to {cnames.propose(ctype.name, named)!r}, as `import ... as` does for a "
+                "record; say by structs= of the decorator which struct C++ has for each; or export the "
+                "functions apart."
+            )
+        if by_layout:
+            named[ctype.name] = existing.with_includes_of(first, ctype)
     return named
-
-
-def _described(struct: Struct, users: Mapping[Struct, str]) -> str:
-    members = ", ".join(member.name for member in struct.members)
-    return f"{struct.about} of {users[struct]}, with the members {members}"
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
@@ -145,21 +138,12 @@ def unaligned_member(ctype: CType) -> str | None:
     0 of a parameter that is aligned to 1 by `ld.param.u64`. The device traps, or moves other bytes. What a
     kernel is launched with is read by accesses that are no larger than its alignment.
     """
-    leaves = _leaves(ctype, "", 0)
-    return next((path for path, at, leaf in leaves if at % leaf.align or leaf.align > ctype.align), None)
-
-
-def _leaves(ctype: CType, path: str, offset: int) -> Iterator[tuple[str, int, CType]]:
-    if isinstance(ctype, Struct):
-        for member in ctype.members:
-            inner = f"{path}.{member.name}" if path else member.name
-            yield from _leaves(member.type, inner, offset + member.offset)
-    elif isinstance(ctype, Array):
-        # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
-        for number in range(min(ctype.count, _LARGEST_ALIGNMENT)):
-            yield from _leaves(ctype.element, f"{path}[{number}]", offset + number * ctype.element.size)
-    else:
-        yield path, offset, ctype
+    # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
+    for path, offset, part in inside(ctype, elements=_LARGEST_ALIGNMENT):
+        is_leaf = not isinstance(part, (Array, Struct))
+        if is_leaf and (offset % part.align or part.align > ctype.align):
+            return path
+    return None
 
 
 def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
@@ -184,6 +168,6 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
             raise AbiError(
                 f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
                 "which is not aligned, and nvcc passes such structs by value wrongly in PTX. "
-                f"{alignment.cure(ctype)}, pass a pointer to it or an array of it, or make and link LTO-IR "
-                f"alone ({option})."
+                "Create its dtype with align=True, and with offsets of C where a member is complex; pass a "
+                f"pointer to it or an array of it; or make and link LTO-IR alone ({option})."
             )

@@ -109,7 +109,7 @@ class Scalar(CType):
 
         Both sides of a call rely on the other's.
         """
-        if self.row.format or self.size >= 4:
+        if self.row.is_float or self.size >= 4:
             return ""
         return "signext" if self.row.kind == "int" else "zeroext"
 
@@ -414,6 +414,30 @@ def _walk(ctype: CType, seen: set[CType], *, inside: bool) -> Iterator[CType]:
         for part in ctype.inner:
             yield from _walk(part, seen, inside=inside)
     yield ctype
+
+
+def inside(
+    ctype: CType, path: str = "", start: int = 0, elements: int = 1
+) -> Iterator[tuple[str, int, CType]]:
+    """
+    Yield path, offset and type of everything inside *ctype*, members before what is in them.
+
+    Args:
+        ctype: A struct or an array; nothing else holds something.
+        path: What paths begin with, by the names in Python.
+        start: The offset of *ctype*.
+        elements: How many elements of an array are looked at.
+    """
+    steps: list[tuple[str, int, CType]] = []
+    if isinstance(ctype, Struct):
+        steps = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
+    elif isinstance(ctype, Array):
+        numbers = range(min(ctype.count, elements))
+        steps = [(f"[{number}]", number * ctype.element.size, ctype.element) for number in numbers]
+    for name, offset, part in steps:
+        inner = f"{path}{name}".removeprefix(".")
+        yield inner, start + offset, part
+        yield from inside(part, inner, start + offset, elements)
 
 
 def words(types: Iterable[CType]) -> set[str]:

@@ -1,1 +1,1 @@
-"""The parts of the command line: arguments, files, the cache's commands, and what a command says."""
+"""The parts of the command line: arguments, files, a module for each command, and its report."""

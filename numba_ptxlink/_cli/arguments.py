@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +19,11 @@ _LEVELS = (logging.INFO, logging.DEBUG)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that proposes what may have been meant."""
+    """A parser whose errors are short, and propose what may have been meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with *message* in place of a usage of many lines."""
+        self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -28,55 +31,27 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse the arguments of the process, or *args*."""
-        words = list(sys.argv[1:] if args is None else args)
-        arguments, unknown = self.parse_known_args(words, namespace)
-        if unknown:
-            parser = getattr(arguments, "parser", None) or self
-            known = [option for action in parser._actions for option in action.option_strings]
-            for empty in (word for word in unknown if not word.strip()):
-                parser.error(f"{empty!r} is an argument without text; leave it out")
-            unknown, files = _split(unknown, words)
-            if not (unknown or files) or _took_inputs(parser, arguments, unknown, files):
-                return arguments
-            wrong = next(filter(_is_option, unknown), (unknown or files)[0])
-            given = wrong.partition("=")[0]
-            if given in known:
-                parser.error(f"{given} belongs after the command: {parser.prog} {given}")
-            parser.error(f"{wrong} is unknown{_meant(given, known)}")
+        arguments, unknown = self.parse_known_args(args, namespace)
+        parser = getattr(arguments, "parser", None) or self
+        # argparse takes those inputs alone that stand together.
+        inputs = [each for each in parser._actions if str(each.nargs) in "+*" and not each.option_strings]
+        if not inputs or any(_is_option(word) or not word.strip() for word in unknown):
+            _refuse(parser, unknown)
+        for word in unknown:
+            getattr(arguments, inputs[0].dest).append(parser._get_value(inputs[0], word))
         return arguments
 
 
-def _split(unknown: Sequence[str], given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return those *unknown* that stand before `--` among the arguments *given*, and those behind it."""
-    rest = list(unknown)
-    if "--" not in given:
-        return rest, []
-    files = list(given[given.index("--") + 1 :])
-    # Where an input stood before, argparse takes none of them, and leaves `--` with them or not.
-    end = len(rest) - len(files)
-    if end < 0 or rest[end:] != files:
-        return rest, []
-    return (rest[: end - 1] if rest[end - 1 : end] == ["--"] else rest[:end]), files
-
-
-def _took_inputs(
-    parser: argparse.ArgumentParser, arguments: Any, rest: Sequence[str], files: Sequence[str]
-) -> bool:
-    """
-    Add what stands behind an option to the inputs of a command that takes several of them.
-
-    Args:
-        parser: The parser of the command.
-        arguments: What it has read.
-        rest: What it has left over, in which there may be options.
-        files: The same, of which nothing is an option.
-    """
-    # argparse takes those alone that stand together.
-    inputs = next((each for each in parser._actions if each.nargs == "+" and not each.option_strings), None)
-    if inputs is None or any(map(_is_option, rest)):
-        return False
-    getattr(arguments, inputs.dest).extend(parser._get_value(inputs, each) for each in (*rest, *files))
-    return True
+def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
+    """End with what may have been meant by the first of the *unknown* words, if there are any."""
+    for empty in (word for word in unknown if not word.strip()):
+        parser.error(f"{empty!r} is an argument without text; leave it out")
+    known = [option for action in parser._actions for option in action.option_strings]
+    for wrong in [*filter(_is_option, unknown), *unknown]:
+        given = wrong.partition("=")[0]
+        if given in known:
+            parser.error(f"{given} belongs after the command: {parser.prog} {given}")
+        parser.error(f"{wrong} is unknown{_meant(given, known)}")
 
 
 def _is_option(text: str) -> bool:
@@ -92,15 +67,24 @@ def _meant(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def add_command(commands: Any, name: str, run: Any, what: str) -> argparse.ArgumentParser:
-    """Add the command *name*, which *run* carries out, with the options of all commands."""
-    description = f"{what[0].upper()}{what[1:]}."
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=description)
+def add_command(
+    commands: Any, name: str, run: Any, what: str, examples: Sequence[str] = ()
+) -> argparse.ArgumentParser:
+    """Add the command *name*, which *run* carries out, with *examples* and the options of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}.",
+        epilog="\n".join(["examples:", *(f"  numba-ptxlink {each}" for each in examples)])
+        if examples
+        else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.set_defaults(run=run, parser=parser)
-    talk = parser.add_argument_group("what is said")
+    talk = parser.add_argument_group("messages")
     talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
     talk.add_argument(
-        "-q", "--quiet", action="store_true", help="say the least: results alone, warnings and errors"
+        "-q", "--quiet", action="store_true", help="results alone, warnings and errors, as builds want it"
     )
     talk.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -131,12 +115,14 @@ def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 @contextmanager
-def messages_shown(verbose: int) -> Iterator[None]:
-    """Show as many messages as the number of -v asks for, on top of NUMBA_PTXLINK_LOG, for a block."""
+def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
+    """Show as many messages as the number of -v asks for, on top of NUMBA_PTXLINK_LOG, or with -q fewer."""
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
     level = logger.level
     if verbose:
         logger.setLevel(_LEVELS[min(verbose, len(_LEVELS)) - 1])
+    elif quiet:
+        logger.setLevel(max(level, logging.WARNING))
     handler = logging.StreamHandler()
     handler.setFormatter(_Messages() if config().log_level is None else logging.Formatter(LOG_FORMAT))
     # A package that the command imports gives the root logger a handler where it has none, with another form.
@@ -173,8 +159,9 @@ def arch(text: str) -> str:
     return text
 
 
-def known(given: list[str], choices: Sequence[str]) -> list[str]:
-    """Return *given*, the parts of a list with commas: at least one, and all of them among *choices*."""
+def known(text: str, choices: Sequence[str]) -> list[str]:
+    """Return the parts of *text*, a list with commas: at least one, and all of them among *choices*."""
+    given = [part.strip() for part in text.split(",") if part.strip()]
     if not given:
         raise argparse.ArgumentTypeError(f"the list is empty; choose from {', '.join(choices)}")
     for each in given:

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from functools import partial
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments as args
 from . import files, report
-from .said import Said
+from .output import Report
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from numba_ptxlink.exporter import Export
+
+
+_EXAMPLES = (
+    "export udfs.py -o build --arch sm_80,sm_90",
+    "export udfs.py -o build --arch native --emit object --cuda 13.0",
+    "export one.py two.py three.py -o build -j 4",
+    "export -m package.udfs -o build --emit ptx,ltoir -j 8 --quiet",
+)
+# An export of so many groups takes seconds.
+_FEW = 4
 
 
 def add(commands: Any) -> None:
     """Add the command to *commands*."""
-    export = args.add_command(commands, "export", _export, "compile the UDFs of a Python file to C symbols")
+    export = args.add_command(
+        commands, "export", _export, "compile the functions of Python files to C symbols", _EXAMPLES
+    )
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "file", type=args.path, nargs="?", help="the Python file; its @udf functions are exported"
+        "files",
+        type=args.path,
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="a Python file; its @udf functions are exported, those of each file with a header of their own",
     )
     source.add_argument(
         "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
@@ -36,9 +56,10 @@ def add(commands: Any) -> None:
     export.add_argument(
         "--emit",
         type=_kinds,
-        metavar="KINDS",
-        help="comma-separated: ptx, ltoir, cubin, fatbin, kernels, launcher, object, library (default: the "
-        "first five)",
+        action="extend",
+        metavar="KIND",
+        help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or library; a list with commas "
+        "(default: the first five)",
     )
     _add_compiling(export)
     _add_workers(export)
@@ -87,7 +108,7 @@ def _add_workers(export: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="processes that compile, this one included; at most one for each core (default: 1)",
+        help="processes that compile, at most one for each core (default: 1)",
     )
     where.add_argument(
         "--scheduler",
@@ -97,59 +118,102 @@ def _add_workers(export: argparse.ArgumentParser) -> None:
     )
 
 
-def _export(arguments: argparse.Namespace) -> Said:
-    from numba_ptxlink._export import units
-    from numba_ptxlink._tools import progress, workers
-    from numba_ptxlink.exporter import export, imported_module
+def _export(arguments: argparse.Namespace) -> Report:
+    from numba_ptxlink._export.load import Source
+    from numba_ptxlink._tools import workers
+    from numba_ptxlink.exporter import export
 
-    module, file, front_end = arguments.module, arguments.file, arguments.front_end
+    module, paths = arguments.module, arguments.files
+    options = {
+        "arch": arguments.archs or "sm_75",
+        "emit": arguments.emit,
+        "name": arguments.name,
+        "opt": not arguments.no_opt,
+        "fastmath": arguments.fastmath,
+        "lineinfo": arguments.lineinfo,
+        "cuda": arguments.cuda,
+        "ptx_isa": arguments.ptx_isa,
+        "include_dirs": arguments.include_dirs,
+        "front_end": arguments.front_end,
+    }
+    show = (lambda *_: None) if arguments.quiet else _progress
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
         files.stdout_to_stderr(),
-        workers.chosen(arguments.jobs, arguments.scheduler, partial(units.prepare, front_end)) as executor,
-        progress.shown(quiet=arguments.quiet) as show,
-        nullcontext(file) if module is None else imported_module(module, front_end) as source,
+        workers.chosen(arguments.jobs, arguments.scheduler) as executor,
     ):
-        exported = export(
-            source,
-            arguments.out_dir,
-            archs=arguments.archs or ("sm_75",),
-            emit=arguments.emit,
-            name=arguments.name,
-            opt=not arguments.no_opt,
-            fastmath=arguments.fastmath,
-            lineinfo=arguments.lineinfo,
-            cuda=arguments.cuda,
-            ptx_isa=arguments.ptx_isa,
-            depfile=arguments.depfile,
-            include_dirs=arguments.include_dirs,
-            front_end=front_end,
-            executor=executor,
-            progress=show,
-        )
-    prototypes = [f"{signature};" for signature in exported.signatures]
-    paths = [exported.header, *exported.artifacts.values(), exported.manifest]
+        if len(paths) > 1:
+            exported = _export_each(arguments, options, show)
+        else:
+            source = paths[0] if module is None else Source(module, is_module=True)
+            given = {**options, "depfile": arguments.depfile, "executor": executor, "progress": show}
+            exported = [export(source, arguments.out_dir, **given)]
+    return _report(exported)
+
+
+def _export_each(
+    arguments: argparse.Namespace, options: dict[str, Any], show: Callable[[int, int, str], object]
+) -> list[Export]:
+    """Export several files, as many at a time as there are jobs; what fails is told of all of them."""
+    from numba_ptxlink._export.files import check_depfile, rule
+    from numba_ptxlink._link import outputs
+    from numba_ptxlink._tools import workers
+    from numba_ptxlink.errors import ExportError, PtxlinkError
+    from numba_ptxlink.exporter import export
+
+    paths, out, depfile = arguments.files, arguments.out_dir, arguments.depfile
+    stems = [path.resolve().parent.name if path.stem == "__init__" else path.stem for path in paths]
+    twice = next((path for path, stem in zip(paths, stems, strict=True) if stems.count(stem) > 1), None)
+    if twice is not None or arguments.name is not None:
+        why = "--name names the files of one" if twice is None else f"another one is called like {twice}"
+        raise ExportError(f"{len(paths)} files are exported, and {why}; export them one by one.")
+    check_depfile(depfile, out)
+    done, errors = [], []
+    with workers.threads(arguments.jobs) as threads:
+        futures = [threads.submit(export, path, out, **options) for path in paths]
+        for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
+            try:
+                done.append(future.result())
+            except PtxlinkError as error:
+                errors.append(error)
+            show(count, len(paths), str(path))
+    if errors:
+        raise ExportError("\n".join(map(str, errors))) from errors[0]
+    made_of = {source for each in done for source in each.sources}
+    if depfile is not None:
+        outputs.write({Path(path): text for path, text in rule(depfile, done[0].manifest, made_of).items()})
+    return done
+
+
+def _report(exports: list[Export]) -> Report:
+    prototypes = [f"{signature};" for each in exports for signature in each.signatures]
+    paths = [path for each in exports for path in (each.header, *each.artifacts.values(), each.manifest)]
     sizes = {str(path): path.stat().st_size for path in paths}
     lines = [*prototypes, *report.table([(f"  {path}", report.size(size)) for path, size in sizes.items()])]
-    if exported.host_compiler:
-        lines.append(f"Host code of the object: {exported.host_compiler}")
-    if exported.left_out:
-        kinds = [f"{kind} ({why})" if why else kind for kind, why in exported.left_out.items()]
+    compilers = ", ".join(dict.fromkeys(filter(None, (each.host_compiler for each in exports))))
+    if compilers:
+        lines.append(f"Host code of the object: {compilers}")
+    left_out = {kind: why for each in exports for kind, why in each.left_out.items()}
+    if left_out:
+        kinds = [f"{kind} ({why})" if why else kind for kind, why in left_out.items()]
         lines.append(f"Left out, for it could not be made (-v tells why): {', '.join(kinds)}")
     content = {
         "functions": prototypes,
         "files": sizes,
-        "host compiler": exported.host_compiler,
-        "left out": list(exported.left_out),
+        "host compiler": compilers,
+        "left out": list(left_out),
     }
-    return Said(content, "\n".join(lines))
+    return Report(content, "\n".join(lines))
 
 
 def _kinds(text: str) -> list[str]:
     from numba_ptxlink._export.artifacts import EMIT
 
-    return args.known(_listed(text), EMIT)
+    return args.known(text, EMIT)
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _progress(done: int, total: int, title: str) -> None:
+    """Show how far an export of many groups is, a line each."""
+    if total > _FEW and sys.stderr is not None:
+        sys.stderr.write(f"[{done}/{total}] {title}\n")
+        sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The files that the command line reads and writes."""
+"""The files that the command line writes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-def read(path: Path) -> bytes:
-    """Return the content of *path*."""
-    from numba_ptxlink._link import inputs
-
-    try:
-        inputs.refuse_named_pipe(path)
-        return path.read_bytes()
-    except OSError as error:
-        raise PtxlinkError(f"{path} could not be read: {error.strerror}; check the path.") from error
-
-
 def write(path: Path, content: bytes) -> None:
     """Write a file at once, or to what cannot be replaced."""
     from numba_ptxlink._link import outputs
@@ -37,12 +26,7 @@ def write(path: Path, content: bytes) -> None:
             with outputs.exclusive([target.parent]):
                 outputs.write({target: content})
     except OSError as error:
-        raise unwritten(path, error) from error
-
-
-def unwritten(path: Path, error: OSError) -> PtxlinkError:
-    """Return the error that *path* could not be written."""
-    return PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.")
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
 
 
 def is_stream(path: Path) -> bool:

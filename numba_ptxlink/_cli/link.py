@@ -1,4 +1,4 @@
-"""Implement the commands that write a cubin, `link` and `assemble`: their arguments, and what is said."""
+"""Implement the command `link`: its arguments, and the report of what it wrote."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from numba_ptxlink.errors import LinkError
 
 from . import arguments as args
 from . import files, report
-from .said import Said
+from .output import Report
 
 if TYPE_CHECKING:
-    from numba_ptxlink._link.engine import Linked
+    from numba_ptxlink._link.run import Linked
+
+
+_EXAMPLES = (
+    "link kernel.ptx -o kernel.cubin --arch sm_90",
+    "link main.cu udfs.py -o app.cubin --arch sm_90 -I include",
+    "link a.ltoir b.cu -o app.cubin --arch sm_90 --lto -v",
+)
 
 
 def add(commands: Any) -> None:
-    """Add both to *commands*."""
-    _add_link(commands)
-    _add_assemble(commands)
-
-
-def _add_link(commands: Any) -> None:
+    """Add the command to *commands*."""
     link = args.add_command(
-        commands, "link", _link, "link PTX, LTO-IR, cubins, objects and CUDA C++ to a cubin"
+        commands,
+        "link",
+        _link,
+        "link PTX, LTO-IR, cubins, objects, CUDA C++ or Python",
+        _EXAMPLES,
     )
     link.add_argument(
         "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of any of these kinds, or Python"
@@ -68,34 +74,16 @@ def _add_link(commands: Any) -> None:
     link.add_argument(
         "--checks",
         choices=CHECKS,
-        help="thoroughness of the checks (default: NUMBA_PTXLINK_CHECKS, or cheap)",
+        help="what is compared before (default: NUMBA_PTXLINK_CHECKS, or all)",
     )
-    _add_code_options(link)
+    link.add_argument("--debug", "-g", action="store_true", help="keep debug information")
+    link.add_argument("--lineinfo", action="store_true", help="keep line numbers")
+    link.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
     args.add_consumer(link, "link")
     args.add_front_end(link)
 
 
-def _add_assemble(commands: Any) -> None:
-    assemble = args.add_command(commands, "assemble", _assemble, "compile PTX to a cubin")
-    assemble.add_argument("ptx", type=args.path, metavar="FILE", help="the PTX")
-    assemble.add_argument(
-        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the cubin goes"
-    )
-    assemble.add_argument("--arch", type=args.arch, required=True, help='the GPU, such as "sm_90"')
-    assemble.add_argument("--relocatable", action="store_true", help="leave calls open for a later link")
-    assemble.add_argument(
-        "--opt-level", type=int, default=3, choices=range(4), help="how much is optimised (default: 3)"
-    )
-    _add_code_options(assemble)
-
-
-def _add_code_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--debug", "-g", action="store_true", help="keep debug information")
-    parser.add_argument("--lineinfo", action="store_true", help="keep line numbers")
-    parser.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
-
-
-def _link(arguments: argparse.Namespace) -> Said:
+def _link(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink.linker import link
 
     files.check_output(arguments.output, arguments.inputs)
@@ -132,25 +120,27 @@ def _link(arguments: argparse.Namespace) -> Said:
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
-    return _written(
-        arguments,
-        content,
-        lines,
-        backend=linked.backend,
-        reason=linked.reason,
-        log=log,
-        inlined=linked.inlined,
-        names=dict(linked.lowered_names),
-    )
+    files.write(arguments.output, content)
+    described = {
+        "file": str(arguments.output),
+        "size": len(content),
+        "backend": linked.backend,
+        "reason": linked.reason,
+        "log": log,
+        "inlined": linked.inlined,
+        "names": dict(linked.lowered_names),
+    }
+    # What is written to the standard output is the content alone.
+    return Report(described, "\n".join(lines), aside=files.is_stream(arguments.output))
 
 
 def _to_become_one(arguments: argparse.Namespace, linked: Linked) -> str:
     """Return what makes one PTX module of the inputs."""
     from numba_ptxlink._config import config
-    from numba_ptxlink._link import inputs
+    from numba_ptxlink._link.read import read
 
     files = [path for path in arguments.inputs if path.suffix != ".py"]
-    if any(inputs.read(path).kind not in (PTX, CU) for path in files):
+    if any(read(path).kind not in (PTX, CU) for path in files):
         return "Give PTX, CUDA C++ or Python alone, with --no-lto."
     flags = {
         "--no-lto": linked.lto,
@@ -174,28 +164,3 @@ def _has_kernel(cubin: bytes) -> bool:
 
     # The symbols of other code leave out static kernels; each kernel has a bank for its parameters.
     return any(section.name.startswith(".nv.constant0.") for section in elf.read(cubin).sections)
-
-
-def _written(arguments: argparse.Namespace, content: bytes, lines: list[str], **more: Any) -> Said:
-    """Write *content*, and return that and *lines* as what is said."""
-    files.write(arguments.output, content)
-    # What is written to the standard output is the content alone.
-    aside = files.is_stream(arguments.output)
-    said = {"file": str(arguments.output), "size": len(content), **more}
-    return Said(said, "\n".join(lines), aside=aside)
-
-
-def _assemble(arguments: argparse.Namespace) -> Said:
-    from numba_ptxlink.assembler import assemble
-
-    files.check_output(arguments.output, [arguments.ptx])
-    cubin = assemble(
-        files.read(arguments.ptx),
-        arguments.arch,
-        relocatable=arguments.relocatable,
-        opt_level=arguments.opt_level,
-        debug=arguments.debug,
-        lineinfo=arguments.lineinfo,
-        max_registers=arguments.max_registers,
-    )
-    return _written(arguments, cubin.code, [f"{arguments.output}  {report.size(len(cubin.code))}"])

@@ -1,4 +1,4 @@
-"""Format results as text for a terminal: what `inspect` and `doctor` find, tables, sizes and ages."""
+"""Format results as text for a terminal: what `inspect` and `doctor` find, tables and sizes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numba_ptxlink._tools.compilers import Compiler
     from numba_ptxlink.doctor import Diagnosis, Problem
     from numba_ptxlink.inspection import Inspection, SymbolReport
 
 
 _LEAST_WIDTH = 40
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
-_PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def size(count: int) -> str:
@@ -28,14 +26,6 @@ def size(count: int) -> str:
     power = min((count.bit_length() - 1) // 10, len(_UNITS))
     amount = count / 1024**power
     return f"{amount:.1f} {_UNITS[power - 1]}" if amount < 100 else f"{amount:.0f} {_UNITS[power - 1]}"
-
-
-def age(seconds: float) -> str:
-    """Return a time that has passed in its largest unit."""
-    for length, unit in _PERIODS:
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return f"{max(int(seconds), 0)} s ago"
 
 
 def width() -> int | None:
@@ -80,7 +70,10 @@ def inspection(report: Inspection) -> str:
     archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
     header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
-    lines += [f"  entry: {entry.kind} {entry.arch}, {entry.size} bytes" for entry in report.entries]
+    lines += [
+        f"  entry: {entry.kind} {entry.arch}{'' if entry.size is None else f', {entry.size} bytes'}"
+        for entry in report.entries
+    ]
     for symbol in () if report.parts else report.symbols:
         lines += _symbol(symbol)
     if report.sass:
@@ -93,8 +86,6 @@ def inspection(report: Inspection) -> str:
 def _symbol(symbol: SymbolReport) -> Iterator[str]:
     state = symbol.kind if symbol.defined else f"{symbol.kind}, asked for"
     yield f"  {symbol.name}  ({state})"
-    if symbol.demangled:
-        yield f"      {symbol.demangled}"
     if symbol.c_prototype:
         yield f"      {'' if symbol.exact else 'types not recorded: '}{symbol.c_prototype}"
     if symbol.prototype:
@@ -111,13 +102,10 @@ def _symbol(symbol: SymbolReport) -> Iterator[str]:
         resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
     if resources:
         yield f"      {', '.join(resources)}"
-    callees = [*symbol.calls, *(["what a pointer points to"] if symbol.calls_pointers else [])]
-    if callees:
-        yield f"      calls {', '.join(callees)}"
 
 
 def diagnosis(report: Diagnosis) -> str:
-    """Format the state of an environment: a table of tools, what works, and the cures of problems."""
+    """Format the state of an environment: what is active and why, the versions, and the cures of problems."""
     lines = [
         f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
         + (f" ({report.trigger})" if report.trigger else ""),
@@ -130,26 +118,15 @@ def diagnosis(report: Diagnosis) -> str:
         "",
         *table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
-        *map(_compiler, report.compilers),
-        "",
         f"newest PTX that the driver compiles: {report.driver_isa or 'no driver'}",
-        "",
     ]
-    for ability in report.abilities:
-        state = "works" if ability.able else "FAILS"
-        lines.append(_wrapped(f"{state}  {ability.what}: {ability.why}", 7))
-        if ability.stock:
-            lines.append(_wrapped(f"       Numba alone: {ability.stock}", 7))
     return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
 
 
 def problems(found: Iterable[Problem]) -> str:
     """Format problems with their cures."""
-    lines = ((f"problem: {problem.what}", f"   cure: {problem.cure}") for problem in found)
-    return "\n".join(_wrapped(line, 9) for pair in lines for line in pair)
-
-
-def _compiler(compiler: Compiler) -> str:
-    ptx = f"{'writes' if compiler.writes else 'reads up to'} PTX {compiler.ptx or 'of an unknown version'}"
-    archs = ", ".join(compiler.archs) or "architectures that nothing lists"
-    return _wrapped(f"{compiler.name} {ptx}, for {archs}", 4)
+    return "\n".join(
+        _wrapped(line, 9)
+        for problem in found
+        for line in (f"problem: {problem.what}", f"   cure: {problem.cure or 'none needed'}")
+    )

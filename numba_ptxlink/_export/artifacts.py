@@ -11,7 +11,7 @@ from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUN
 from numba_ptxlink._link import device_runtime, executables, objects, oldest
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.host_compiler import release_of
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools.options import AssembleOptions
 
 from . import build
 
@@ -45,12 +45,13 @@ class Request:
     What an export is to write.
 
     Args:
-        stem: What the names of its files begin with.
+        stem: What the names of its files begin with, "" for the name of what is exported.
         archs: The GPUs.
         kinds: The kinds of artifact, None for those that can be made of the usual ones.
         options: The options of the compilers.
         consumer: What the artifacts are for, None for the tools of this environment.
         include_dirs: Where the headers are that define structs of the functions.
+        front_end: What compiles functions whose decorator names none.
     """
 
     stem: str
@@ -59,6 +60,12 @@ class Request:
     options: CompileOptions
     consumer: Consumer | None = None
     include_dirs: tuple[Path, ...] = ()
+    front_end: str | None = None
+
+    @property
+    def cubins(self) -> bool:
+        """Whether machine code is made of groups of functions."""
+        return self.consumer is None and CUBIN in parts_wanted(self)[0]
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -160,7 +167,9 @@ def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
         code.cubin_by, code.merged = built.cubin_by, built.merged
         code.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs, *built.variables]))
         for kind, content in built.artifacts.items():
-            code.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
+            # A linker would take a fat binary's LTO-IR, and miss in it what the cubin beside it has.
+            if not (kind == LTOIR and built.partial_ltoir):
+                code.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
             if kind in kinds:
                 code.files[kind, arch.sm] = content
     return code

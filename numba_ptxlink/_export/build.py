@@ -8,10 +8,10 @@ names alone. LTO-IR is made of all functions at once.
 
 from __future__ import annotations
 
+import functools
 import logging
-import secrets
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._formats.undefined import undefined_variables
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import ExportError, PtxlinkError
 
-from . import constants, externs, function_keys, groups, link_files, linkable, lowering, written
+from . import constants, externs, groups, link_files, linkable, lowering
 from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Built", "Compiled", "build", "callers", "declared", "lower", "portable", "tag"]
 
 log = logging.getLogger(__name__)
+
+# What is in the names of Numba's functions of a type.
+_TYPES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class Built:
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
         merged: Whether nvJitLink merged link files into the code.
         variables: The undefined variables of the code, which link files declare.
+        partial_ltoir: Whether the LTO-IR lacks functions.
     """
 
     artifacts: dict[str, bytes]
@@ -100,6 +104,7 @@ class Built:
     cubin_by: str = ""
     merged: bool = False
     variables: tuple[str, ...] = ()
+    partial_ltoir: bool = False
 
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
@@ -111,14 +116,64 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         ExportError: The front end refused a function.
     """
     front_end = functions[0].front_end
-    modules = {str(each.udf.function.__module__) for each in functions}
-    around = function_keys.environment(front_end, modules, secrets.token_hex(16))
-    keys = function_keys.of_each(functions, around)
-    lowered = tuple(
-        lowering.lower(function, arch, options, key) for function, key in zip(functions, keys, strict=True)
-    )
+    lowered = lowering.lower_each(functions, arch, options)
     python = tuple(function.udf.function for function in functions)
     return Compiled(front_end, arch, python, lowered, read_links(functions, lowered))
+
+
+def compile_archs(
+    functions: Sequence[Typed],
+    archs: Sequence[Arch],
+    options: CompileOptions,
+    *,
+    cubins: bool,
+    done: Mapping[tuple[Arch, tuple[str, ...]], groups.Done],
+    progress: Callable[[int, int, str], object],
+) -> list[Compiled]:
+    """
+    Lower and compile *functions*, which are of one front end, for each of *archs*.
+
+    Args:
+        functions: The functions.
+        archs: The GPUs.
+        options: The options of the export.
+        cubins: Whether relocatable machine code is made, too.
+        done: What groups of them have become elsewhere, by architecture and C names.
+        progress: Called after each group.
+
+    Raises:
+        PtxlinkError: A compiler refused functions. Names all of them.
+    """
+    names = [each.symbol for each in functions]
+    places = groups.split(names, options)
+    cubin = cubins and len(places) > 1 and groups.joins_cubins()
+    # All archs get the same content, whatever is written meanwhile.
+    read = functools.cache(linkable.read)
+    python = tuple(function.udf.function for function in functions)
+    compiled = []
+    for number, arch in enumerate(archs):
+        parts: list[groups.Done] = []
+        errors: list[PtxlinkError] = []
+        for count, group in enumerate(places, start=1 + number * len(places)):
+            own = tuple(names[place] for place in group)
+            part = done.get((arch, own))
+            if part is None:
+                try:
+                    lowered = lowering.lower_each([functions[place] for place in group], arch, options)
+                except PtxlinkError as error:
+                    errors.append(error)
+                    continue
+                code = groups.compile_group(functions[0].front_end, lowered, arch, options, cubin=cubin)
+                part = groups.Done(lowered, code)
+                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+                progress(count, len(places) * len(archs), f"{arch.sm}: {own[0]}{more}")
+            parts.append(part)
+        lowering.raise_all(errors)
+        whole = tuple(each for part in parts for each in part.lowered)
+        links = read_links(functions, whole, read)
+        codes = tuple(part.code for part in parts)
+        compiled.append(Compiled(functions[0].front_end, arch, python, whole, links, codes))
+    return compiled
 
 
 def read_links(
@@ -197,7 +252,7 @@ def build(
         declared=externs.declared(declared, missing),
         callers=_first(declaring),
     )
-    ltoir = b""
+    ltoir, partial_ltoir = b"", False
     if linked.code or LTOIR in kinds:
         ltoir = compile_program(linked.renamed(modules), lto=True)
     if linked.code:
@@ -216,17 +271,18 @@ def build(
         if LTOIR in kinds:
             try:
                 ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
+                if consumer:
+                    consumer.check_ltoir(ltoir, arch)
             except ExportError as error:
-                if LTOIR not in dispensable or nvjitlink.merges_ltoir():
+                if consumer is None and nvjitlink.merges_ltoir():
                     raise
-                log.warning("no LTO-IR for %s: %s", compiled.arch.sm, error)
-                kinds = {*kinds} - {LTOIR}
+                rest = _without_merge(compiled, linked, error, dispensable=LTOIR in dispensable)
+                partial_ltoir = bool(rest)
+                ltoir = compile_program(groups.program(rest), lto=True) if rest else b""
     if consumer:
         ptx = consumer.lowered(ptx, compiled.arch)
         read = parse(ptx.decode())
     _verify(read, compiled.signatures, compiled.arch)
-    optimised = partial(compile_program, modules, options=replace(options, opt=True), lto=False)
-    _check_const(compiled, None if options.opt else optimised, read)
     constants.check(read, compiled.functions)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
@@ -234,14 +290,44 @@ def build(
         artifacts[CUBIN], made_by = joined or single_ptx.compile_ptx(
             ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
         )
-    kept = {kind: code for kind, code in artifacts.items() if kind in kinds}
+    kept = {kind: code for kind, code in artifacts.items() if kind in kinds and code}
     return Built(
         kept,
         *_with_signatures(missing, declared),
         made_by,
         merged=bool(linked.code),
         variables=undefined_variables(read),
+        partial_ltoir=partial_ltoir,
     )
+
+
+def _without_merge(
+    compiled: Compiled, linked: link_files.LinkFiles, error: ExportError, *, dispensable: bool
+) -> list[Lowering]:
+    """
+    Return the functions that call nothing that *linked* defines, and so are LTO-IR without a merge.
+
+    Raises:
+        ExportError: There is none, and the LTO-IR is not *dispensable*. Names the functions, and their types.
+    """
+    rest, calling = [], []
+    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
+        text = "\n".join(lowered.modules)
+        called = [name for name in linked.names if f'@"{name}"' in text]
+        if not called:
+            rest.append(lowered)
+            continue
+        uses = (next((ty for mark, ty in _TYPES.items() if mark in name), name) for name in called)
+        place = f"{lowered.signature.name} ({_place(function)})"
+        calling.append(f"{place}, which uses {', '.join(dict.fromkeys(uses))}")
+    told = "; ".join(calling)
+    if rest:
+        log.warning("the LTO-IR for %s is without %s. %s", compiled.arch.sm, told, error)
+    elif not dispensable:
+        raise ExportError(f"No LTO-IR of {told}. {error}", inputs=error.inputs) from error
+    else:
+        log.warning("no LTO-IR for %s, of %s. %s", compiled.arch.sm, told, error)
+    return rest
 
 
 def _with_signatures(
@@ -299,30 +385,6 @@ def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> Non
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
                 f"{expected}; please report this with the function's signature."
             )
-
-
-def _check_const(compiled: Compiled, again: Callable[[], bytes] | None, ptx: Module) -> None:
-    """
-    Refuse functions that may write through a parameter that is const.
-
-    Args:
-        compiled: The functions.
-        again: Compiles them with optimisation; None if *ptx* is optimised.
-        ptx: Their code.
-    """
-    if not any(map(written.addresses, compiled.signatures)):
-        return
-    if again is not None:
-        # Code that is not optimised keeps addresses in memory, where they are not followed.
-        ptx = parse(again().decode())
-    for signature, function in zip(compiled.signatures, compiled.functions, strict=True):
-        for number, param in written.addresses(signature).items():
-            found = written.through(ptx, signature.name, number)
-            if found:
-                raise AbiError(
-                    f"Function {signature.name} ({_place(function)}): parameter {param!r} is const, and its "
-                    f"code may write through it: it {found}. Take it out of const, or copy what is changed."
-                )
 
 
 def joinable_cubins(kinds: Collection[str], consumer: Consumer | None, count: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._config import config
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import ExportError
 
@@ -22,7 +21,7 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
     Return the front end of *function*.
 
     It is the one that its decorator names, or *asked*; else the one whose types its signature has, or whose
-    functions and modules it and its callees read; else NUMBA_PTXLINK_FRONT_END; else the first one that is
+    functions and modules it and its callees read; else the first one that is
     installed.
 
     Raises:
@@ -84,9 +83,6 @@ def default() -> FrontEnd:
     Raises:
         ExportError: None is installed. Names the extras.
     """
-    name = config().front_end
-    if name is not None:
-        return registry.get(name)
     for front_end in registry.front_ends():
         if registry.installed(front_end):
             return front_end

@@ -44,9 +44,9 @@ def refused_together() -> Iterator[None]:
         raise AbiError("\n".join(map(str, kept)))
 
 
-def refuse(error: AbiError, source: str) -> None:
+def refuse(error: AbiError, place: str) -> None:
     """
-    Refuse a function that is marked at the line *source*, for its name.
+    Refuse a function that is marked at the line *place*, for its name.
 
     Raises:
         AbiError: It is *error*, outside of `refused_together`.
@@ -54,7 +54,7 @@ def refuse(error: AbiError, source: str) -> None:
     kept = _refusals.get()
     if kept is None:
         raise error
-    kept.append(AbiError(f"{source}: {error}"))
+    kept.append(AbiError(f"{place}: error: {error}"))
 
 
 def record(marked: Marked) -> None:

@@ -9,7 +9,7 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._link import manifests, outputs
+from numba_ptxlink._link import depfile, manifests, outputs
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
@@ -213,3 +213,13 @@ def _path(option: str, given: str | Path) -> Path:
                 f"{path} is relative to the working directory, which was deleted; change to one that exists."
             ) from error
     return path
+
+
+def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
+    """Return the depfile at *path* by its name, which lists *sources*; nothing where *path* is None."""
+    if path is None:
+        return {}
+    listed = sorted(sources)
+    for reason in depfile.misread(manifest, listed):
+        log.warning("%s: %s, so that an edit may not export again; choose another path.", path, reason)
+    return {str(Path(path).absolute()): depfile.render(manifest, listed)}

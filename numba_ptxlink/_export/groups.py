@@ -16,7 +16,7 @@ from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link.fusion.sink import sink_loads
 from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ class GroupCode:
     ptx: bytes
     cubin: bytes = b""
     cubin_by: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """
+    What a group of functions became.
+
+    Args:
+        lowered: What each function was lowered to.
+        code: The code of all.
+    """
+
+    lowered: tuple[Lowering, ...]
+    code: GroupCode
 
 
 def split(names: Sequence[str], options: CompileOptions) -> list[range]:
@@ -161,7 +175,7 @@ def compile_program(
             known = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
-        cure = "it does not know the architecture; `numba-ptxlink doctor` lists those that it compiles for."
+        cure = "it does not know the architecture; `--arch all` stands for those that it compiles for."
         if known and len(names) > 1:
             cure = "export the functions one by one to see which one it refuses."
         elif known:

@@ -3,32 +3,29 @@ Compile the CUDA C++ that functions link, under names that are private to one ex
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together. NVRTC appends it: an identifier in each symbol is defined as a macro, or
-the file is put in a namespace, where `private_names` shows that this renames symbols and nothing else.
+the same file can be linked together. NVRTC appends it, by macros, where the PTX shows that these rename
+symbols and nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import mangling
-from numba_ptxlink._formats.demangle import demangled
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import device_runtime, symbols
-from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._tools import include_scan, nvrtc
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
-from . import linkable, private_names, stable_names
+from . import linkable, stable_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Function, Module, Prototype, Variable
@@ -41,7 +38,8 @@ log = logging.getLogger(__name__)
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
 _WORD = re.compile(r"\w+")
 _MEMORY = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
-_ASM = re.compile(r"// begin inline asm(.*?)// end inline asm", re.DOTALL)
+# Of functions outside of namespaces and classes; C++ puts the length of the name before it.
+_MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -88,28 +86,14 @@ class _Source:
         name: Its file name.
         folders: Where its own headers are.
         defined: The symbols that only one file of a link may define.
-        used: The symbols that it leaves undefined, or names in assembly code.
         ptx: Its PTX.
-        moved: Private names that the namespace around *text* changes, and to what.
     """
 
     text: str
     name: str
     folders: tuple[Path, ...]
     defined: frozenset[str]
-    used: frozenset[str] = frozenset()
     ptx: str = ""
-    moved: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def mentioned(self) -> frozenset[str]:
-        """All its symbols, defined or not."""
-        return self.defined | self.used
-
-    def private_name(self, symbol: str, private: Mapping[str, str]) -> str:
-        """Return the name of *symbol* where the identifiers *private* are renamed."""
-        name = mangling.renamed(symbol, private)
-        return self.moved.get(name, name)
 
 
 def compile_files(
@@ -161,54 +145,40 @@ def compile_files(
         for (head, name, folders), of in pieces.items()
         if of
     ]
-    given = linkable.tables((Input(LTOIR, name, content) for name, content in compiled), missing, arch)
     others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
     others = [other for other in dict.fromkeys(others) if not device_runtime.is_runtime(other)]
-    left_out = linkable.tables(others, missing, arch)
-    read = [symbols.table(Input(PTX, each.name, each.ptx.encode(), compiled=True), arch) for each in sources]
-    linkable.check_prototypes([*read, *given, *left_out], missing, callers or {})
-    supplied = {symbol.name for table in given for symbol in table.symbols or () if symbol.defined}
-    foreign = frozenset(symbol.name for table in given for symbol in table.symbols or ())
-    private = _private(sources, foreign, arch, tag)
-    sources = [
-        _enclosed(
-            source,
-            foreign.union(*(other.mentioned for other in sources if other is not source)),
-            private,
-            arch,
-            tag,
-        )
-        for source in sources
-    ]
+    compiled_ptx = [Input(PTX, each.name, each.ptx.encode(), compiled=True) for each in sources]
+    known = [symbols.table(each) for each in (*compiled_ptx, *others) if each.kind == PTX]
+    linkable.check_prototypes(known, missing, callers or {})
+    private = _private(sources, arch, tag)
     _warn_of_clashes(sources, private)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: name for name in supplied & missing.keys()}
-    names |= {name: source.private_name(name, private) for source in sources for name in source.defined}
+    names = {name: _renamed(name, private) for source in sources for name in source.defined}
     # What C++ or another file supplies under a name of the memory manager is called by that name.
     kept = {*names, *declared} - {name for source in shims for name in source.defined}
     for source in (*shims, *_memory_manager(memory_manager, missing.keys() - kept)):
         own = {name: f"{name}_{tag}" for name in source.defined}
         names |= {name: new for name, new in own.items() if name not in kept}
         compiled[source.name, _compile_private(source, own, arch)] = None
-    linkable.warn_of_left_out(files, left_out, missing.keys() - names.keys())
+    linkable.warn_of_left_out(files, others, missing.keys() - names.keys())
     return LinkFiles(tuple(sorted(compiled)), names, tag)
 
 
 def paths(files: Iterable[LinkFile]) -> list[Path]:
     """Return those of *files* that are on disk, and the headers that all of them include, but CUDA's."""
     files = list(files)
-    headers = [
-        header
-        for file in files
-        if file.kind == CU
-        for header in include_scan.files_included(file.content, _folders(file))
-    ]
+    headers = [header for file in files if file.kind == CU for header in _headers(file)]
     return list(dict.fromkeys([*(file.path for file in files if file.path), *headers]))
 
 
 def is_shims(file: LinkFile) -> bool:
     """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
     return file.kind == CU and bool(_split(file.content.decode(errors="surrogateescape"))[1])
+
+
+def _headers(file: LinkFile) -> list[Path]:
+    """Return the files that *file* can include, but CUDA's."""
+    return sorted(map(Path, includes.of(file.content, Path("/"), _folders(file)).files))
 
 
 def _folders(file: LinkFile) -> tuple[Path, ...]:
@@ -221,76 +191,59 @@ def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Sourc
     module = parse(ptx)
     items: list[Function | Variable] = [*module.functions, *module.variables]
     defined = frozenset(item.name for item in items if item.defined and item.linkage == "visible")
-    used = {item.name for item in items if not item.defined} - defined
-    used |= {word for asm in _ASM.findall(ptx) for word in _WORD.findall(asm)}
-    return _Source(text, name, folders, defined, frozenset(used), ptx)
+    return _Source(text, name, folders, defined, ptx)
 
 
-def _private(sources: Sequence[_Source], foreign: frozenset[str], arch: Arch, tag: str) -> dict[str, str]:
-    """Return the private names of the identifiers to rename in *sources*."""
-
-    def suffixed(names: Iterable[str]) -> dict[str, str]:
-        return {name: f"{name}_{tag}" for name in names}
-
-    def usable(names: frozenset[str]) -> bool:
-        private = suffixed(names)
-        try:
-            return all(
-                private_names.same_code(
-                    source.ptx, _compile_private(source, private, arch, PTX).decode(), private
-                )
-                for source in sources
-            )
-        except ExportError:
-            return False
-
+def _private(sources: Sequence[_Source], arch: Arch, tag: str) -> dict[str, str]:
+    """Return the private names of the identifiers to rename in *sources*: of all, of C's alone, or none."""
     defined = {name for source in sources for name in source.defined}
-    used = {name for source in sources for name in source.used}
-    # Assembly code names symbols where no macro is replaced.
-    assembly = {name for source in sources for name in source.used & source.defined}
-    outside = (used - defined) | foreign | assembly
-    return suffixed(private_names.choose(defined, outside, usable))
+    plain = {name for name in defined if not name.startswith("_Z")}
+    for names in (plain | {*filter(None, map(_identifier, defined))}, plain):
+        private = {name: f"{name}_{tag}" for name in sorted(names)}
+        if all(_is_renamed(source, private, defined, arch) for source in sources):
+            return private
+    return {}
 
 
-def _enclosed(
-    source: _Source, others: Iterable[str], private: Mapping[str, str], arch: Arch, tag: str
-) -> _Source:
-    """
-    Return *source* in a namespace of its own, where that gives more of its symbols private names.
+def _is_renamed(source: _Source, private: Mapping[str, str], defined: Collection[str], arch: Arch) -> bool:
+    """Return whether the macros *private* rename the symbols *defined* in *source*, and nothing else."""
+    try:
+        changed = _compile_private(source, private, arch, PTX).decode()
+    except ExportError:
+        return False
 
-    Args:
-        source: A source.
-        others: The symbols that other inputs define or refer to.
-        private: The private names of the identifiers that are renamed.
-        arch: The GPU to generate code for.
-        tag: What the namespace is named by.
-    """
-    if all(source.private_name(name, private) != name for name in source.defined):
-        return source
-    fixed = {mangling.renamed(name, private) for name in (*others, *source.used)}
-    namespace = f"ptxlink_{tag}"
-    for text in private_names.enclosed(source.text, namespace):
-        inside = replace(source, text=text)
-        try:
-            ptx = _compile_private(inside, private, arch, PTX).decode()
-        except ExportError:
-            continue
-        moved = private_names.moved(source.ptx, ptx, private, namespace)
-        if moved and fixed.isdisjoint(moved):
-            return replace(inside, moved=moved)
-    return source
+    def renamed(match: re.Match[str]) -> str:
+        word, _, parameter = match[0].partition("_param_")
+        name = _renamed(word, private) if word in defined else word
+        return f"{name}_param_{parameter}" if parameter else name
+
+    return _WORD.sub(renamed, source.ptx) == changed
+
+
+def _identifier(symbol: str) -> str:
+    """Return the name of a C++ function in no namespace and no class, "" for any other symbol."""
+    match = _MANGLED.fullmatch(symbol)
+    return match["rest"][: int(match["length"])] if match else ""
+
+
+def _renamed(symbol: str, private: Mapping[str, str]) -> str:
+    """Return *symbol* where the identifiers *private* are renamed."""
+    name = _identifier(symbol)
+    if name not in private:
+        return private.get(symbol, symbol)
+    return symbol.replace(f"_Z{len(name)}{name}", f"_Z{len(private[name])}{private[name]}", 1)
 
 
 def _warn_of_clashes(sources: Iterable[_Source], private: Mapping[str, str]) -> None:
     for source in sources:
-        kept = sorted(name for name in source.defined if source.private_name(name, private) == name)
+        kept = sorted(name for name in source.defined if _renamed(name, private) == name)
         if kept:
             log.warning(
                 "%s: no private name can be given to %s without a change of what the code means. As LTO-IR "
                 "it may clash with another export's: declare what only the file calls static or inline, or "
                 "link PTX or cubins.",
                 source.name,
-                ", ".join(demangled(name) or name for name in kept),
+                ", ".join(kept),
             )
 
 

@@ -13,20 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
-from numba_ptxlink._formats.kinds import CU, LTOIR
+from numba_ptxlink._formats.kinds import CU
 from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link import (
-    checks,
-    declarations,
-    device_runtime,
-    inputs,
-    ltoir_symbols,
-    manifests,
-    symbols,
-)
+from numba_ptxlink._link import check, declarations, device_runtime, manifests
 from numba_ptxlink._link.declarations import declaration, declarations_of
-from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._link.read import Input, as_bytes
+from numba_ptxlink._link.read import read as read_input
 from numba_ptxlink._link.symbols import Table
 from numba_ptxlink.errors import ExportError, LinkError
 
@@ -67,9 +60,9 @@ def read(item: Any) -> LinkFile:
     is_path = _is_path(item)
     try:
         if getattr(item, "kind", None) == CU:
-            source = Input(CU, str(item.name), inputs.as_bytes(item.data))
+            source = Input(CU, str(item.name), as_bytes(item.data))
         elif is_path or hasattr(item, "data"):
-            source = inputs.read(Path(item) if is_path else item)
+            source = read_input(Path(item) if is_path else item)
         else:
             raise ExportError(
                 f"link= holds a {type(item).__name__}; give a path, or code in memory such as "
@@ -84,26 +77,6 @@ def read(item: Any) -> LinkFile:
 
 def _is_path(item: Any) -> bool:
     return isinstance(item, (str, os.PathLike))
-
-
-def tables(files: Iterable[Input], missing: Iterable[str], arch: Arch) -> list[Table]:
-    """
-    Return the symbols of *files*, none of them CUDA C++.
-
-    Args:
-        files: The files.
-        missing: The functions that are asked for.
-        arch: The GPU, which selects the code of a fat binary.
-    """
-    files = list(files)
-    found = [symbols.table(file, arch, lto=True) for file in files]
-    unread = [at for at, table in enumerate(found) if table.symbols is None and table.kind == LTOIR]
-    if unread:
-        asked = Table("", "", tuple(Symbol(name, "func", False, False) for name in missing))
-        read_again = ltoir_symbols.tables([files[at] for at in unread], [*found, asked], arch)
-        for at, table in zip(unread, read_again, strict=True):
-            found[at] = table
-    return found
 
 
 def check_prototypes(
@@ -124,7 +97,7 @@ def check_prototypes(
     for name, prototype in missing.items():
         caller = callers.get(name, "the functions")
         by_caller.setdefault(caller, []).append(Symbol(name, "func", False, False, prototype))
-    _compare([*found, *(Table(caller, "", tuple(of)) for caller, of in by_caller.items())])
+    _compare([*found, *(Table(caller, tuple(of)) for caller, of in by_caller.items())])
 
 
 def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]], arch: Arch) -> None:
@@ -142,7 +115,6 @@ def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[st
         [
             Table(
                 caller,
-                "",
                 tuple(
                     symbol
                     for module in modules
@@ -184,35 +156,31 @@ def check_types(
 
 def _compare(several: Sequence[Table]) -> None:
     try:
-        checks.check_prototypes(several)
+        check.compare(several)
     except LinkError as error:
         raise ExportError(str(error), inputs=error.inputs) from error
 
 
-def warn_of_left_out(files: Iterable[LinkFile], found: Iterable[Table], missing: Iterable[str]) -> None:
+def warn_of_left_out(files: Iterable[LinkFile], others: Iterable[Input], missing: Iterable[str]) -> None:
     """
-    Log what C++ has to supply although a function links a file with it.
+    Log what C++ has to supply although a function links a file that may define it.
 
     Args:
         files: The link files.
-        found: The symbols of those that are not part of the export.
+        others: Those that are no part of the export.
         missing: The functions that are undefined in the export.
     """
     # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
     wanted = sorted(name for name in missing if not device_runtime.is_runtime_call(name))
-    for table in found:
-        defined = None if table.symbols is None else {each.name for each in table.symbols if each.defined}
-        names = [name for name in wanted if defined is None or name in defined]
-        if names:
-            log.warning(
-                "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
-                "LTO-IR alone. Give that file to the linker beside the artifact, or CUDA C++ or LTO-IR to "
-                "link=.",
-                ", ".join(names),
-                "stays" if len(names) == 1 else "stay",
-                table.name,
-                table.kind,
-            )
+    for other in others if wanted else ():
+        log.warning(
+            "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
+            "LTO-IR alone. Give that file to the linker beside the artifact, or CUDA C++ or LTO-IR to link=.",
+            ", ".join(wanted),
+            "stays" if len(wanted) == 1 else "stay",
+            other.name,
+            other.kind,
+        )
     called_back = ", ".join(dict.fromkeys(file.name for file in files if file.has_callbacks))
     if called_back:
         log.warning(

@@ -1,42 +1,36 @@
 """
 Lower marked functions one by one: each becomes LLVM IR that does not depend on the others.
 
-What a function became is kept in the cache, under all that `function_keys` finds it to depend on, and travels
-between processes. So an unchanged function is lowered once, wherever that was.
+Each export lowers its functions. What compiles the LLVM IR finds machine code in the cache by its text.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import re
 import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import abi, cache
-from numba_ptxlink._cabi import codec
+from numba_ptxlink import abi
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._link.declarations import contradicted, declaration
-from numba_ptxlink._tools import packages
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink._tools import find
+from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
-from . import externs, function_keys, linkable, recursive, signatures
+from . import externs, linkable, signatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
 
     from .signatures import Typed
 
 log = logging.getLogger(__name__)
 
-_BETWEEN = "\0"
+_RECURSIVE = "re-entrant to the same function signature"
 _NANOBIND = "incompatible function arguments"
 
 
@@ -63,88 +57,57 @@ class Lowering:
     declarations: tuple[tuple[str, abi.Signature | None], ...] = ()
 
 
-def lower(function: Typed, arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> Lowering:
+def lower_each(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> tuple[Lowering, ...]:
     """
-    Lower *function*, or read what it was lowered to from the cache.
+    Lower *functions*, and add their C functions.
 
-    Args:
-        function: The function.
-        arch: The GPU.
-        options: The options of the export.
-        key: What the function depends on.
+    Raises:
+        PtxlinkError: As `lower`, of all functions that fail.
+    """
+    lowered, errors = [], []
+    for function in functions:
+        try:
+            lowered.append(lower(function, arch, options))
+        except PtxlinkError as error:
+            errors.append(error)
+    raise_all(errors)
+    return tuple(lowered)
+
+
+def raise_all(errors: Sequence[PtxlinkError]) -> None:
+    """Raise *errors* as one, if there are any."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        kinds = {type(error) for error in errors}
+        kind = kinds.pop() if len(kinds) == 1 else ExportError
+        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]
+
+
+def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
+    """
+    Lower *function*, and add its C function.
 
     Raises:
         AbiError: Its name or types have no counterpart in C.
         ExportError: The front end refused it.
     """
-    if key.code is None:
-        log.debug("cache: %s is not kept: %s", function.symbol, key.reason)
-    known = _known(arch, options, key)
-    if known is None:
-        known = _lower(function, arch, options)
-        keep(known, arch, options, key)
-    return known
-
-
-def is_known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> bool:
-    """Return whether the cache has what a function was lowered to."""
-    return _known(arch, options, key) is not None
-
-
-def keep(lowered: Lowering, arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> None:
-    """Store *lowered* in the cache, if it can be and is not there."""
-    if not _is_kept(key) or _known(arch, options, key):
-        return
-    entry = _entry(lowered)
-    if entry is not None:
-        plain, exact = _addresses(arch, options, key)
-        # Without lines in it, what the function became survives an edit above the function.
-        cache.default().put(exact if lowered.raises or options.lineinfo else plain, entry)
-
-
-def _known(arch: Arch, options: CompileOptions, key: function_keys.FunctionKey) -> Lowering | None:
-    if not _is_kept(key):
-        return None
-    plain, exact = _addresses(arch, options, key)
-    for address in (exact,) if options.lineinfo else (plain, exact):
-        entry = cache.default().get(address)
-        known = _read(entry) if entry else None
-        if known is not None:
-            return known
-    return None
-
-
-def _is_kept(key: function_keys.FunctionKey) -> bool:
-    return key.code is not None and not key.once and cache.default().settings.cache
-
-
-def _addresses(
-    arch: Arch, options: CompileOptions, key: function_keys.FunctionKey
-) -> tuple[cache.Key, cache.Key]:
-    """Return the keys of what has no line numbers in it, and of what has."""
-    parts = {"tool": key.compiler, "function": str(key.code), "for": (arch.sm, repr(options))}
-    # Paths become absolute where they are kept.
-    folder = str(Path.cwd()) if options.lineinfo else ""
-    return cache.Key.of("lower", parts), cache.Key.of(
-        "lower", {**parts, "lines": key.lines, "folder": folder}
-    )
-
-
-def _lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
     front_end, udf, result = function.front_end, function.udf, function.result
     if udf.is_kernel and result is None:
         result = front_end.types.void
     declared([function])
     try:
         lowered = front_end.lower(
-            recursive.entry(udf), function.args, result, arch=arch, options=options, abi=udf.options
+            udf.function, function.args, result, arch=arch, options=options, abi=udf.options
         )
     except Exception as error:
-        reason = _undecoded(udf, error) or packages.explained(error) or error
+        reason = _undecoded(udf, error) or find.explained(error) or error
+        if _RECURSIVE in str(error):
+            cure = "let it call a @cuda.jit(device=True) function that does"
+            reason = f"{error}\nA marked function cannot call itself; {cure}."
         other = _other(function, arch, options, reason)
-        raise ExportError(
-            f"{front_end.name} could not compile {udf.name} ({udf.source}) for {arch.sm}{other}: {reason}"
-        ) from error
+        told = f"{front_end.name} could not compile {udf.name} for {arch.sm}{other}: {reason}"
+        raise ExportError(f"{udf.place}: error: {told}") from error
     signature = _wrap(lowered, function, inline=options.opt)
     try:
         return portable(front_end, lowered, signature, arch)
@@ -166,7 +129,7 @@ def _other(function: Typed, arch: Arch, options: CompileOptions, reason: object)
         try:
             other = signatures.resolved(udf, each, function.symbol)
             result = each.types.void if udf.is_kernel and other.result is None else other.result
-            each.lower(recursive.entry(udf), other.args, result, arch=arch, options=options, abi=udf.options)
+            each.lower(udf.function, other.args, result, arch=arch, options=options, abi=udf.options)
         except Exception as error:  # noqa: BLE001 - it may fail for any reason, as the first one has
             log.debug("%s does not compile %s either: %s", each.name, function.symbol, error)
         else:
@@ -260,42 +223,3 @@ def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence
         )
     except AbiError as error:
         raise AbiError(f"{error} ({each.udf.source})") from error
-
-
-def _entry(lowered: Lowering) -> cache.Entry | None:
-    """Return *lowered* as an entry of the cache, None where it cannot be one."""
-    if any(_BETWEEN in text for text in lowered.modules):
-        return None
-    links = [
-        link
-        if isinstance(link, str)
-        else {**asdict(link), "content": base64.b64encode(link.content).decode(), "path": None}
-        for link in lowered.links
-    ]
-    described = codec.encode((lowered.signature, lowered.raises, lowered.declarations))
-    return cache.Entry({"lowered": json.dumps([*described, links])}, _BETWEEN.join(lowered.modules).encode())
-
-
-def _read(entry: cache.Entry) -> Lowering | None:
-    try:
-        signature, raises, declarations, links = json.loads(str(entry.meta["lowered"]))
-        return Lowering(
-            codec.decode(signature),
-            codec.decode(raises),
-            tuple(entry.code.decode().split(_BETWEEN)),
-            tuple(link if isinstance(link, str) else _in_memory(**link) for link in links),
-            codec.decode(declarations),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        log.info("cache: a lowered function is not used: %s: %s", type(error).__name__, error)
-        return None
-
-
-def symbol(entry: cache.Entry) -> str:
-    """Return the C symbol of the function that *entry* has lowered, "" where it is no such entry."""
-    known = _read(entry)
-    return known.signature.name if known else ""
-
-
-def _in_memory(content: str, **described: Any) -> LinkFile:
-    return LinkFile(content=base64.b64decode(content), **described)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import assembler
 from numba_ptxlink._cabi import layouts
 from numba_ptxlink._link import manifests
-from numba_ptxlink._tools import packages, toolchain
+from numba_ptxlink._tools import find, toolchain
 
 from .artifacts import file_name
 
@@ -64,9 +64,7 @@ def describe(
         "tools": {
             **_packages(front_end.distributions),
             **_compilers(artifacts),
-            **toolchain.used(
-                request.archs[0], merged=code.merged, packed=any(not arch for _, arch in artifacts.files)
-            ),
+            **toolchain.used(merged=code.merged, packed=any(not arch for _, arch in artifacts.files)),
         },
     }
 
@@ -115,7 +113,7 @@ def _compilers(artifacts: Artifacts) -> Mapping[str, str]:
 
 def _packages(distributions: Sequence[str]) -> dict[str, str]:
     versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
-    tools = (packages.package("nvidia-nvvm"), packages.package("nvidia-nvfatbin"))
+    tools = (find.package("nvidia-nvvm"), find.package("nvidia-nvfatbin"))
     for package in ("numba-ptxlink", *distributions, *tools):
         try:
             versions[package] = metadata.version(package)

@@ -85,7 +85,7 @@ class Udf(Marked):
             try:
                 cnames.check(self.name, what)
             except AbiError as error:
-                definitions.refuse(error, self.source)
+                definitions.refuse(error, self.place)
         definitions.record(self)
         functools.update_wrapper(self, function)
 
@@ -214,7 +214,8 @@ def udf(
         name: The C symbol; the function's `__name__` by default.
         on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in all
-            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
+            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
+            always checks.
         aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
             as a parameter.
         namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
@@ -224,11 +225,11 @@ def udf(
         include: The headers that define these, as the generated header includes them: "particle.h", or
             "<particle.h>".
         const: The parameters, pointers and arrays, through which the function only reads: `const T*` in C++.
-            An export looks for what may write through them, callees included.
+            Nothing checks it: a function that writes through one is like a `const_cast` in C++.
         restrict: The pointers that nothing else leads to while the function runs: `__restrict__` in C++. That
             is a promise of the caller, which nothing checks.
         front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
-            functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
+            functions and modules it uses; else what is installed, numba-cuda
             first.
 
     Raises:
@@ -270,7 +271,8 @@ def kernel(
         name: The C symbol; the function's `__name__` by default.
         on_error: What an error does: "zero" ends the thread that meets it, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
-            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
+            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
+            always checks.
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
             counts from sm_90 on.
@@ -280,7 +282,7 @@ def kernel(
         const: The parameters, pointers and arrays, through which the kernel only reads, as for `udf`.
         restrict: The pointers that nothing else leads to, as for `udf`.
         front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
-            functions and modules it uses; else NUMBA_PTXLINK_FRONT_END; else what is installed, numba-cuda
+            functions and modules it uses; else what is installed, numba-cuda
             first.
 
     Raises:
@@ -306,7 +308,7 @@ def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:
         example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     name = abi_info.pop("name")
-    return AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info})
+    return AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info}, "{}")
 
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
@@ -331,9 +333,9 @@ def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
             )
 
 
-def parameters(function: Udf) -> list[str]:
+def parameters(function: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters in C."""
     labels: list[str] = []
-    for name in inspect.signature(function.function, follow_wrapped=False).parameters:
+    for name in inspect.signature(function, follow_wrapped=False).parameters:
         labels.append(cnames.legal(name, labels))
     return labels

@@ -33,6 +33,12 @@ class Marked:
         """Where the function is defined, as "file.py:line"."""
         return source_of(self.function)
 
+    @property
+    def place(self) -> str:
+        """The same with the whole path, as compilers begin their messages: "/home/me/file.py:line"."""
+        code = self.function.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
 
 def source_of(function: Any) -> str:
     """Return where the Python function *function* is defined, as "file.py:line"."""
@@ -60,11 +66,6 @@ def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
             callee = decorated(value)
             if callee is not None:
                 pending.append(callee)
-
-
-def recursion(function: Any) -> Any:
-    """Return the object by which *function*, or one that it reaches, calls *function*; None if none."""
-    return next((value for _, _, value in names([function]) if decorated(value) is function), None)
 
 
 def _values(function: Any) -> Iterator[tuple[str, Any]]:

@@ -98,7 +98,7 @@ def resolved(
         function,
         front_end,
         *arguments(function, front_end),
-        tuple(parameters(function)),
+        tuple(parameters(function.function)),
         record_names(function.function, front_end, modules),
         existing_structs(function, front_end),
         _symbol(function, front_end, modules) if symbol is None else symbol,
@@ -152,7 +152,7 @@ def _symbol(each: Udf, front_end: FrontEnd, modules: _Modules | None) -> str:
 def _codes(each: Udf, front_end: FrontEnd, names: abi.Names | None = None) -> Iterator[str]:
     """Yield abbreviations of the C types of the parameters, which differ where the types do in C++."""
     args, _ = arguments(each, front_end)
-    params = zip(parameters(each), args, strict=True)
+    params = zip(parameters(each.function), args, strict=True)
     where = f"{each.name} ({each.source})"
     signature = abi.c_signature(where, front_end.types.void, params, names=names, const=each.cxx.const)
     yield from (ctype.code for _, ctype in signature.params)
@@ -205,7 +205,7 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
             'write it like "float32(float32, Particle)", where Particle is a global of its module: a Numba '
             "type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error
-    names = parameters(each)
+    names = parameters(each.function)
     if len(names) != len(args):
         raise AbiError(
             f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; "

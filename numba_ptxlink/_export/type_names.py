@@ -239,4 +239,4 @@ def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
                 f"{cls.__name__}) in a signature of types."
             )
         fields.append(ty)
-    return types.NamedTuple(fields, cls)
+    return types.BaseTuple.from_types(fields, cls)

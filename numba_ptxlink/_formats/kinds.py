@@ -57,6 +57,8 @@ def recognise(code: bytes) -> str | None:
     if code.startswith(_ELF):
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
         return CUBIN if machine == EM_CUDA else OBJECT
+    if code.startswith(THIN_ARCHIVE):
+        return ARCHIVE
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name

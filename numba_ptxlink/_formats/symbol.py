@@ -1,4 +1,4 @@
-"""What code of any kind defines and references, as a value."""
+"""A symbol of PTX or LLVM IR, as a value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ class Symbol:
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether the code defines it, rather than only declares it.
         weak: Whether another definition may replace this one.
-        prototype: A function's prototype, None where the code does not record it.
-        line: 1-based line of the text, 0 for a binary.
+        prototype: A device function's prototype, None where it is not known.
+        line: 1-based line of the text, 0 where nobody has the text.
         size: A variable's size in bytes, 0 where it is not known.
-        common: Whether it is a common symbol, which linkers merge; None for a variable without a value in
-            machine code and LTO-IR, where a relocatable link may have made it of one.
+        common: Whether it is a common symbol, which linkers merge.
         space: Where a variable lies: "global", "managed", "const", "shared", or the type of a texture,
-            surface or sampler; "" where that is not known, and for functions.
-        repeated: Whether several members of a library define it, none of them weakly.
+            surface or sampler; "" for functions.
     """
 
     name: str
@@ -36,6 +34,5 @@ class Symbol:
     prototype: Prototype | None = None
     line: int = 0
     size: int = 0
-    common: bool | None = False
+    common: bool = False
     space: str = ""
-    repeated: bool = False

@@ -62,6 +62,7 @@ class Activation:
         self._reason: str | None = None  # None while the front end is waited for
         self.ran: set[str] = set()  # modules that the hook has reported
         self.applied: list[Substitution] = []
+        self.lost: dict[str, str] = {}  # purposes whose rows are off, and why
         self._warned: set[str] = set()
 
     @property
@@ -96,7 +97,7 @@ class Activation:
 
     def decide(self, trigger: str) -> None:
         """Become active if that is wanted and possible, now or once the front end is imported."""
-        from . import imports
+        from .compiler import is_imported
 
         config()  # which sets up logging
         if self.active:
@@ -111,7 +112,7 @@ class Activation:
             return
         # The hook reports a module that another thread is still importing, once it is complete.
         driver = self.front_end.driver
-        if driver not in self.ran and not imports.is_imported(driver):
+        if driver not in self.ran and not is_imported(driver):
             self._wait(trigger)
             return
         self._activate()
@@ -123,6 +124,7 @@ class Activation:
             from . import substitution
 
             substitution.undo(self.applied.pop())
+        self.lost.clear()
         self.active = False
 
     def give_up(self, trigger: str, error: Exception) -> None:
@@ -142,7 +144,7 @@ class Activation:
     def reason(self) -> str:
         """The reason that was settled, or what keeps it from being active so far."""
         if self._reason is not None:
-            return self._reason
+            return "; ".join([self._reason, *self.lost.values()])
         try:
             package, met = self.front_end.package, self._is_met()
             config()
@@ -198,7 +200,7 @@ class Activation:
     def _activate(self) -> None:
         from numba_ptxlink import _native
 
-        from . import imports
+        from .compiler import is_imported
 
         # Loading it would take time that a cached kernel does not need.
         cause = _native.hindrance()
@@ -209,16 +211,34 @@ class Activation:
             self.active = True
             for name in (driver, *sorted(self.hooked() - {driver})):
                 # A module that is still being imported is patched when the hook reports it.
-                if name in self.ran or imports.is_imported(name):
+                if name in self.ran or is_imported(name):
                     self._apply(name)
 
     def _apply(self, module: str) -> None:
         from . import substitution
 
         for row in self.front_end.table():
-            if row.module == module and row not in self.applied:
+            if row.module != module or row in self.applied or row.purpose in self.lost:
+                continue
+            try:
                 substitution.apply(row)
+            except (AttributeError, KeyError):
+                if substitution.PURPOSES[row.purpose]:
+                    raise
+                self._switch_off(row)
+            else:
                 self.applied.append(row)
+
+    def _switch_off(self, missing: Substitution) -> None:
+        """Do without the rows of a purpose that the plugin does not need, one of which is *missing*."""
+        from . import substitution
+
+        purpose = missing.purpose
+        self.lost[purpose] = f"the rows for the {purpose} are off: {missing.module} has no {missing.path}"
+        log.warning("%s: %s", self.name, self.lost[purpose])
+        for row in [row for row in self.applied if row.purpose == purpose]:
+            substitution.undo(row)
+            self.applied.remove(row)
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

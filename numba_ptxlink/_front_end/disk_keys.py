@@ -1,31 +1,28 @@
-"""The key of a kernel that a front end keeps on disk: its options, link files, the settings and the tools."""
+"""What the key of a kernel that a front end keeps on disk lacks: options, link files, settings and tools."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
-from numba_ptxlink._tools import build_id, nvptxcompiler
+from numba_ptxlink._tools import find, includes, nvptxcompiler
 from numba_ptxlink.cache.key import Key, package_version
-
-from . import link_digests
-from .describe import IndescribableError
+from numba_ptxlink.errors import PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    SearchPath = Callable[[Path | None], tuple[str, ...]]
 
 log = logging.getLogger(__name__)
 
 
 def of_kernel(
-    kind: str,
-    options: Mapping[str, Any],
-    link: Iterable[Any],
-    *,
-    described: Callable[[str, Any], str],
-    search_path: link_digests.SearchPath,
-    tools: Sequence[str],
+    kind: str, options: Mapping[str, Any], link: Iterable[Any], search_path: SearchPath, tools: Sequence[str]
 ) -> str | None:
     """
     Return the digest of all that a kernel depends on beside its code; None where that cannot be told.
@@ -34,42 +31,61 @@ def of_kernel(
         kind: A name that no other front end's keys have.
         options: The decorator's options, without the link files.
         link: The files that the kernel links.
-        described: Returns an option as text, by name and value.
         search_path: Returns where NVRTC searches for headers, by the folder of the source.
         tools: The libraries that compile and link.
     """
     try:
-        files = [link_digests.of_item(item, search_path) for item in link]
-        texts = [f"{name}={_option(name, options[name], described)}" for name in sorted(options)]
-        return _key(kind, texts, files, tools).digest.hex()
-    except IndescribableError as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the cache never fails a build
-        reason = f"{type(error).__name__}: {error}"
-    log.info("cache: a kernel is not kept: %s", reason)
-    return None
-
-
-def _key(kind: str, options: Sequence[str], files: Sequence[str | None], tools: Sequence[str]) -> Key:
-    if None in files:
-        raise IndescribableError("a link file cannot be read, or what it includes cannot be told")
-    settings = config()._asdict()
-    return Key.of(
-        kind,
-        {
+        files = [of_item(item, search_path) for item in link]
+        settings = config()._asdict().items()
+        relevant = [item for item in settings if not item[0].startswith(("cache", "log"))]
+        parts = {
             "package": package_version(),
-            "config": [
-                f"{name}={settings[name]!r}" for name in settings if not name.startswith(("cache", "log"))
-            ],
-            "tools": [*nvptxcompiler.identity(), *map(build_id.of_library, tools)],
-            "options": options,
-            "files": [digest for digest in files if digest],
-        },
-    )
+            "config": [f"{name}={value!r}" for name, value in relevant],
+            "tools": [*nvptxcompiler.identity(), *map(find.build_of, tools)],
+            "options": [f"{name}={_spelled(options[name])}" for name in sorted(options)],
+            "files": files,
+        }
+        return Key.of(kind, parts).digest.hex()
+    except (PtxlinkError, OSError, ValueError) as error:
+        log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
+        return None
 
 
-def _option(name: str, value: Any, described: Callable[[str, Any], str]) -> str:
-    try:
-        return described(name, value)
-    except IndescribableError as error:
-        raise IndescribableError(f"its option {name} holds {error}") from None
+def _spelled(value: Any) -> str:
+    text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
+    # Another process may have something else at this address.
+    if " at 0x" in text:
+        raise ValueError(f"an option has no text of its own: {text}")
+    return text
+
+
+def of_file(path: str, search_path: SearchPath) -> str:
+    """
+    Return a digest of the file at *path* and, for CUDA C++, of its includes.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: What it includes cannot be told.
+    """
+    content = Path(path).read_bytes()
+    return _digest(content, search_path(Path(path).parent) if Path(path).suffix == ".cu" else None)
+
+
+def of_item(item: Any, search_path: SearchPath) -> str:
+    """Return the name and digest of a path or of a front end's `LinkableCode`; raises as `of_file` does."""
+    if isinstance(item, (str, os.PathLike)):
+        return f"{Path(item).name} {of_file(os.fspath(item), search_path)}"
+    content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
+    return f"{item.kind} {item.name} {_digest(content, search_path(None) if item.kind == 'cu' else None)}"
+
+
+def _digest(content: bytes, search_path: tuple[str, ...] | None) -> str:
+    """Return a digest of *content* and, with a search path, of what it includes."""
+    digest = hashlib.sha256(content)
+    if search_path is not None:
+        # NVRTC receives the file's name without its directory, so the working directory is searched first.
+        included = includes.of(content, Path(), search_path).key
+        if included is None:
+            raise ValueError("what a link file includes cannot be told")
+        digest.update(repr(included).encode())
+    return digest.hexdigest()

@@ -7,7 +7,8 @@ What a front end does: one of Numba's compilers for CUDA, in a package of its ow
 A package holds what is private to its compiler and no more. Common to all, and below them, are:
 
 - `_front_end`: `substitution`, how an attribute is replaced and put back; `releases`, which versions are
-  served; `describe`, options as text for keys; `served`, the counters of links in `status()`.
+  served; `links`, the counters in `status()`; `context`, what travels between replaced functions;
+  `disk_keys`, the keys of kernels on disk; `errors`, what link errors have in common.
 - `abi`: which C type a type is. The classes of types have equal names in all front ends.
 - `_export`: `signatures` resolves signatures; `build` calls the methods below in the order in which they
   stand here, verifies prototypes, merges link files and makes cubins.
@@ -15,7 +16,7 @@ A package holds what is private to its compiler and no more. Common to all, and 
 
 An export of functions runs, for each architecture:
 
-1. `require_compiler`, once; `normalize` for each signature.
+1. `normalize` for each signature.
 2. `lower` for each function, then `wrap`, or `wrap_flat`, which adds the C function to what was lowered.
 3. `modules` of all functions, and `compile_ir` of these to PTX, and to LTO-IR where it is wanted.
 4. `link_files` and `memory_manager` where PTX has undefined symbols; `declarations` for what stays so.
@@ -192,15 +193,6 @@ class FrontEnd(Protocol):
 
     # Compilation. All of it works without a driver and for any architecture.
 
-    def require_compiler(self) -> None:
-        """
-        Import the compiler.
-
-        Raises:
-            ExportError: It cannot be imported, is a simulator, or does not run with what is installed; with
-                the cure.
-        """
-
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         """
         Return what its `cuda.jit` makes of *function*: a device function, or a kernel.
@@ -284,9 +276,6 @@ class FrontEnd(Protocol):
                 ExportError that names the functions.
         """
 
-    def extensions(self) -> set[str]:
-        """Return the modules that have added to what it can type and compile, by `@overload` for one."""
-
     def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
         """
         Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
@@ -294,9 +283,6 @@ class FrontEnd(Protocol):
         That is paths, which may be relative and `_export.linkable` reads, and code in memory: `LinkableCode`
         of the compiler, or `LinkFile`.
         """
-
-    def linkage(self, declared: Any) -> tuple[Any, ...]:
-        """Return what a call of a function of `cuda.declare_device` depends on beside name and signature."""
 
     def memory_manager(self) -> Path | None:
         """Return the CUDA C++ of the compiler's functions named NRT_..., None if it has none."""

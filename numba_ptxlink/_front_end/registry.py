@@ -60,14 +60,23 @@ def require(front_end: FrontEnd) -> FrontEnd:
     Return *front_end* with its compiler imported.
 
     Raises:
-        ExportError: It is not installed, or cannot be used; names the extra that installs it.
+        ExportError: It is not installed, or cannot be used or imported; with the cure.
     """
-    if not installed(front_end):
-        raise ExportError(
-            f"{front_end.name} is not installed; install it with "
-            f"`pip install 'numba-ptxlink[{front_end.extra}]'`."
-        )
-    front_end.require_compiler()
+    from numba_ptxlink._tools import find
+
+    package, reason = f"{front_end.root}.cuda", front_end.unsupported_reason()
+    if reason is None:
+        try:
+            importlib.import_module(package)
+        except Exception as error:
+            said = find.explained(error) or (
+                f"{type(error).__name__}: {error}. Install it with `pip install "
+                f"'numba-ptxlink[{front_end.extra}]'`, and rename any {front_end.root}.py of your own."
+            )
+            raise ExportError(f"{package} could not be imported: {said}") from error
+        reason = front_end.unsupported_reason()  # The import may have found the simulator switched on.
+    if reason is not None:
+        raise ExportError(f"{reason}.")
     return front_end
 
 

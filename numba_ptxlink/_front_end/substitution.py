@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Wrap = Callable[[Any], Any]
 
+PURPOSES = {"linker": True, "driverless": True, "C ABI": True, "first kernel": False, "cache": False}
+"""What rows are for, and whether the plugin needs them; the rows of another purpose switch off together."""
+
 
 class Substitution(NamedTuple):
     """
@@ -30,6 +33,7 @@ class Substitution(NamedTuple):
         reason: Why, in one line; the documentation shows it.
         bound: The package whose modules may hold it by the same name, and get the replacement too; "" for
             none. Where others hold it, a function that replaced it calls the original once it is taken back.
+        purpose: One of `PURPOSES`.
     """
 
     module: str
@@ -37,6 +41,7 @@ class Substitution(NamedTuple):
     wrap: Wrap
     reason: str
     bound: str = ""
+    purpose: str = "linker"
 
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""

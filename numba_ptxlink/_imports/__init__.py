@@ -1,1 +1,1 @@
-"""Import the Python file of an export in a state of its own, and tell what it is made of."""
+"""Run functions in children of a process that has imported a compiler alone, and import files there."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion, dotted
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR
-from numba_ptxlink._formats.ptx import features, parse
-from numba_ptxlink._formats.ptx.isa import first_release, newest_isa
+from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse
+from numba_ptxlink._formats.ptx.isa import OLDEST, arch_since, first_release, newest_isa
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
 from . import oldest, single_ptx
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _OLDEST = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
-_ASKED = re.compile(r"line (\d+); error\s*: (.*?) requires PTX ISA \.version (\d+)\.(\d+)")
+_ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -82,27 +82,40 @@ class Consumer:
 
     def lowered(self, ptx: bytes, arch: Arch) -> bytes:
         """
-        Return *ptx* with the lowest version that its text allows.
+        Return *ptx* with the lowest version with which nvPTXCompiler assembles it.
 
-        nvPTXCompiler, where it knows the architecture, assembles the text as proof.
+        Text for an architecture that the compiler does not know keeps its version.
 
         Raises:
             ExportError: The text needs a newer version than the consumer reads. Names what needs it.
         """
         module = parse(ptx.decode())
-        needed = features.newest_feature(module)
-        if needed.version > self.isa:
-            module = parse(features.without_hints(module))
-            needed = features.newest_feature(module)
-        while True:
-            version = min(needed.version, module.version or needed.version)
-            if version > self.isa:
-                raise self._too_new(needed, arch)
-            text = features.relabelled(module, version)
-            demanded = _demanded(text, arch)
-            if demanded is None or demanded.version <= version:
-                return text.encode()
+        declared = module.version or OLDEST
+        if Arch(*arch.cc) not in assembler.supported_archs():
+            if declared > self.isa:
+                raise self._too_new(_Demand(declared, "no older version"), arch)
+            return ptx
+        try:
+            return self._lowest(module, arch).encode()
+        except _TooNewError:
+            plain = parse(_without_hints(module))
+        try:
+            return self._lowest(plain, arch).encode()
+        except _TooNewError as error:
+            raise self._too_new(error.needed, arch) from None
+
+    def _lowest(self, module: Module, arch: Arch) -> str:
+        """Return the text of *module* with the lowest version."""
+        declared = module.version or OLDEST
+        needed = _Demand(arch_since(arch.sm) or declared, f".target {arch.sm}")
+        while needed.version <= self.isa:
+            version = min(needed.version, declared)
+            text = _relabelled(module, version)
+            demanded = _demanded(text, arch, declared if version < declared else None)
+            if demanded is None:
+                return text
             needed = demanded
+        raise _TooNewError(needed)
 
     def without_impossible(
         self, kinds: Collection[str], archs: Collection[Arch], dispensable: Collection[str]
@@ -128,9 +141,22 @@ class Consumer:
                 log.log(level, "no %s for %s: %s", kind, self.asked, cause)
         return {kind for kind in kinds if not causes.get(kind)}
 
+    def check_ltoir(self, ltoir: bytes, arch: Arch) -> None:
+        """
+        Refuse *ltoir*, which holds code of link files, where a newer tool has written it.
+
+        Raises:
+            ExportError: The consumer does not read it. Names the cure.
+        """
+        if cause := self._unread(oldest.of_code(LTOIR, arch, ltoir, "").toolkit):
+            raise ExportError(f"No ltoir for {self.asked}: {cause}.")
+
     def _without_ltoir(self, archs: Collection[Arch]) -> str:
-        release = max(filter(None, map(oldest.ltoir_release, archs)), default=self.release)
-        if release <= self.release:
+        return self._unread(max(filter(None, map(oldest.ltoir_release, archs)), default=None))
+
+    def _unread(self, release: tuple[int, int] | None) -> str:
+        """Return why the consumer does not read LTO-IR of *release*, "" where it does."""
+        if release is None or release <= self.release:
             return ""
         return (
             f"LTO-IR is read by linkers of its own release or later, and that of CUDA {dotted(release)} "
@@ -138,7 +164,7 @@ class Consumer:
             f"CUDA {dotted(self.release)}"
         )
 
-    def _too_new(self, needed: features.Feature, arch: Arch) -> ExportError:
+    def _too_new(self, needed: _Demand, arch: Arch) -> ExportError:
         return ExportError(
             f"{self.asked} reads PTX {self.isa} at most, and the code for {arch.sm} has {needed}. Export for "
             f"CUDA {dotted(first_release(needed.version))} or later, for another architecture, or without "
@@ -146,21 +172,73 @@ class Consumer:
         )
 
 
-def _demanded(text: str, arch: Arch) -> features.Feature | None:
-    """Return what nvPTXCompiler finds too new in *text*; None for nothing, or where it cannot tell."""
-    if Arch(*arch.cc) not in assembler.supported_archs():
-        return None
+@dataclass(frozen=True)
+class _Demand:
+    """What needs a version of PTX: its name, as nvPTXCompiler says it, and its line, 0 for no line."""
+
+    version: PtxVersion
+    name: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        line = f" in line {self.line}" if self.line else ""
+        return f"{self.name}{line}, which is new in PTX {self.version}"
+
+
+class _TooNewError(Exception):
+    """PTX needs a newer version than the consumer reads."""
+
+    def __init__(self, needed: _Demand) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> _Demand | None:
+    """Return what nvPTXCompiler finds too new in *text*; *newest* has what it refuses without a reason."""
     try:
         assembler.assemble(text, arch, relocatable=True)
     except AssembleError as error:
         demands = [
-            features.Feature(PtxVersion(int(match[3]), int(match[4])), match[2], int(match[1]))
+            _Demand(PtxVersion(int(match[3]), int(match[4])), match[2], int(match[1]))
             for match in _ASKED.finditer(error.log)
         ]
+        if newest and not demands:
+            demands = [_Demand(newest, "text that no older version has")]
         if not demands:
             raise
-        return max(demands, key=lambda feature: feature.version)
+        return max(demands, key=lambda demand: demand.version)
     return None
+
+
+def _relabelled(module: Module, version: PtxVersion) -> str:
+    """Return the text of *module* with another `.version`."""
+    spans = [
+        Span(item.start, item.end)
+        for item in module.items
+        if isinstance(item, Part) and item.keyword == "version"
+    ]
+    return module.replace(dict.fromkeys(spans[:1], f".version {version}"))
+
+
+def _without_hints(module: Module) -> str:
+    """
+    Return the text of *module* without what is new in it and changes no result.
+
+    That is the `volatile` of accesses to local memory, which no other thread sees and which compilers left
+    out before PTX 9.1, and the pragma that tells which bytes of a load are used.
+    """
+    edits = {}
+    for function in module.functions:
+        body = [
+            each._replace(word=each.word.replace(".volatile.local", ".local"))
+            if isinstance(each, Instruction)
+            else each
+            for each in function.body
+            if not (isinstance(each, Directive) and each.text.startswith('.pragma "used_bytes_mask'))
+        ]
+        if body != list(function.body):
+            edits[function.body_span] = block(body)
+    return module.replace(edits)
 
 
 def _numbers(text: object) -> tuple[int, int] | None:

@@ -8,25 +8,18 @@ links. NVRTC knows the declared types: assertions about them, appended to the so
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import llvm_ir, ptx
-from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink.errors import LinkError
-
-from .sources import compile_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._tools.nvrtc import Compiled
 
-    from .inputs import Input
     from .manifests import Manifest
-    from .sources import SourceOptions
 
 _MARK = "numba-ptxlink declares"
 # The log quotes the line of any error in an assertion, such as that of an overloaded name.
@@ -107,50 +100,6 @@ def declarations_of(manifest: Manifest) -> list[Declared]:
     return found
 
 
-def compile_as_declared(
-    source: Input,
-    arch: Arch,
-    output: str,
-    options: SourceOptions,
-    functions: Sequence[Declared],
-    *,
-    wanted: Sequence[Declared] = (),
-) -> Compiled:
-    """
-    Compile *source*; compare its declarations of *functions*, and its definitions of those that are *wanted*.
-
-    Costs a second compilation only where the first one fails.
-
-    Args:
-        source: The CUDA C++.
-        arch: The GPU.
-        output: What to compile it to.
-        options: How to compile it.
-        functions: What is linked with it, as it is.
-        wanted: What others call that may be in it, as they declare it; their origin is a caller.
-
-    Raises:
-        LinkError: NVRTC refused the source or an option; or the source calls one of *functions*, or is called
-            for one that is *wanted*, with floating point for an integer or an address, or the reverse.
-    """
-    called = _named_in(source.text, (*functions, *wanted))
-    if called:
-        try:
-            asserted = replace(source, code=source.code + _assertions(called).encode())
-            return compile_once(asserted, arch, output, options)
-        except LinkError as error:
-            suspects = [
-                function for function in called if _FAILED.format(f"{_MARK} {function.name}.") in error.log
-            ]
-        compiled = compile_once(source, arch, output, options)
-        if suspects:
-            code = compile_once(source, arch, PTX, options).code
-            _refuse_referenced(source, [each for each in suspects if each not in wanted], code)
-            _refuse_callers(source, [each for each in suspects if each in wanted], code)
-        return compiled
-    return compile_once(source, arch, output, options)
-
-
 def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
     """
     Compare what the LLVM IR *text* declares of *functions* with what they are.
@@ -158,7 +107,7 @@ def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
     Raises:
         LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
     """
-    _refuse(name, contradicted(text, functions))
+    refuse(name, contradicted(text, functions))
 
 
 def contradicted(text: str, functions: Sequence[Declared]) -> list[Declared]:
@@ -184,7 +133,7 @@ def check_types(
     Raises:
         LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
     """
-    _refuse(name, _wrong(((symbol, list(map(_kind, types))) for symbol, types in called), functions))
+    refuse(name, _wrong(((symbol, list(map(_kind, types))) for symbol, types in called), functions))
 
 
 def _wrong(declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declared]) -> list[Declared]:
@@ -198,21 +147,17 @@ def _wrong(declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declar
     return wrong
 
 
-def _refuse_referenced(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
-    # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
-    module = ptx.parse(code.decode(errors="replace"))
-    referenced = {function.prototype.name for function in module.functions if not function.defined}
-    _refuse(source.name, [function for function in suspects if function.name in referenced])
+def refuse(name: str, wrong: Sequence[Declared]) -> None:
+    """
+    Refuse a program that declares functions otherwise than they are.
 
+    Args:
+        name: The program, for messages.
+        wrong: What it declares wrongly.
 
-def _refuse_callers(source: Input, suspects: Sequence[Declared], code: bytes) -> None:
-    module = ptx.parse(code.decode(errors="replace"))
-    for function in suspects:
-        if module.definition(function.name) is not None:
-            _refuse(function.origin, [replace(function, declaration=function.name, origin=source.name)])
-
-
-def _refuse(name: str, wrong: Sequence[Declared]) -> None:
+    Raises:
+        LinkError: There is such a function.
+    """
     if wrong:
         lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in wrong)
         raise LinkError(
@@ -223,7 +168,12 @@ def _refuse(name: str, wrong: Sequence[Declared]) -> None:
         )
 
 
-def _named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
+def failed_in(log: str, functions: Iterable[Declared]) -> list[Declared]:
+    """Return those of *functions* whose assertion failed, by NVRTC's *log*."""
+    return [each for each in functions if _FAILED.format(f"{_MARK} {each.name}.") in log]
+
+
+def named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
     """Return those of *functions* that *text* may declare and call."""
     return tuple(
         function
@@ -232,7 +182,7 @@ def _named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
     )
 
 
-def _assertions(functions: Sequence[Declared]) -> str:
+def assertions(functions: Sequence[Declared]) -> str:
     """Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise."""
     return _TEMPLATES + "".join(
         f"#undef {function.name}\n"

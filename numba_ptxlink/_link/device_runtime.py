@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.kinds import ARCHIVE
-from numba_ptxlink._tools import packages
+from numba_ptxlink._tools.find import package, pathfinder
 
-from .inputs import Input
+from .read import Input
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -32,9 +32,8 @@ def is_missing(error: PtxlinkError, inputs: Iterable[Input]) -> bool:
 
 
 def is_runtime(source: Input) -> bool:
-    """Return whether *source* is the device runtime, whose symbols no other input defines."""
-    # Reading it takes 5 ms.
-    return _NAME in source.name
+    """Return whether *source* is the device runtime, a library of which a link takes what it needs."""
+    return source.kind == ARCHIVE and _NAME in source.name
 
 
 def is_runtime_call(name: str) -> bool:
@@ -49,9 +48,9 @@ def is_grid_call(name: str) -> bool:
 
 def find() -> Input | None:
     """Return the device runtime; None, with a warning that says what to install, where it is not found."""
-    pathfinder = packages.pathfinder()
+    finder = pathfinder()
     try:
-        path = Path(pathfinder.find_static_lib(_NAME))
+        path = Path(finder.find_static_lib(_NAME))
     except (AttributeError, RuntimeError) as missing:
         log.warning(
             "the device runtime is called, and lib%s.a is not found (%s); %s, or give its path as another "
@@ -66,7 +65,7 @@ def find() -> Input | None:
 
 def cure() -> str:
     """Return how to install it."""
-    return f"install {packages.package('nvidia-cuda-runtime')}"
+    return f"install {package('nvidia-cuda-runtime')}"
 
 
 def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
@@ -85,9 +84,9 @@ def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
     module = ptx.parse(text)
     calls = {
         function.name: {
-            statement.callee.name
-            for statement in ptx.flattened(function.body)
-            if isinstance(statement, ptx.Call) and isinstance(statement.callee, ptx.Name)
+            ptx.called(statement).callee
+            for statement in function.body
+            if isinstance(statement, ptx.Instruction) and statement.opcode == "call"
         }
         for function in module.functions
         if function.defined

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._tools import nvfatbin
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError
 
 from . import backends, device_runtime, oldest, single_ptx
-from .engine import LinkOptions, link_inputs
-from .inputs import Input
+from .pipeline import link
+from .plan import LinkOptions
+from .read import Input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -127,9 +128,9 @@ def _with_runtime(
     library = device_runtime.find()
     if library is None:
         raise ExportError(f"{what}, which is not found; {device_runtime.cure()}.")
-    options = LinkOptions(lineinfo=lineinfo, opt_level=level, lto=False)
+    options = LinkOptions(lineinfo=lineinfo, opt_level=level)
     try:
-        linked = link_inputs([Input(PTX, f"{stem}.ptx", ptx), library], arch, options, lto=False)
+        linked = link([Input(PTX, f"{stem}.ptx", ptx), library], arch, options)
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
     release = dotted(backends.linker(linked.backend).version())

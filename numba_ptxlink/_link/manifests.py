@@ -7,9 +7,12 @@ disagree about types without a word. The manifest has the digest of each file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from .inputs import Input
+    from .read import Input
 
 FORMAT = 1
 """The format of the manifests that this release writes and reads."""
@@ -54,6 +57,23 @@ class Manifest:
     types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
+def content_of(path: Path) -> bytes:
+    """
+    Return the content of the manifest at *path*.
+
+    Raises:
+        OSError: It cannot be read, is too large, or no regular file, which may have no end or wait for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a path would be opened a second time
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if status.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        return file.read(_LARGEST)
+
+
 def read(path: Path, place: Path | None = None) -> Manifest | None:
     """
     Return the manifest at *path*, None where there is none or it is not one of this format.
@@ -63,7 +83,7 @@ def read(path: Path, place: Path | None = None) -> Manifest | None:
         place: Where it belongs, if that is elsewhere.
     """
     try:
-        return None if path.stat().st_size > _LARGEST else parse(path.read_bytes(), place or path)
+        return parse(content_of(path), place or path)
     except OSError:
         return None
 
@@ -121,6 +141,30 @@ def of(source: Input) -> Manifest | None:
         "delete the file; move it to another folder or name to link it all the same.",
         inputs=(source.name,),
     )
+
+
+def check_definitions(exports: Mapping[Input, Manifest]) -> None:
+    """
+    Refuse artifacts that define one function: nvJitLink takes one of the two, and may crash.
+
+    Args:
+        exports: The manifest of each artifact of a link.
+
+    Raises:
+        LinkError: Two have. Names them and the cure.
+    """
+    owners: dict[str, dict[bytes, str]] = {}
+    for source, manifest in exports.items():
+        for function in manifest.functions:
+            owners.setdefault(str(function.get("symbol")), {})[source.code] = source.name
+    for name, files in owners.items():
+        if len(files) > 1:
+            raise LinkError(
+                f"{name} is defined {len(files)} times: in {', '.join(files.values())}. Which one a call "
+                "reaches would depend on the order of the inputs: give one of them, or rename the function "
+                "(name= of udf).",
+                inputs=tuple(files.values()),
+            )
 
 
 def check_headers(manifests: Sequence[Manifest], headers: Iterable[tuple[str, bytes]]) -> None:

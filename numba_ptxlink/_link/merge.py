@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
@@ -22,19 +23,12 @@ def same(modules: Iterable[ptx.Module], name: str) -> bool:
     return len(forms) == 1 and None not in forms
 
 
-def has_state(module: ptx.Module) -> bool:
-    """Return whether *module* defines a variable that may be written."""
-    own = [variable for variable in module.variables if variable.defined]
-    bodies = (statement for function in module.functions for statement in ptx.flattened(function.body))
-    return any(map(_is_state, (*own, *_declared(bodies))))
-
-
 def _is_state(variable: ptx.Variable) -> bool:
     # nvcc has the literals of strings in global memory, under this name.
     return variable.memory in ("global", "managed", "shared") and not variable.name.startswith("$str")
 
 
-def _declared(statements: Iterable[ptx.Statement | str]) -> Iterator[ptx.Variable]:
+def _declared(statements: Iterable[ptx.Statement]) -> Iterator[ptx.Variable]:
     for statement in statements:
         if isinstance(statement, ptx.Declaration):
             yield from statement.variables
@@ -60,26 +54,17 @@ def _spelled(module: ptx.Module, name: str, seen: frozenset[str]) -> str | None:
     function = module.definition(name)
     if function is None:
         return None
-    statements = list(_flat(function.body))
-    labels = {
-        statement.name: f"$L{number}"
-        for number, statement in enumerate(statements)
-        if isinstance(statement, (ptx.Label, ptx.Targets, ptx.CallPrototype)) and statement.name
-    }
-    spelled = (
-        statement
-        if isinstance(statement, str)
-        else str(ptx.renamed(statement, lambda symbol: labels.get(symbol, symbol)))
-        for statement in statements
-    )
-    nodes = (statement for statement in statements if not isinstance(statement, str))
-    used = {symbol for node in nodes for symbol in ptx.names(node)} - seen - {name}
+    statements = [each for each in function.body if not isinstance(each, ptx.Directive) or each.names]
+    listed = [each.name for each in statements if isinstance(each, ptx.Label)]
+    labels = {label: f"$L{number}" for number, label in enumerate(listed)}
+    spelled = [str(ptx.with_labels(statement, labels)) for statement in statements]
+    used = {symbol for statement in statements for symbol in ptx.references(statement)} - seen - {name}
     local = _reached(module, used)
     if any(map(_is_state, (*local, *_declared(statements)))):
         return None
-    used |= {symbol for variable in local for symbol in ptx.names(variable)}
+    used |= {symbol for variable in local for symbol in (variable.name, *variable.symbols)}
     # A weak function cannot have an alias, and the targets of aliases are not compared.
-    if any({alias.name, alias.target.name} & {name, *used} for alias in _aliases(module)):
+    if any({alias.name, alias.target} & {name, *used} for alias in module.aliases):
         return None
     callees = [
         callee for callee in module.functions if callee.name in used and not callee.linkage and callee.defined
@@ -88,12 +73,12 @@ def _spelled(module: ptx.Module, name: str, seen: frozenset[str]) -> str | None:
     inner = [_spelled(module, callee.name, inside) for callee in callees]
     if None in inner:
         return None
-    heading = function.heading.removeprefix(f".{function.linkage} ")
-    return "\n".join((heading, *spelled, *map(str, local), *map(str, inner)))
+    heading = function.heading.removeprefix(f".{function.linkage}").split()
+    return "\n".join((*heading, *spelled, *map(_without_place, local), *map(str, inner)))
 
 
-def _aliases(module: ptx.Module) -> list[ptx.Alias]:
-    return [item for item in module.items if isinstance(item, ptx.Alias)]
+def _without_place(variable: ptx.Variable) -> str:
+    return repr(replace(variable, line=0, start=0, end=0))
 
 
 def _reached(module: ptx.Module, names: set[str]) -> list[ptx.Variable]:
@@ -105,16 +90,5 @@ def _reached(module: ptx.Module, names: set[str]) -> list[ptx.Variable]:
         name = pending.pop()
         if name not in reached:
             reached.add(name)
-            pending += [symbol for symbol in ptx.names(private[name]) if symbol in private]
+            pending += [symbol for symbol in private[name].symbols if symbol in private]
     return [variable for name, variable in private.items() if name in reached]
-
-
-def _flat(statements: Iterable[ptx.Statement]) -> Iterator[ptx.Statement | str]:
-    """Yield *statements* without locations and pragmas, with blocks flattened between braces."""
-    for statement in statements:
-        if isinstance(statement, ptx.Block):
-            yield "{"
-            yield from _flat(statement.statements)
-            yield "}"
-        elif not isinstance(statement, (ptx.Location, ptx.Pragma)):
-            yield statement

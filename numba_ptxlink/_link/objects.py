@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+    from numba_ptxlink._tools.options import AssembleOptions
 
     from .consumer import Consumer
 

@@ -10,20 +10,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._arch import dotted
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats import containers
-from numba_ptxlink._formats.compression import ZSTD
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from numba_ptxlink._formats.ptx import features, read_header
-from numba_ptxlink._formats.ptx.isa import first_release, release_of
+from numba_ptxlink._formats.ltoir import read as read_ltoir
+from numba_ptxlink._formats.ptx import read_header
+from numba_ptxlink._formats.ptx.isa import OLDEST, arch_since, first_release, release_of
 from numba_ptxlink._tools import nvvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numba_ptxlink._arch import Arch
-
     Release = tuple[int, int]
+
+# The version of the IR in the head of LTO-IR, as NVRTC and nvcc of each release write it. It grows with the
+# release; that of a release which is not listed counts as the next one's.
+_LTOIR_SINCE = {
+    (2, 51): (12, 0),
+    (2, 63): (12, 3),
+    (2, 71): (12, 4),
+    (2, 84): (12, 6),
+    (2, 89): (12, 8),
+    (2, 93): (12, 9),
+    (2, 98): (13, 0),
+    (2, 107): (13, 1),
+    (2, 114): (13, 2),
+    (2, 115): (13, 3),
+    (2, 120): (13, 4),
+    (2, 131): (13, 5),
+}
 
 ZSTD_SINCE = (12, 4)
 """The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them."""
@@ -59,13 +74,19 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
     """
     if kind == PTX:
         version = read_header(code.decode()).version
-        release = first_release(version or features.OLDEST)
+        release = first_release(version or OLDEST)
         return Oldest(release, release)
     if kind == LTOIR:
-        return Oldest(ltoir_release(arch), None)
+        return Oldest(_written_by(code) or ltoir_release(arch), None)
     major, minor = map(int, tool.rpartition(" ")[2].split("."))
-    known = features.arch_since(arch.sm)
+    known = arch_since(arch.sm)
     return Oldest((major, minor), max((major, 0), first_release(known) if known else (major, minor)))
+
+
+def _written_by(ltoir: bytes) -> Release | None:
+    """Return the release of the tool that wrote *ltoir*, None for one that is not known yet."""
+    head = read_ltoir(ltoir)
+    return next((release for version, release in _LTOIR_SINCE.items() if head and head.ir <= version), None)
 
 
 def ltoir_release(arch: Arch) -> Release | None:
@@ -85,7 +106,7 @@ def of_fatbin(members: Iterable[tuple[str, Oldest]], code: bytes | None, *, link
     """
     members = list(members)
     entries = containers.fatbin_entries(code) if code else ()
-    packed = [ZSTD_SINCE] if any(entry.flags & ZSTD for entry in entries) else []
+    packed = [ZSTD_SINCE] if any(entry.flags & containers.ZSTD for entry in entries) else []
     # PTX is compiled where there is no machine code for the device.
     loaded = [oldest for kind, oldest in members if kind == CUBIN] or [
         oldest for kind, oldest in members if kind == PTX
@@ -117,6 +138,8 @@ def of_artifacts(
             needs[key] = of_fatbin(members, code)
         elif executable and key[0] in (KERNELS, LAUNCHER):
             needs[key] = executable
+        elif key not in needs and key[1]:
+            needs[key] = of_code(key[0], Arch.of(key[1]), code, tool)
         elif key not in needs:
             needs[key] = of_fatbin(members, None)
     return needs

@@ -14,15 +14,16 @@ from numba_ptxlink import assembler, cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import packages, ptxas
+from numba_ptxlink._tools import find, ptxas
 from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
-from .inputs import Input
+from .plan import for_one_ptx
+from .read import Input
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+    from numba_ptxlink._tools.options import AssembleOptions
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def compile_ptx(
         return _by_nvptxcompiler(ptx, arch, options)
     backend, linker = older
     if _reads(linker, source):
-        own = ptxas.find(linker)
+        own = ptxas.newest(linker)
         if own is not None and _reads(own[1], source):
             return _by_ptxas(own, ptx, arch, options)
         if backend == "nvjitlink" and linker >= _COMPILES_ONLY and not _has_shared_memory(source):
@@ -67,7 +68,7 @@ def compile_ptx(
         dotted(assembler.compiler_version()),
         arch.sm,
         dotted(linker),
-        packages.of_ptxas(linker),
+        find.package_of_ptxas(linker),
     )
     return _by_nvptxcompiler(ptx, arch, options)
 
@@ -78,7 +79,7 @@ def usual_release() -> tuple[int, int]:
     if older is None:
         return assembler.compiler_version()
     backend, linker = older
-    own = ptxas.find(linker)
+    own = ptxas.newest(linker)
     if own is not None:
         return own[1]
     joins = backend == "nvjitlink" and linker >= _COMPILES_ONLY
@@ -93,7 +94,7 @@ def _older_linker() -> tuple[str, tuple[int, int]] | None:
 
 def _loadable(source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
     for_debugger = options.debug or options.lineinfo
-    backend, reason = backends.choose([source], arch, lto=False, for_debugger=for_debugger)
+    backend, reason = for_one_ptx(source, arch, for_debugger=for_debugger)
     if backend == "nvptxcompiler":
         return _by_nvptxcompiler(source.code, arch, options)
     log.info("cubin for %s: %s, %s", arch.sm, backend, reason)
@@ -110,7 +111,7 @@ def unavailable(release: tuple[int, int], *, relocatable: bool = True) -> str:
     if _tool_for(release, relocatable=relocatable):
         return ""
     older = "or an older one" if relocatable else "or another one of its major version"
-    wheel = packages.of_ptxas(release, relocatable=relocatable)
+    wheel = find.package_of_ptxas(release, relocatable=relocatable)
     install = f"install its ptxas by `pip install '{wheel}'`, or " if wheel else ""
     return (
         f"it takes a compiler of CUDA {dotted(release)} {older}, and nvPTXCompiler is of "
@@ -125,7 +126,7 @@ def _tool_for(release: tuple[int, int], *, relocatable: bool) -> tuple[str, str,
     own = assembler.compiler_version()
     if own[0] == newest[0] and own <= newest:
         return "nvptxcompiler", "", own
-    found = ptxas.find(release) or ptxas.find(newest)
+    found = ptxas.newest(release) or ptxas.newest(newest)
     if found is not None:
         return "ptxas", *found
     linker = backends.installed()

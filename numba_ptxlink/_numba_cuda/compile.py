@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import re
-import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
-from .context import entered
-from .patches.corrections import CODE
+from .context import LibraryNotes, entered, notes
+from .modules import all_libraries
+from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
-from .patches.error_model import ERROR_MODEL
 from .patches.nvvm_cache import NVVM
-from .patches.results import RESULTS
-from .raises import raise_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,25 +22,20 @@ if TYPE_CHECKING:
 
 
 _OPTIONS = CompileOptions()
-# What numba-cuda's errors have in them where Numba would make something of `try` or `with`.
-_TRY = ("set_try_status", "terminator_types", "exception_match", "'exc_class'", "Exception object cannot be")
-# And where it would copy an array, for which its own is allocated.
-_COPY = re.compile(r'NRT required but not enabled\nDuring: lowering "[^"=\n]*\[[^"\n]*\] = ')
-# Ufuncs that are operators of Python. What `math` and libdevice have by a ufunc's name has its value, but for
-# `math.remainder`, which is IEEE's.
-_OPERATORS = {
-    "absolute": "`abs`",
-    "add": "`+`",
-    "divmod": "`//` and `%`",
-    "floor_divide": "`//`",
-    "multiply": "`*`",
-    "negative": "`-`",
-    "power": "`**`",
-    "remainder": "`%`",
-    "subtract": "`-`",
+# What numba-cuda has no code for, by what its errors have in them, with the cure.
+_NO_TRY = "numba-cuda has neither `try` nor `with`; test the condition before it arises"
+_LACKS = {
+    **dict.fromkeys(("set_try_status", "terminator_types", "exception_match", "'exc_class'"), _NO_TRY),
+    "Exception object cannot be": _NO_TRY,
+    "return_dynamic_user_exc": (
+        "numba-cuda has no exception whose arguments are computed; write it with constant ones"
+    ),
+    "Context.call_conv is deprecated": (
+        "numba-cuda compiles functions that call themselves with the same argument types, and no others "
+        "that call each other in a circle; write a loop"
+    ),
 }
-_FREELY = "it with operators, or functions of `math`"
-PATCHES = (*DRIVERLESS, *ERROR_MODEL, *CODE, *RESULTS)
+PATCHES = (*DRIVERLESS, *C_ABI)
 
 
 class Lowered(NamedTuple):
@@ -91,64 +82,27 @@ def lower(
         compiled = compile_function(function, args, result, arch, options, checked=checked)
     except Exception as error:
         lacked = _lacked(error)
-        if lacked is None:
-            raise
-        raise lacked from error
-    return Lowered(compiled, raise_sites(compiled), options)
+        if lacked:
+            raise ExportError(lacked) from error
+        raise
+    return Lowered(compiled, _raise_sites(compiled.library), options)
 
 
-def _lacked(error: Exception) -> ExportError | None:
-    """Return what says what numba-cuda lacks by *error*, and the cure; None if it is another error."""
-    if any(trace in str(error) for trace in _TRY):
-        return ExportError("numba-cuda has neither `try` nor `with`; test the condition before it arises")
-    if _COPY.search(str(error)):
-        return ExportError(
-            "neither numba-cuda nor numba-cuda-mlir copies one array into another; write a loop over "
-            "its elements"
-        )
+def _lacked(error: Exception) -> str:
+    """Return what numba-cuda lacks by *error*, with the cure; "" if it is another error."""
     key: Any = error.args[0] if isinstance(error, KeyError) else None
-    if type(key).__name__ != "ufunc":
-        return None
-    import numpy as np
-
-    lacks = " or ".join(f"`numpy.{name}`" for name, value in sorted(vars(np).items()) if value is key)
-    calls, cure, written = "", _in_place_of(key.__name__), _written(error)
-    if written:
-        lacks, calls, cure = f"`{written}`", f", as it calls {lacks}", _FREELY
-    return ExportError(f"numba-cuda has no {lacks} of such numbers{calls}; write {cure}")
+    if type(key).__name__ == "ufunc":
+        name = f"numpy.{key.__name__}"
+        return f"numba-cuda has no `{name}` of such numbers; write it with operators, or functions of `math`"
+    return next((advice for trace, advice in _LACKS.items() if trace in str(error)), "")
 
 
-def _in_place_of(name: str) -> str:
-    """Return what has the value of the ufunc *name*."""
-    from numba.cuda import libdevice
-
-    if name in _OPERATORS:
-        return _OPERATORS[name]
-    known = [module for module in (math, libdevice) if _knows(getattr(module, name, None))]
-    return f"`{known[0].__name__}.{name}`" if known else _FREELY
-
-
-def _written(error: Exception) -> str:
-    """Return the function of NumPy whose code, which is Numba's, calls what is lacked; "" for none."""
-    from numba.cuda.typing.templates import _OverloadFunctionTemplate
-
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        template = frame.f_locals.get("self")
-        if isinstance(template, _OverloadFunctionTemplate):
-            function: Any = type(template).key
-            if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
-                return f"numpy.{function.__name__}"
-    return ""
-
-
-def _knows(function: object) -> bool:
-    from numba.cuda.descriptor import cuda_target
-
-    try:
-        cuda_target.typing_context.resolve_value_type(function)
-    except ValueError:
-        return False
-    return function is not None
+def _raise_sites(library: Any) -> tuple[str, ...]:
+    """Return the lines where the code of *library* or of its callees may raise, its own first."""
+    libraries = all_libraries([library])
+    own, *others = (notes(each, LibraryNotes).sites for each in libraries)
+    places = [*sorted(own), *sorted(place for sites in others for place in sites)]
+    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in places))
 
 
 def compile_function(
@@ -168,7 +122,7 @@ def compile_function(
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
-    with global_compiler_lock, applied(PATCHES), entered(checked=checked, returns=result):
+    with global_compiler_lock, applied(PATCHES), entered(checked=checked):
         return compile_cuda(
             function,
             result,

@@ -7,13 +7,10 @@ dataclass takes several times as long to define.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from numba_ptxlink._front_end.carried import Carried
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from numba_ptxlink._front_end.context import Context
 
 T = TypeVar("T")
 
@@ -27,7 +24,6 @@ class Result:
         library: The code library.
         cc: The compute capability of the library.
         symbols: The device functions that have the C ABI.
-        signature: The C signature of the function, None if its aggregates are flat.
     """
 
     def __init__(self) -> None:
@@ -35,21 +31,6 @@ class Result:
         self.library: Any = None
         self.cc: tuple[Any, ...] = ()
         self.symbols: tuple[str, ...] = ()
-        self.signature: Any = None
-
-
-class Nested:
-    """
-    The device functions compiled within the compilation of another.
-
-    Args:
-        calls: Their dispatchers, argument types and compute capabilities.
-        cyclic: Whether one of them calls a function whose compilation is not finished.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, Any, tuple[Any, ...]]] = []
-        self.cyclic = False
 
 
 class CompileContext(NamedTuple):
@@ -59,27 +40,21 @@ class CompileContext(NamedTuple):
     Args:
         cc: The requested compute capability, in place of the device's.
         sought: Names that numba-cuda searches a new kernel's code for.
-        places: The place of each inlined function in the compilation, by its counter.
         remarks: NVVM's logs.
         stable: Whether all names in the LLVM IR depend on the program alone.
         result: The results of the compilation.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
-        nested: The device functions compiled within the outermost one; None outside.
-        returns: The type that an export declares of the function's result; None for none.
     """
 
     cc: tuple[Any, ...] | None = None
     sought: tuple[str, ...] = ()
-    places: dict[str, int] | None = None
     remarks: list[str] | None = None
     stable: bool = False
     result: Result | None = None
     checked: bool | None = None
-    nested: Nested | None = None
-    returns: Any = None
 
 
-_context = Carried("numba_ptxlink_compile", CompileContext())
+_context = Context("numba_ptxlink_compile", CompileContext())
 current, entered = _context.current, _context.entered
 
 
@@ -88,34 +63,19 @@ class LibraryNotes:
     Notes on a code library.
 
     Args:
-        cc: The compute capability it was compiled for, if it is not the device's.
+        cc: The compute capability it was compiled for; None for the device's.
+        checked: As in `CompileContext`, for a device function.
         origin: The Python function it was compiled from, with file and line.
         given: The decorator's link files that are not paths.
-        stamps: Digests, at link time, of the link files that are paths.
-        sites: The file and line of each raise, by the function's symbol and the status that it returns.
-        unaligned: The types in LLVM IR of what its C function's records need not align.
+        sites: The file and line of each raise.
     """
 
     def __init__(self) -> None:
         self.cc: tuple[Any, ...] | None = None
-        self.unaligned: Collection[str] = ()
+        self.checked: bool | None = None
         self.origin = ""
         self.given: tuple[Any, ...] = ()
-        self.stamps: dict[str, str] = {}
-        self.sites: dict[str, dict[int, tuple[str, int]]] = {}
-
-
-class DispatcherNotes:
-    """
-    Notes on a dispatcher.
-
-    Args:
-        by_cc: The compile results of a device function by argument types, and by compute capability and
-            whether it is checked.
-    """
-
-    def __init__(self) -> None:
-        self.by_cc: dict[tuple[Any, tuple[Any, ...]], Any] = {}
+        self.sites: set[tuple[str, int]] = set()
 
 
 class CacheNotes:
@@ -125,15 +85,13 @@ class CacheNotes:
     Args:
         options: The decorator's options, None if it was created without the plugin.
         link: The decorator's link files.
-        key: The digest of both in the key of the last look-up; "" before the first.
-        before: That digest at the look-up of the kernel being compiled.
+        digests: The digest of both at the first look-up of a kernel, by numba-cuda's key.
     """
 
     def __init__(self) -> None:
         self.options: dict[str, Any] | None = None
         self.link: tuple[Any, ...] = ()
-        self.key = ""
-        self.before = ""
+        self.digests: dict[Any, str] = {}
 
 
 _notes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import imports
+from numba_ptxlink._front_end.compiler import Compiler
 
 from . import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from .compile import Lowered
 
 
-class NumbaCuda:
+class NumbaCuda(Compiler):
     """numba-cuda; see `_front_end.protocol.FrontEnd`, where each member is described."""
 
     name = "numba-cuda"
@@ -30,20 +29,9 @@ class NumbaCuda:
     root = "numba"
     package = "numba.cuda"
     distributions: tuple[str, ...] = ("numba-cuda", "numba", "llvmlite")
-    driver = release.DRIVER
-
-    @property
-    def extra(self) -> str:
-        return release.extra()
-
-    def unsupported_reason(self) -> str | None:
-        return release.unsupported_reason()
 
     def simulated(self) -> bool:
         return release.simulated()
-
-    def specifier(self) -> str:
-        return str(release.SUPPORTED)
 
     def table(self) -> tuple[Substitution, ...]:
         from .patches.table import TABLE
@@ -51,21 +39,9 @@ class NumbaCuda:
         return TABLE
 
     def linker(self) -> type:
-        from .ptx_linker import PtxLinker
+        from .linker import PtxLinker
 
         return PtxLinker
-
-    def compilation_stopped(self) -> AbstractContextManager[None]:
-        return imports.compilation_stopped(release.LOCK)
-
-    def free_compiler_lock(self) -> None:
-        imports.free_compiler_lock(release.LOCK)
-
-    @property
-    def types(self) -> Any:
-        from numba.cuda import types
-
-        return types
 
     def vectors(self) -> Mapping[str, Any]:
         from numba.cuda.vector_types import vector_types
@@ -81,20 +57,6 @@ class NumbaCuda:
     def vector_of(self, value: type) -> Any | None:
         vector = self.vectors().get(value.__name__)
         return vector if vector is not None and vector.user_facing_object is value else None
-
-    def from_dtype(self, dtype: Any) -> Any:
-        from numba.cuda.np.numpy_support import from_dtype
-
-        return from_dtype(dtype)
-
-    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
-        from numba.cuda.core import sigutils
-
-        args, result = sigutils.normalize_signature(signature)
-        return tuple(args), result
-
-    def require_compiler(self) -> None:
-        release.require_compiler()
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         from numba import cuda
@@ -155,25 +117,10 @@ class NumbaCuda:
         flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
 
-    def extensions(self) -> set[str]:
-        from numba.cuda.core.compiler_lock import global_compiler_lock
-        from numba.cuda.descriptor import cuda_target
-
-        from numba_ptxlink._front_end import extensions
-
-        # The registries are generators, which fail where two threads load them at a time.
-        with global_compiler_lock:
-            return extensions.of_contexts(cuda_target.typing_context, cuda_target.target_context)
-
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         from .link_files import of_libraries
 
         return of_libraries([one.compiled.library for one in lowered])
-
-    def linkage(self, declared: Any) -> tuple[Any, ...]:
-        from .link_files import linkage
-
-        return linkage(declared)
 
     def memory_manager(self) -> Path:
         from .link_files import memory_manager
@@ -187,4 +134,4 @@ class NumbaCuda:
         return declarations(lowered[-1].compiled.target_context)
 
 
-FRONT_END: FrontEnd = NumbaCuda()
+FRONT_END: FrontEnd = NumbaCuda("numba.cuda", release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,22 +40,6 @@ def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
     for key in reversed([*context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type
-
-
-def linkage(declared: Any) -> tuple[Any, ...]:
-    """Return calling convention and link files of a function of `cuda.declare_device`."""
-    from numba.cuda.descriptor import cuda_target
-
-    # The object itself has none of them; numba-cuda keeps them in the function that makes its calls.
-    call = cuda_target.target_context._defns[declared].find(declared.sig.args)
-    convention = inspect.signature(call).parameters["fndesc"].default.call_conv
-    cooperative = [library.use_cooperative for library in call.libs]
-    files = [file for library in call.libs for file in sorted(library._linking_files, key=_order)]
-    return type(convention).__name__, cooperative, files
-
-
-def _order(file: Any) -> str:
-    return str(getattr(file, "name", file))
 
 
 def memory_manager() -> Path:

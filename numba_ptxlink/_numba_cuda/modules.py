@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import stable_names
 
-from . import constants
-from .context import LibraryNotes, notes
-from .packed import accessed_by_bytes
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
+_DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
 # Definitions that Numba leaves visible: environments, which only CPU code looks up, and shared arrays.
 _VARIABLE = re.compile(
     r'^(@"(?:_ZN08NumbaEnv[^"]*|_cudapy_smem_\d+)" = )(?:common (?=global )|(?=addrspace\(3\) global ))',
@@ -25,8 +23,8 @@ def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = (), salt: st
     """
     Return the LLVM IR of *libraries* and their transitive callees, each once, callers first.
 
-    Names and order are those of `stable_names`: deterministic across processes. Variables are internal, and
-    equal constants defined once. The modules of *libraries*, which other programs may share, are unchanged.
+    Names and order are those of `stable_names`: deterministic across processes. Variables are internal. The
+    modules of *libraries*, which other programs may share, are unchanged.
 
     Args:
         libraries: Numba's code libraries.
@@ -35,7 +33,7 @@ def ordered_modules(libraries: Sequence[Any], kept: Iterable[str] = (), salt: st
     """
     modules, _ = _ordered(libraries)
     texts = stable_names.rename_apart(modules, kept, salt).texts
-    return constants.merged([_VARIABLE.sub(r"\1internal ", text) for text in texts])
+    return [_VARIABLE.sub(r"\1internal ", text) for text in texts]
 
 
 def renamed(
@@ -57,9 +55,8 @@ def renamed(
 def _ordered(libraries: Sequence[Any]) -> tuple[list[stable_names.Module], int]:
     """Return the modules of the program whose roots are *libraries*, and the number of roots."""
     reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
-    unaligned = {kind for library in libraries for kind in notes(library, LibraryNotes).unaligned}
     modules = {
-        library: stable_names.Module(accessed_by_bytes(str(module_of(library)), unaligned))
+        library: stable_names.Module(str(module_of(library)).replace(*_DEBUG_VERSION))
         for library in reached
         if module_of(library) is not None
     }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from importlib import metadata
 from pathlib import Path
 
 from numba_ptxlink._front_end.releases import Releases
-from numba_ptxlink.errors import ExportError
 
 SUPPORTED = Releases((0, 30, 4), (0, 31))
 """The supported releases."""
@@ -20,9 +18,6 @@ NUMPY_BELOW = (2, 5)
 DRIVER = "numba.cuda.cudadrv.driver"
 """The module whose import decides whether the plugin becomes active."""
 
-LOCK = "numba.cuda.core.compiler_lock"
-"""The module of the compiler's lock."""
-
 
 def unsupported_reason() -> str | None:
     """
@@ -31,14 +26,14 @@ def unsupported_reason() -> str | None:
     The installed release counts, and a numba.cuda that is imported already has to be of it.
     """
     if simulated():
-        return "the CUDA simulator is in use (NUMBA_ENABLE_CUDASIM)"
+        return "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"
     try:
         from numba_cuda import __file__ as package
         from numba_cuda import __version__ as version
     except (ImportError, OSError):
         return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{extra()}]'`"
     if version not in SUPPORTED:
-        return _unsupported(version)
+        return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
     driver = getattr(sys.modules.get(DRIVER), "__file__", None)
     if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
         return (
@@ -46,10 +41,6 @@ def unsupported_reason() -> str | None:
             "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
         )
     return _numpy_reason(version)
-
-
-def _unsupported(version: str) -> str:
-    return f"numba-cuda {version} is not supported; install numba-cuda{SUPPORTED}"
 
 
 def _numpy_reason(version: str) -> str | None:
@@ -66,9 +57,9 @@ def _numpy_reason(version: str) -> str | None:
 
 def extra() -> str:
     """Return the extra that installs numba-cuda, with the tools of this environment's CUDA."""
-    from numba_ptxlink._tools import packages
+    from numba_ptxlink._tools import find
 
-    return "cu12" if packages.major() == 12 else "cu13"
+    return "cu12" if find.major() == 12 else "cu13"
 
 
 def simulated() -> bool:
@@ -82,40 +73,3 @@ def simulated() -> bool:
             return bool(switch)
     switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
     return switch.isdecimal() and int(switch) != 0
-
-
-def require_compiler() -> None:
-    """
-    Import numba.cuda, so that Python functions can be compiled.
-
-    Raises:
-        ExportError: It cannot be imported, is the simulator or of a release that is not supported, or does
-            not run with the installed NumPy.
-    """
-    from numba_ptxlink._tools import packages
-
-    with contextlib.suppress(ImportError, OSError):  # The import below tells.
-        from numba_cuda import __version__ as version
-
-        if version not in SUPPORTED:
-            raise ExportError(f"{_unsupported(version)}, as `pip install 'numba-ptxlink[{extra()}]'` does.")
-        numpy = _numpy_reason(version)
-        if numpy is not None:
-            raise ExportError(f"{numpy}.")
-    try:
-        import numba.cuda  # noqa: F401 - the package whose import is tried
-        from numba.cuda.core import config
-
-        simulator = config.ENABLE_CUDASIM
-    except Exception as error:
-        toolkit = packages.explained(error)
-        if toolkit is not None:
-            raise ExportError(f"numba.cuda could not be imported: {toolkit}") from error
-        where = getattr(sys.modules.get("numba"), "__file__", None)
-        raise ExportError(
-            f"numba.cuda could not be imported{f', of {where}' if where else ''}: "
-            f"{type(error).__name__}: {error}. Install it with `pip install 'numba-ptxlink[{extra()}]'`, and "
-            "rename any numba.py of your own."
-        ) from error
-    if simulator:
-        raise ExportError("The CUDA simulator is in use, which compiles nothing; unset NUMBA_ENABLE_CUDASIM.")

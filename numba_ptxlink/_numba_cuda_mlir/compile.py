@@ -1,214 +1,23 @@
-"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
+"""Compile the LLVM IR of a program to code, with libNVVM and numba-cuda-mlir's libdevice. Needs no driver."""
 
 from __future__ import annotations
 
-import traceback
-from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import llvm_ir
-from numba_ptxlink._front_end.substitution import applied
-from numba_ptxlink.errors import ExportError
-
-from .codegen import dialect, errors, externs, functions
-from .context import Program, compiling
-from .patches.calls import EXTERNS
-from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
-from .patches.lowering import LOWERING
-from .patches.results import RESULTS
+from numba_ptxlink._tools import nvvm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._front_end.protocol import CompileOptions
 
-INNER = "numba_ptxlink_inner"
-"""The symbol of a function with the ABI of numba-cuda-mlir."""
-
-# What numba-cuda-mlir says where it lacks something, and what that is.
-_NO_OPTIONAL = (
-    "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
-)
-_NO_TRANSPOSE = (
-    'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
-)
-_LACKS = {
-    "get_literal()": _NO_OPTIONAL,
-    "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
-    "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
-    "getattr(OptionalType(": _NO_OPTIONAL,
-    "<built-in function divmod>": "numba-cuda-mlir has no `divmod`; write x // y and x % y",
-    "const(ellipsis": "numba-cuda-mlir has no `...` in an index; write `:` for each axis",
-    "attr='T'": _NO_TRANSPOSE,
-    "BoundFunction(array.transpose": _NO_TRANSPOSE,
-    "Unsupported numpy dtype: {'names'": (
-        "numba-cuda-mlir has no arrays of records outside of functions; take an array for each member, pass "
-        'the records as a parameter, or choose front_end="numba-cuda"'
-    ),
-    "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
-        "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
-        "bind it to one beside the function: `name = module.name`"
-    ),
-}
-
-_MEANT = ("experimental_ast_transforms", "dump", "dump_ast", "dump_ast_after_all", "dump_numba_ir")
+_FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 
-@dataclass
-class Lowered:
-    """
-    A Python function that numba-cuda-mlir compiled to LLVM IR.
+def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+    """Compile LLVM IR with libNVVM, or read the result from the cache."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 
-    Args:
-        module: Its LLVM IR, which defines `INNER`.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result.
-        raises: The lines where it or its callees meet errors.
-        links: The link files that it asks for.
-        declared: The names and signatures of the functions of `cuda.declare_device` that it calls.
-        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
-        symbol: The symbol of its C function, once it has one.
-        text: The LLVM IR with the C function.
-    """
-
-    module: functions.Module
-    args: tuple[Any, ...]
-    result: Any
-    raises: tuple[str, ...]
-    links: tuple[Any, ...]
-    declared: tuple[tuple[str, Any], ...]
-    modern: bool
-    symbol: str = ""
-    text: str = ""
-
-
-def lower(  # noqa: PLR0917 - as in the protocol
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    result: Any,
-    arch: Arch,
-    options: CompileOptions,
-    abi: AbiOptions,
-    asked: Mapping[str, Any] = MappingProxyType({}),
-) -> Lowered:
-    """
-    Compile *function* to LLVM IR in which its errors do what *abi* says.
-
-    Args:
-        function: The Python function.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result; None to infer it.
-        arch: The GPU.
-        options: How to compile it.
-        abi: What its errors do.
-        asked: The options of `cuda.jit` that it was declared with, for those that choose what it means or
-            what is shown of it.
-
-    Raises:
-        ExportError: numba-cuda-mlir lacks what it uses; a `NotLoweredError` where that is one statement.
-    """
-    from numba_cuda_mlir import mlir_compiler
-    from numba_cuda_mlir.decorators import verify_target_options
-    from numba_cuda_mlir.descriptor import mlir_target
-    from numba_cuda_mlir.lowering_utilities import context
-    from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
-
-    target = verify_target_options(
-        {
-            "device": True,
-            "chip": arch.sm,
-            "abi_info": {"abi_name": INNER},
-            "fastmath": options.fastmath,
-            "lineinfo": options.lineinfo,
-            "opt_level": options.level,
-            **{name: asked[name] for name in _MEANT if name in asked},
-        }
-    )
-    modern, program = llvm_ir.is_modern(arch), Program(arch.sm, arch.cc, abi.checked, result)
-    with global_compiler_lock, applied((*DRIVERLESS, *EXTERNS, *LOWERING, *RESULTS)), compiling(program):
-        mlir_target.ensure_initialized()
-        try:
-            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
-        except Exception as error:
-            lack = _lack(function, error)
-            if lack is not None:
-                raise ExportError(lack) from error
-            if program.refused is not None and program.refused.cause is error:
-                raise program.refused from error
-            if not str(error):
-                raise ExportError(f"numba-cuda-mlir has no code for it: {_raised_in(error)}") from error
-            raise
-        with context.get_context():
-            text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
-    module = functions.read(text)
-    byte = "ptr" if modern else "i8*"
-    places, _ = errors.end(module, INNER, trap=abi.on_error == "trap", byte=byte)
-    externs.define(module, modern=modern)
-    return Lowered(
-        module,
-        tuple(compiled.signature.args),
-        compiled.signature.return_type,
-        _raises(function, [program.sites[place] for place in places]),
-        tuple(program.links),
-        tuple((extern.name, extern.sig) for extern in program.declared),
-        modern,
-    )
-
-
-def _raised_in(error: BaseException) -> str:
-    """Return the kind of *error*, which has no message, and the function that raised it."""
-    *_, frame = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__} in its {frame.name}"
-
-
-def _lack(function: Callable[..., Any], error: Exception) -> str | None:
-    """Return what numba-cuda-mlir lacks, with the cure, where that is why it raised *error*; else None."""
-    if isinstance(error, RecursionError):
-        return (
-            "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make "
-            "one function of them"
-        )
-    # From Python 3.11 on, a function with `try` or `with` has such a table.
-    if getattr(function.__code__, "co_exceptiontable", b""):
-        return "numba-cuda-mlir has neither `try` nor `with`; test the condition before it arises"
-    return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
-
-
-def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
-    from numba_cuda_mlir import mlir_optimization
-    from numba_cuda_mlir._mlir.passmanager import PassManager
-
-    PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
-    mlir_optimization.run_pre_codegen_patterns(module)
-    if modern:
-        lines = target["lineinfo"]
-        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
-    else:
-        text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
-    return dialect.located(dialect.mended(text.decode()))
-
-
-def _raises(function: Callable[..., Any], sites: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return *sites* as text: first those of *function*, by line, then those of what it calls."""
-    code = function.__code__
-    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
-
-    def own(site: tuple[str, int]) -> bool:
-        return site[0] == code.co_filename and code.co_firstlineno <= site[1] <= last
-
-    ordered = [*sorted(filter(own, sites)), *(site for site in sites if not own(site))]
-    return tuple(dict.fromkeys(f"{_spelled(file)}:{line}" for file, line in ordered))
-
-
-def _spelled(file: str) -> str:
-    """Return the name of *file*, with its folders if it is numba-cuda-mlir's own."""
-    import numba_cuda_mlir
-
-    path, package = Path(file), Path(numba_cuda_mlir.__file__).parent
-    if path.is_relative_to(package):
-        return f"numba_cuda_mlir/{path.relative_to(package).as_posix()}"
-    return path.name
+    flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
+    return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())

@@ -1,78 +1,51 @@
-"""The function that is being compiled for an export, for the replaced functions of numba-cuda-mlir."""
+"""
+What travels between the replaced functions of numba-cuda-mlir: the compilation that a thread is in.
+
+Importing this module imports nothing of numba-cuda-mlir: it may run during its own import.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink._front_end.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
 
 
-class NotLoweredError(ExportError):
-    """
-    numba-cuda-mlir has no code for a statement.
-
-    Args:
-        cause: Its error.
-        place: The file and line of the statement.
-        report: Raises what numba-cuda-mlir raises on its own.
-    """
-
-    def __init__(self, cause: BaseException, place: str, report: Callable[[], None]) -> None:
-        super().__init__(f"{place}: {cause}")
-        self.cause = cause
-        self.report = report
-
-
 @dataclass(eq=False, repr=False)
-class Program:
+class Export:
     """
     One exported function with all that it calls, filled in as its compilation proceeds.
 
     Args:
         chip: The architecture, such as "sm_90a".
         cc: Its compute capability.
-        checked: Whether divisions by zero and indices out of range are errors.
-        returns: The declared type of its result; None for one that is inferred.
         links: The link files that it asks for, in order.
         declared: The functions of `cuda.declare_device` that it calls.
-        sites: The file and line of each place that meets errors, by its number.
-        packed: The types of records and arrays that lie in packed records.
-        unaligned: The addresses of packed records, and of what lies in them.
-        refused: The last statement that it has no code for.
+        raises: The file and line of each `raise` and `assert`.
+        externs: Those of the declared functions that it calls by C++'s prototypes, with their numbers.
     """
 
     chip: str
     cc: tuple[int, int]
-    checked: bool
-    returns: Any = None
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
-    sites: list[tuple[str, int]] = field(default_factory=list)
-    packed: set[Any] = field(default_factory=set)
-    unaligned: set[Any] = field(default_factory=set)
-    refused: NotLoweredError | None = None
+    raises: dict[tuple[str, int], None] = field(default_factory=dict)
+    externs: dict[Any, int] = field(default_factory=dict)
     _borrowed: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
-
-    def site(self, file: str, line: int) -> int:
-        """Return the number of a place that meets errors."""
-        if (file, line) not in self.sites:
-            self.sites.append((file, line))
-        return self.sites.index((file, line))
 
     def borrow(self, dispatcher: Any) -> None:
         """
-        Let *dispatcher* forget what it compiled for others, until the end of this program.
+        Let *dispatcher* forget what it compiled for others, until the end of this export.
 
-        It keeps one result for all architectures, for all that its callers want of errors, and for kernels
-        that numba-cuda-mlir launches, which have another way with errors.
+        It keeps one result for all architectures, and for kernels that numba-cuda-mlir launches, which have
+        another way with errors.
         """
         if id(dispatcher) in self._borrowed:
             return
@@ -91,28 +64,47 @@ class Program:
         self._borrowed.clear()
 
 
-_current: ContextVar[Program | None] = ContextVar("numba_ptxlink_mlir_program", default=None)
+class Compilation(NamedTuple):
+    """
+    The values that outer replaced functions pass to inner ones.
+
+    Args:
+        cc: The requested compute capability, which counts where there is no device.
+        origin: The Python function that is being compiled, with file and line, for messages.
+        called: The C functions that it calls, with the names of their C types: result, then parameters.
+        links: Whether anybody has use for a cubin.
+        lowering: Whether a function is being lowered; what it calls is compiled meanwhile.
+        export: The exported function that is being compiled, None for any other compilation.
+    """
+
+    cc: tuple[int, int] | None = None
+    origin: str = ""
+    called: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    links: bool = True
+    lowering: bool = False
+    export: Export | None = None
 
 
-def current() -> Program | None:
-    """Return the program that this thread compiles, None for any other compilation."""
-    return _current.get()
-
-
-def compiled_now() -> Program:
-    """Return the program that this thread compiles, where there is one."""
-    program = current()
-    if program is None:
-        raise RuntimeError
-    return program
+_compilations = Context("numba_ptxlink_mlir", Compilation())
+current, entered = _compilations.current, _compilations.entered
 
 
 @contextlib.contextmanager
-def compiling(program: Program) -> Iterator[None]:
-    """Make *program* the current one for the length of a `with` block."""
-    token = _current.set(program)
+def exporting(export: Export) -> Iterator[None]:
+    """Compile *export* for the length of a `with` block."""
     try:
-        yield
+        with entered(export=export, cc=export.cc):
+            yield
     finally:
-        program.give_back()
-        _current.reset(token)
+        export.give_back()
+
+
+def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the compute capability in a dispatcher's options, None where none was asked for."""
+    from numba_ptxlink._arch import Arch
+
+    requested = options.get("chip") or options.get("cc")
+    if not requested:
+        return current().cc
+    arch = Arch.of(requested)
+    return (arch.major, arch.minor)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import extensions, imports
+from numba_ptxlink._front_end.compiler import Compiler
 from numba_ptxlink.errors import ExportError
 
 from . import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
 
-    from .compile import Lowered
+    from .lower import Lowered
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
 _of_parents: list[Any] = []
 
 
-class NumbaCudaMlir:
+class NumbaCudaMlir(Compiler):
     """numba-cuda-mlir; see `_front_end.protocol.FrontEnd`, where each member is described."""
 
     name = "numba-cuda-mlir"
@@ -34,20 +33,9 @@ class NumbaCudaMlir:
     root = "numba_cuda_mlir"
     package = "numba_cuda_mlir"
     distributions: tuple[str, ...] = ("numba-cuda-mlir",)
-    driver = release.DRIVER
-
-    @property
-    def extra(self) -> str:
-        return release.extra()
-
-    def unsupported_reason(self) -> str | None:
-        return release.unsupported_reason()
 
     def simulated(self) -> bool:
         return False
-
-    def specifier(self) -> str:
-        return str(release.SUPPORTED)
 
     def table(self) -> tuple[Substitution, ...]:
         from .patches.table import TABLE
@@ -57,22 +45,13 @@ class NumbaCudaMlir:
     def linker(self) -> None:
         return None
 
-    def compilation_stopped(self) -> AbstractContextManager[None]:
-        return imports.compilation_stopped(release.LOCK)
-
     def free_compiler_lock(self) -> None:
-        imports.free_compiler_lock(release.LOCK)
+        super().free_compiler_lock()
         home: Any = sys.modules.get(_MLIR_CONTEXT)
         if getattr(home, "_context", None) is not None:
             # Its threads are the parent's, and each use waits for them; so might its end, and it is kept.
             _of_parents.append(home._context)
             home._context = None
-
-    @property
-    def types(self) -> Any:
-        from numba_cuda_mlir.numba_cuda import types
-
-        return types
 
     def vectors(self) -> Mapping[str, Any]:
         from numba_cuda_mlir.cuda.vector_types import vector_types_by_alias, vector_types_by_name
@@ -86,20 +65,6 @@ class NumbaCudaMlir:
 
     def vector_of(self, value: type) -> Any | None:  # noqa: ARG002 - `cuda.float32x4` is the type itself
         return None
-
-    def from_dtype(self, dtype: Any) -> Any:
-        from numba_cuda_mlir.numba_cuda.np.numpy_support import from_dtype
-
-        return from_dtype(dtype)
-
-    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
-        from numba_cuda_mlir.numba_cuda.core import sigutils
-
-        args, result = sigutils.normalize_signature(signature)
-        return tuple(args), result
-
-    def require_compiler(self) -> None:
-        release.require_compiler()
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         from numba_cuda_mlir import cuda
@@ -122,9 +87,9 @@ class NumbaCudaMlir:
         options: CompileOptions,
         abi: AbiOptions,
     ) -> Lowered:
-        from .compile import lower
+        from .lower import lower
 
-        return lower(function, args, result, arch, options, abi)
+        return lower(function, args, result, arch=arch, options=options, abi=abi)
 
     def wrap(
         self,
@@ -135,10 +100,10 @@ class NumbaCudaMlir:
         inline: bool,
         launch_bounds: Any = None,
     ) -> None:
-        from .codegen import arrays, wrapper
-        from .compile import INNER
+        from .codegen import layouts, wrapper
+        from .lower import INNER
 
-        arrays.check(signature, lowered.args, lowered.result)
+        layouts.check(signature, lowered.args, lowered.result)
         lowered.symbol = signature.name
         lowered.text = wrapper.add(
             lowered.module,
@@ -177,27 +142,12 @@ class NumbaCudaMlir:
         return [stable(one.text, one.symbol) for one in lowered]
 
     def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        from .nvvm import compile_ir
+        from .compile import compile_ir
 
         return compile_ir(modules, arch, options, lto=lto)
 
-    def extensions(self) -> set[str]:
-        from numba_cuda_mlir.descriptor import mlir_target
-        from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
-
-        # The registries are generators, which fail where two threads load them at a time.
-        with global_compiler_lock:
-            mlir_target.ensure_initialized()
-            # Earlier releases have none.
-            planning = sys.modules.get("numba_cuda_mlir._whole_function_planners")
-            planners = list(planning._planner_registry._planners) if planning else ()
-            return extensions.of_contexts(mlir_target.typing_context, mlir_target.target_context, planners)
-
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         return iter(dict.fromkeys(item for one in lowered for item in one.links))
-
-    def linkage(self, declared: Any) -> tuple[Any, ...]:
-        return declared.abi, declared.use_cooperative, declared.link
 
     def memory_manager(self) -> None:
         # It generates its functions named NRT_... where they are called.
@@ -209,4 +159,4 @@ class NumbaCudaMlir:
                 yield name, tuple(signature.args), signature.return_type
 
 
-FRONT_END: FrontEnd = NumbaCudaMlir()
+FRONT_END: FrontEnd = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._link import sources
+from numba_ptxlink._link import compile as sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,252 +1,203 @@
-"""
-Lower the functions of an export: numba-cuda-mlir's own lowering, with another way of errors and links.
-
-It is imported once numba-cuda-mlir is.
-"""
+"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
 
 from __future__ import annotations
 
-import copy
-import functools
-import operator
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_cuda_mlir import cuda
-from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import cf, llvm
-from numba_cuda_mlir._mlir.extras import types as mlir_types
-from numba_cuda_mlir.errors import InternalCompilerError
-from numba_cuda_mlir.linker import resolve_link_plan
-from numba_cuda_mlir.numba_cuda import types
-from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
-
+from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
-from . import checks, numbers, operations, packed, pointers, slices
-from .codegen.errors import SITE
-from .context import Program, compiled_now
+from .codegen import dialect, errors, externs, functions
+from .context import Export, exporting
+from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
+from .patches.exports import EXPORTS
+from .patches.externs import EXTERNS
+from .patches.first_kernel import OPTIMIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable
 
-_OPERATORS = frozenset(value for value in vars(operator).values() if callable(value)) - {operator.setitem}
-_UNTOLD = (AssertionError, AttributeError, IndexError, KeyError, TypeError)
-# What is inherited is known once `for_export` has joined the two.
-_Stock: Any = object
-_ARRAYS = (cuda.local.array, cuda.shared.array)
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import AbiOptions
+    from numba_ptxlink._front_end.protocol import CompileOptions
+
+INNER = "numba_ptxlink_inner"
+"""The symbol of a function with the ABI of numba-cuda-mlir."""
+
+# What numba-cuda-mlir says where it lacks something, and what that is.
+_NO_OPTIONAL = (
+    "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
+)
+_NO_TRANSPOSE = (
+    'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
+)
+_LACKS = {
+    "get_literal()": _NO_OPTIONAL,
+    "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
+    "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
+    "getattr(OptionalType(": _NO_OPTIONAL,
+    "DynamicRaise": (
+        "numba-cuda-mlir has no exception whose arguments are computed; write it with constant ones"
+    ),
+    "<built-in function divmod>": "numba-cuda-mlir has no `divmod`; write x // y and x % y",
+    "const(ellipsis": "numba-cuda-mlir has no `...` in an index; write `:` for each axis",
+    "attr='T'": _NO_TRANSPOSE,
+    "BoundFunction(array.transpose": _NO_TRANSPOSE,
+    "Unsupported numpy dtype: {'names'": (
+        "numba-cuda-mlir has no arrays of records outside of functions; take an array for each member, pass "
+        'the records as a parameter, or choose front_end="numba-cuda"'
+    ),
+    "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
+        "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
+        "bind it to one beside the function: `name = module.name`"
+    ),
+}
 
 
-class _NoLinker:
-    """What stands for the linker of a function that is not linked."""
+@dataclass
+class Lowered:
+    """
+    A Python function that numba-cuda-mlir compiled to LLVM IR.
 
-    def __init__(self) -> None:
-        self._ltoirs: dict[int, bytes] = {}
+    Args:
+        module: Its LLVM IR, which defines `INNER`.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result.
+        raises: The lines where it or its callees raise.
+        links: The link files that it asks for.
+        declared: The names and signatures of the functions of `cuda.declare_device` that it calls.
+        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
+        symbol: The symbol of its C function, once it has one.
+        text: The LLVM IR with the C function.
+    """
+
+    module: functions.Module
+    args: tuple[Any, ...]
+    result: Any
+    raises: tuple[str, ...]
+    links: tuple[Any, ...]
+    declared: tuple[tuple[str, Any], ...]
+    modern: bool
+    symbol: str = ""
+    text: str = ""
 
 
-class _Export(_Stock):  # type: ignore[misc]
-    """Lower one function of the current program."""
+def lower(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    result: Any,
+    *,
+    arch: Arch,
+    options: CompileOptions,
+    abi: AbiOptions,
+) -> Lowered:
+    """
+    Compile *function* to LLVM IR in which its errors do what *abi* says.
 
-    _place = ("", 0)
+    Args:
+        function: The Python function.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result; None to infer it.
+        arch: The GPU.
+        options: How to compile it.
+        abi: What its errors do.
 
-    @property
-    def _program(self) -> Program:
-        return compiled_now()
+    Raises:
+        ExportError: numba-cuda-mlir lacks what it uses, or what *abi* asks for.
+    """
+    from numba_cuda_mlir import cuda, mlir_compiler
+    from numba_cuda_mlir.descriptor import mlir_target
+    from numba_cuda_mlir.lowering_utilities import context
+    from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
 
-    @property
-    def place(self) -> str:
-        """The file and line of the current statement."""
-        file, line = self._place if all(self._place) else (self.func_ir.loc.filename, self.func_ir.loc.line)
-        return f"{Path(file).name}:{line}"
-
-    def lower_inst(self, inst: Any) -> None:
-        self._place = (inst.loc.filename, inst.loc.line)
-        if isinstance(inst, (numba_ir.DynamicRaise, numba_ir.TryRaise, numba_ir.StaticTryRaise)):
-            # Its arguments are computed, and no caller on a GPU sees them.
-            self.lower_static_raise(inst)
-            return
-        if self._program.checked:
-            checks.check(self, inst)
+    if abi.checked:
+        raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
+    jit = cuda.jit(
+        device=True,
+        chip=arch.sm,
+        abi_info={"abi_name": INNER},
+        debug=False,
+        fastmath=options.fastmath,
+        lineinfo=options.lineinfo,
+        opt_level=options.level,
+        # The signature is the mark's; annotations may be for readers.
+        annotations_as_signatures=False,
+    )
+    target = jit(function).targetoptions
+    modern, export = llvm_ir.is_modern(arch), Export(arch.sm, arch.cc)
+    rows = (*DRIVERLESS, *EXTERNS, *EXPORTS, *OPTIMIZE)
+    with global_compiler_lock, applied(rows), exporting(export):
+        mlir_target.ensure_initialized()
         try:
-            super().lower_inst(inst)
-        except _UNTOLD as error:
-            # Faults of its code for something that it does not expect there, which name no statement.
-            raise ExportError(
-                f"{self.place}: numba-cuda-mlir has no code for this statement: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
-    def load_var(self, var: Any) -> Any:
-        value = super().load_var(var)
-        if packed.is_packed(self.get_numba_type(var.name), self._program.packed):
-            self._program.unaligned.add(value)
-        return value
-
-    def lower_global_assign(self, target: Any, glob: Any) -> None:
-        ty = self.get_numba_type(target.name)
-        if isinstance(ty, types.Integer) and int(glob.value) >= 1 << (ty.bitwidth - 1):
-            # An attribute of MLIR holds the same bits as a negative number only.
-            glob = copy.copy(glob)
-            glob.value = int(glob.value) - (1 << ty.bitwidth)
-        super().lower_global_assign(target, glob)
-
-    def as_return(self, ty: Any, value: Any) -> Any:
-        if any(map(_is_on_stack, _leaves((value,)))):
-            raise ExportError(
-                "a function cannot return an array of cuda.local.array, which ends with it; write to an "
-                "array or pointer that the caller passes, or return a tuple"
-            )
-        returned = super().as_return(ty, value)
-        # A function has one result for each member, but before 0.6 tuples in tuples are returned as they are.
-        nested = isinstance(returned, tuple) and not hasattr(self, "_flatten_abi_operands")
-        return tuple(_leaves(returned)) if nested else returned
-
-    def lower_setattr(self, inst: Any) -> None:
-        with numbers.of_member(self, inst) as converted:
-            super().lower_setattr(converted)
-
-    def lower_static_raise(self, inst: Any) -> None:
-        del inst
-        self.error()
-        # Nothing follows an error. LLVM's word for it has no counterpart in NVVM's older dialect.
-        never = self.mlir_funcOp.body.blocks.append()
-        cf.br([], never)
-        with ir.InsertionPoint(never):
-            cf.br([], never)
-
-    def error(self) -> None:
-        """Emit an error of the current line."""
-        self.set_error_code(1)
-
-    def _ensure_error_global(self) -> None:
-        """Define no variable for the kernel's caller, who does not look for one."""
-
-    def _get_or_create_error_global(self) -> Any:
-        name = f"{SITE}{self._program.site(*self._place)}"
-        block = self.mlir_gpu_module.bodyRegion.blocks[0]
-        if not any(isinstance(op, llvm.GlobalOp) and op.sym_name.value == name for op in block):
-            with ir.InsertionPoint.at_block_begin(block):
-                llvm.GlobalOp(
-                    mlir_types.i32(),
-                    name,
-                    ir.Attribute.parse("#llvm.linkage<external>"),
-                    addr_space=0,
-                )
-        return llvm.mlir_addressof(llvm.PointerType.get(), name)
-
-    def build_recursive_call(self, target: Any, fn_type: Any, args: Any, kws: Any = None) -> Any:
-        callee = fn_type.dispatcher_type.dispatcher
-        if callee.py_func is not self.func_ir.func_id.func:
-            raise ExportError(
-                f"{callee.py_func.__qualname__} and {self.func_ir.func_id.func.__qualname__} call each "
-                "other in a circle, which numba-cuda-mlir cannot compile; make one function of them"
-            )
-        given = [self.get_numba_type(arg.name) for arg in (*args, *(value for _, value in kws or ()))]
-        if given != list(self.fndesc.argtypes):
-            # numba-cuda-mlir would call this function, whose parameters have other types.
-            return self.build_user_defined_function_call(target, callee, args, kws)
-        return super().build_recursive_call(target, fn_type, args, kws)
-
-    def get_registered_builder(self, fn: Any, signature: Any) -> Any:
-        called = self._extract_callable_from_var(fn) if isinstance(fn, numba_ir.Var) else fn
-        args = getattr(signature, "args", signature)
-        own = args and (operations.builder(called, args) or numbers.builder(called, args))
-        found = own or self.builder_of(fn, signature)
-        if found is None and called in _OPERATORS and any(isinstance(arg, types.Optional) for arg in args):
-            raise ExportError(
-                "numba-cuda-mlir does not compute with an Optional, which can be returned, and compared with "
-                "None; pass a number and a boolean in its place"
-            )
-        return found
-
-    def builder_of(self, fn: Any, signature: Any) -> Any:
-        """Return what lowers *fn* of operands that have the types that it needs."""
-        args = getattr(signature, "args", signature)
-        own = pointers.builder(fn, args) or slices.builder(self, fn, signature)
-        return own or self.stock_builder(fn, signature)
-
-    def stock_builder(self, fn: Any, signature: Any) -> Any:
-        """Return what numba-cuda-mlir has for *fn* of *signature*."""
-        return super().get_registered_builder(fn, signature)
-
-    def _lower_record_array_field_view(self, target: Any, value: Any, attr: str) -> None:
-        record = self.get_numba_type(value.name).dtype
-        unit = record.typeof(attr).bitwidth // 8
-        if packed.is_packed(record, self._program.packed) or record.size % unit:
-            # It would count the distance in members, and take them for aligned ones.
-            raise ExportError(
-                f"numba-cuda-mlir has no view of the members {attr} of an array of packed records, nor of "
-                f"records whose size is no multiple of the member's; write a[i].{attr}"
-            )
-        super()._lower_record_array_field_view(target, value, attr)
-
-    def lower_call_expr_assign(self, target: Any, fn: Any, args: Any, kws: Any, expr: Any = None) -> None:
-        class_type = self.get_numba_type(fn.name)
-        if isinstance(class_type, types.Function) and class_type.typing_key is slice:
-            slices.make(self, target, args)
-            return
-        made = self.get_numba_type(target.name)
-        own = isinstance(class_type, types.Function) and class_type.typing_key in _ARRAYS
-        if own and isinstance(made.dtype, types.Record):
-            raise ExportError(
-                "numba-cuda-mlir has no local or shared arrays of records; take an array for each member, or "
-                'choose front_end="numba-cuda"'
-            )
-        if not isinstance(class_type, types.NamedTupleClass):
-            super().lower_call_expr_assign(target, fn, args, kws, expr)
-            return
-        # numba-cuda-mlir types such a call and has no code for it.
-        by_name = dict(zip(made.fields, args, strict=False)) | dict(kws)
-        values = []
-        for field, wanted in zip(made.fields, made.types, strict=True):
-            given = by_name[field]
-            value, ty = self.load_var(given), self.get_numba_type(given.name)
-            self.incref(ty, value)
-            values.append(value if ty == wanted else self.lower_cast(ty, wanted, value))
-        self.store_var(target, tuple(values))
-
-    def _link_external_function(self, extern: Any) -> None:
-        self._program.declared[extern] = None
-        super()._link_external_function(extern)
-
-    def link_external_item(self, item: Any) -> None:
-        self._program.links[item] = None
-        super().link_external_item(item)
-
-    def _create_resolved_linker(self) -> Any:
-        plan = resolve_link_plan(self.targetoptions, self._linked_external_link_items, ())
-        self.metadata["link_plan"] = plan
-        self.metadata["linked_external_link_items"] = tuple(self._linked_external_link_items)
-        return _NoLinker()
-
-    def verify_mlir_module(self) -> None:
-        packed.copy_accesses(self.mlir_funcOp, self._program.unaligned)
-        try:
-            self.mlir_module.operation.verify()
+            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
         except Exception as error:
-            raise InternalCompilerError(f"Invalid MLIR module: {error}") from error
+            lack = _lack(function, error)
+            if lack is not None:
+                raise ExportError(lack) from error
+            if not str(error):
+                raise ExportError(f"numba-cuda-mlir has no code for it: {_raised_in(error)}") from error
+            raise
+        with context.get_context():
+            text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
+    module = functions.read(text)
+    ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte="ptr" if modern else "i8*")
+    externs.define(module, [*export.externs], modern=modern)
+    code = function.__code__
+    return Lowered(
+        module,
+        tuple(compiled.signature.args),
+        compiled.signature.return_type,
+        _raises(function, export.raises or [(code.co_filename, code.co_firstlineno)]) if ends else (),
+        tuple(export.links),
+        tuple((extern.name, extern.sig) for extern in export.declared),
+        modern,
+    )
 
 
-def _is_on_stack(value: Any) -> bool:
-    """Return whether *value* is an array in memory of the function itself, or a view of one."""
-    while isinstance(getattr(value, "type", None), ir.MemRefType):
-        made = getattr(value.owner, "operation", None)  # a block where the array is an argument
-        if made is None or not made.operands:
-            return made is not None and made.name == "memref.alloca"
-        value = made.operands[0]
-    return False
+def _raised_in(error: BaseException) -> str:
+    """Return the kind of *error*, which has no message, and the function that raised it."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} in its {frame.name}"
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in *value*, a tuple of values and tuples."""
-    for each in value:
-        if isinstance(each, tuple):
-            yield from _leaves(each)
-        else:
-            yield each
+def _lack(function: Callable[..., Any], error: Exception) -> str | None:
+    """Return what numba-cuda-mlir lacks, with the cure, where that is why it raised *error*; else None."""
+    if isinstance(error, RecursionError):
+        return (
+            "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make "
+            "one function of them"
+        )
+    # From Python 3.11 on, a function with `try` or `with` has such a table.
+    if getattr(function.__code__, "co_exceptiontable", b""):
+        return "numba-cuda-mlir has neither `try` nor `with`; test the condition before it arises"
+    return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
 
 
-@functools.cache
-def for_export(stock: Any) -> type:
-    """Return the class that lowers functions of an export, derived from the class *stock*."""
-    return type("ExportLower", (_Export, stock), {})
+def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
+    from numba_cuda_mlir import mlir_optimization
+    from numba_cuda_mlir._mlir.passmanager import PassManager
+
+    PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
+    mlir_optimization.run_pre_codegen_patterns(module)
+    if modern:
+        lines = target["lineinfo"]
+        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
+    else:
+        text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
+    return dialect.located(dialect.mended(text.decode()))
+
+
+def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """Return *lines* as text: first those of *function*, in order, then those of what it calls."""
+    code = function.__code__
+    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+
+    def is_callees(place: tuple[str, int]) -> bool:
+        return place[0] != code.co_filename or not code.co_firstlineno <= place[1] <= last
+
+    ordered = sorted(lines, key=lambda place: (is_callees(place), place))
+    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

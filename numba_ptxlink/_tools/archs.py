@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink._arch import Arch, ArchLike
-from numba_ptxlink._formats.ptx.features import arch_since
+from numba_ptxlink._formats.ptx.isa import arch_since
 from numba_ptxlink.errors import ConfigError, LaunchError
 
 from . import driver, nvrtc, nvvm
@@ -19,12 +19,12 @@ NATIVE, ALL, ALL_MAJOR = "native", "all", "all-major"
 """The words, which mean what they mean to nvcc."""
 
 
-def chosen(archs: str | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
+def chosen(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
     """
     Return the architectures that *archs* names, each once, in order.
 
     Args:
-        archs: Architectures, lists of them with commas, "native" for those of the devices of this machine,
+        archs: One or several, or text with commas; "native" for those of the devices of this machine,
             "all" for those that the installed toolkit compiles for, "all-major" for the first one of these
             and the first of each generation.
         newest: The newest PTX that is to be written: "all" and "all-major" leave out what needs a newer one.
@@ -34,13 +34,21 @@ def chosen(archs: str | Iterable[ArchLike], newest: PtxVersion | None = None) ->
         LinkError: The toolkit cannot be loaded to ask it.
     """
     listed: list[Arch] = []
-    for arch in [archs] if isinstance(archs, str) else archs:
+    for arch in _each(archs):
         if not isinstance(arch, str):
             listed.append(Arch.of(arch))
             continue
         for word in map(str.strip, arch.split(",")):
             listed += _named(word, newest)
     return tuple(dict.fromkeys(listed))
+
+
+def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
+    if isinstance(archs, (str, Arch)):
+        return [archs]
+    several = tuple(archs)
+    # A compute capability, such as (9, 0).
+    return [cast("ArchLike", several)] if isinstance((*several, "")[0], int) else cast("Any", several)
 
 
 def _named(word: str, newest: PtxVersion | None) -> Sequence[Arch]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink.errors import LaunchError
@@ -41,32 +42,30 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuLibraryGetKernel": (_OUT, _ADDRESS, ctypes.c_char_p),
     "cuKernelGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, _ADDRESS, ctypes.c_int),
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
-    "cuLaunchKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS, _ADDRESS),
-    "cuLaunchCooperativeKernel": (_ADDRESS, *(_UINT,) * 7, _ADDRESS, _ADDRESS),
+    "cuLaunchKernelEx": (ctypes.c_char_p, _ADDRESS, _ADDRESS, _ADDRESS),
 }
-_MOST_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+# CUlaunchConfig, and CUlaunchAttribute with a value of up to three numbers.
+_CONFIG, _ATTRIBUTE = struct.Struct("7I4xQQI4x"), struct.Struct("i4x3I52x")
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_...
+_PORTABLE_CLUSTER = 8  # blocks
 _STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-# CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK to _MAX_GRID_DIM_Z.
-_LIMITS = {
-    1: "threads of a block",
-    **{2 + number: f"threads of a block in {axis}" for number, axis in enumerate("xyz")},
-    **{5 + number: f"blocks of a grid in {axis}" for number, axis in enumerate("xyz")},
-}
+_NON_PORTABLE = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 # 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
 _SPECIAL_STREAMS = range(3)
 _CURES = {
-    1: "check the grid, the block and the shared memory",
+    1: "check the grid, the block of at most 1024 threads, the shared memory and the cluster",
     2: "free some of the device's memory",
     100: "make a device visible to this process",
     209: "export for the architecture of this device",
     222: "export for the CUDA version of this driver by cuda=, or update the driver",
     400: "make the device of the stream the current one",
-    701: "use a smaller block or less shared memory",
+    701: "use a smaller block: the kernel has too few registers for this one, or is bounded to fewer threads",
     720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
+    912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }
 _EARLIER = "compute-sanitizer finds what an earlier kernel did, if one is at fault"
 
@@ -101,15 +100,13 @@ def archs() -> tuple[Arch, ...]:
     Raises:
         LaunchError: There is no driver, or it cannot be used.
     """
-    api, count = _api(), ctypes.c_int()
-    _check(api, api.cuDeviceGetCount(count), "the devices cannot be counted")
     listed = []
-    for device in range(count.value):
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        for number, attribute in zip((major, minor), _COMPUTE_CAPABILITY, strict=True):
-            answer = api.cuDeviceGetAttribute(number, attribute, device)
-            _check(api, answer, f"the architecture of device {device} is unknown")
-        listed.append(Arch(major.value, minor.value))
+    for device in range(_ask("cuDeviceGetCount", what="the devices cannot be counted")):
+        unknown = f"the architecture of device {device} is unknown"
+        major, minor = (
+            _ask("cuDeviceGetAttribute", attribute, device, what=unknown) for attribute in _COMPUTE_CAPABILITY
+        )
+        listed.append(Arch(major, minor))
     return tuple(dict.fromkeys(listed))
 
 
@@ -124,14 +121,8 @@ def load(image: bytes, name: str) -> int:
     Raises:
         LaunchError: There is no driver, it is older than CUDA 12, or it refuses *image*.
     """
-    api = _api()
-    library = ctypes.c_void_p()
-    _check(
-        api,
-        api.cuLibraryLoadData(library, image, None, None, 0, None, None, 0),
-        f"{name} could not be loaded",
-    )
-    return int(library.value or 0)
+    options = (image, None, None, 0, None, None, 0)
+    return _ask("cuLibraryLoadData", *options, what=f"{name} could not be loaded", kind=_ADDRESS)
 
 
 def kernel(library: int, symbol: str) -> int:
@@ -141,11 +132,8 @@ def kernel(library: int, symbol: str) -> int:
     Raises:
         LaunchError: The library has no code of it for this device.
     """
-    handle = ctypes.c_void_p()
-    api = _api()
-    answer = api.cuLibraryGetKernel(handle, library, symbol.encode())
-    _check(api, answer, f"kernel {symbol} could not be loaded")
-    return int(handle.value or 0)
+    what = f"kernel {symbol} could not be loaded"
+    return _ask("cuLibraryGetKernel", library, symbol.encode(), what=what, kind=_ADDRESS)
 
 
 def enter(stream: int) -> None:
@@ -155,15 +143,15 @@ def enter(stream: int) -> None:
     Raises:
         LaunchError: The driver has none.
     """
-    api, context = _api(), ctypes.c_void_p()
-    _check(api, api.cuCtxGetCurrent(context), "the current context is unknown")
-    if context.value:
+    if _ask("cuCtxGetCurrent", what="the current context is unknown", kind=_ADDRESS):
         return
     if stream in _SPECIAL_STREAMS:
-        _check(api, api.cuDevicePrimaryCtxRetain(context, 0), "device 0 cannot be used")
+        context = _ask("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used", kind=_ADDRESS)
     else:
-        _check(api, api.cuStreamGetCtx(stream, context), "the stream has no context")
-    _check(api, api.cuCtxSetCurrent(context), "the context cannot be used")
+        place = _ADDRESS()
+        _check(_api().cuStreamGetCtx(stream, place), "the stream has no context")
+        context = place.value or 0
+    _check(_api().cuCtxSetCurrent(context), "the context cannot be used")
 
 
 def wait(stream: int, other: int) -> None:
@@ -173,81 +161,79 @@ def wait(stream: int, other: int) -> None:
     Raises:
         LaunchError: The driver refuses one of them.
     """
-    api, event = _api(), ctypes.c_void_p()
-    _check(api, api.cuEventCreate(event, _DISABLE_TIMING), "an event could not be created")
+    api = _api()
+    event = _ask("cuEventCreate", _DISABLE_TIMING, what="an event could not be created", kind=_ADDRESS)
     try:
-        _check(api, api.cuEventRecord(event, other), "the stream of an array cannot be waited for")
-        _check(api, api.cuStreamWaitEvent(stream, event, 0), "the stream cannot wait for that of an array")
+        _check(api.cuEventRecord(event, other), "the stream of an array cannot be waited for")
+        _check(api.cuStreamWaitEvent(stream, event, 0), "the stream cannot wait for that of an array")
     finally:
         # The driver keeps it until it is reached.
         api.cuEventDestroy_v2(event)
 
 
-def launch(  # noqa: PLR0917 - the order is the driver's
-    handle: int,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    shared: int,
-    stream: int,
-    buffer: bytearray,
-    offsets: Sequence[int],
-    name: str,
-    *,
-    cooperative: bool = False,
-) -> None:
+class Configuration(NamedTuple):
+    """
+    How a kernel is launched.
+
+    Args:
+        grid: The blocks of the grid.
+        block: The threads of a block.
+        stream: The handle of the stream.
+        shared: The dynamic shared memory of a block, in bytes.
+        cluster: The blocks of a cluster, None for what the kernel says itself.
+        cooperative: Whether all blocks have to run at once, to synchronise the grid.
+        programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has ended.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    stream: int = 0
+    shared: int = 0
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    programmatic_dependent: bool = False
+
+
+def launch(handle: int, how: Configuration, buffer: bytearray, offsets: Sequence[int], name: str) -> None:
     """
     Launch a kernel in the current context; the arguments are copied before this returns.
 
     Args:
         handle: The kernel.
-        grid: The blocks of the grid.
-        block: The threads of a block.
-        shared: The dynamic shared memory of a block, in bytes.
-        stream: The handle of the stream.
+        how: The grid and what else the launch has.
         buffer: The arguments.
         offsets: Where each argument begins in *buffer*.
         name: The kernel's name in messages.
-        cooperative: Whether it synchronises its grid, all of which has to run at once.
 
     Raises:
         LaunchError: The driver refuses the launch.
     """
-    api = _api()
-    if shared:
-        device = ctypes.c_int()
-        _check(api, api.cuCtxGetDevice(device), "the current device is unknown")
-        allowed = _dynamic_shared(handle, device.value)
-        if shared > allowed:
+    if how.shared:
+        allowed = _dynamic_shared(handle, _device())
+        if how.shared > allowed:
             raise LaunchError(
-                f"Kernel {name} cannot have {shared} bytes of dynamic shared memory; pass at most {allowed}."
+                f"Kernel {name} cannot have {how.shared} bytes of dynamic shared memory; pass at most "
+                f"{allowed}."
             )
-    memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
-    base = ctypes.addressof(memory)
-    arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
-    if cooperative:
-        answer = api.cuLaunchCooperativeKernel(handle, *grid, *block, shared, stream, arguments)
-    else:
-        answer = api.cuLaunchKernel(handle, *grid, *block, shared, stream, arguments, None)
-    if answer:
-        what = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
-        _check(api, answer, what, _exceeded(api, handle, grid, block))
+    attributes = [_ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0)] * how.cooperative
+    attributes += [_ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)] * how.programmatic_dependent
+    if how.cluster:
+        attributes.append(_ATTRIBUTE.pack(_CLUSTER, *how.cluster))
+        if math.prod(how.cluster) > _PORTABLE_CLUSTER:
+            answer = _api().cuKernelSetAttribute(_NON_PORTABLE, 1, handle, _device())
+            _check(answer, f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks")
+    listed = ctypes.create_string_buffer(b"".join(attributes))
+    place = ctypes.addressof(listed)
+    config = _CONFIG.pack(*how.grid, *how.block, how.shared, how.stream, place, len(attributes))
+    base = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
+    arguments = (_ADDRESS * len(offsets))(*[base + offset for offset in offsets])
+    shape = f"a grid of {how.grid} blocks of {how.block} threads"
+    answer = _api().cuLaunchKernelEx(config, handle, arguments, None)
+    _check(answer, f"kernel {name} could not be launched on {shape}")
 
 
-def _exceeded(api: Any, handle: int, grid: tuple[int, int, int], block: tuple[int, int, int]) -> str:
-    """Return the limits that a refused launch exceeds, and the cure; "" for none that the driver tells."""
-    device, most = ctypes.c_int(), ctypes.c_int()
-    if api.cuCtxGetDevice(device):
-        return ""
-    threads, exceeded = math.prod(block), []
-    for (attribute, what), asked in zip(_LIMITS.items(), (threads, *block, *grid), strict=True):
-        if not api.cuDeviceGetAttribute(most, attribute, device) and 0 < most.value < asked:
-            exceeded.append(f"{most.value} {what}, not {asked}")
-    if exceeded:
-        return f"the device has at most {'; '.join(exceeded)}: pass less"
-    answer = api.cuKernelGetAttribute(most, _MOST_THREADS, handle, device)
-    if not answer and 0 < most.value < threads:
-        return f"this kernel can have {most.value} threads of a block there, not {threads}: use a smaller one"
-    return ""
+def _device() -> int:
+    return _ask("cuCtxGetDevice", what="the current device is unknown")
 
 
 @functools.cache
@@ -259,13 +245,12 @@ def _dynamic_shared(handle: int, device: int) -> int:
     Programming Guide. It is asked for the most: what one launch needs would be too little for that of
     another thread.
     """
-    api, most, static = _api(), ctypes.c_int(), ctypes.c_int()
     unknown = "the shared memory of the device is unknown"
-    _check(api, api.cuDeviceGetAttribute(most, _OPT_IN_SHARED, device), unknown)
-    _check(api, api.cuKernelGetAttribute(static, _STATIC_SHARED, handle, device), unknown)
-    allowed = max(0, most.value - static.value)
-    answer = api.cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, allowed, handle, device)
-    _check(api, answer, f"a kernel cannot have {allowed} bytes of dynamic shared memory")
+    most = _ask("cuDeviceGetAttribute", _OPT_IN_SHARED, device, what=unknown)
+    static = _ask("cuKernelGetAttribute", _STATIC_SHARED, handle, device, what=unknown)
+    allowed = max(0, most - static)
+    answer = _api().cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, allowed, handle, device)
+    _check(answer, f"a kernel cannot have {allowed} bytes of dynamic shared memory")
     return allowed
 
 
@@ -283,8 +268,15 @@ def _api() -> Any:
                 f"The driver has no {name}; install one of CUDA 12.0 or later (525.60 or later)."
             ) from error
         function.argtypes = types
-    _check(library, library.cuInit(0), "the driver cannot be used")
+    _check(library.cuInit(0), "the driver cannot be used", library)
     return library
+
+
+def _ask(function: str, *arguments: Any, what: str, kind: Any = ctypes.c_int) -> int:
+    """Return what a function of the driver writes to the place that its first argument is."""
+    result = kind()
+    _check(getattr(_api(), function)(result, *arguments), what)
+    return result.value or 0
 
 
 def _words(api: Any, code: int) -> str:
@@ -296,7 +288,7 @@ def _words(api: Any, code: int) -> str:
     return ", ".join(words) or f"error {code}"
 
 
-def _check(api: Any, code: int, what: str, cure: str = "") -> None:
+def _check(code: int, what: str, api: Any = None) -> None:
     if code:
-        cure = cure or _CURES.get(code, _EARLIER)
-        raise LaunchError(f"{what[0].upper()}{what[1:]}: {_words(api, code)}; {cure}.")
+        words, cure = _words(api or _api(), code), _CURES.get(code, _EARLIER)
+        raise LaunchError(f"{what[0].upper()}{what[1:]}: {words}; {cure}.")

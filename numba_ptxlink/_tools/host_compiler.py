@@ -7,23 +7,19 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import elf
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError
 
-from . import packages
-from .nvdisasm import find_tools, shortage, tool_folder, write_input
+from . import find, programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 300
 _CXX = ("c++", "g++", "clang++")
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
 # As GCC and Clang say it.
@@ -70,30 +66,27 @@ def compile_object(
         ExportError: There is no compiler, or none of them compiled *source*. Carries their log.
     """
     logs = []
-    with tool_folder(ExportError) as folder:
+    with programs.folder(ExportError) as folder:
         for file, content in {**files, name: source.encode()}.items():
-            write_input(folder / file, content)
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(content)
         target = folder / f"{name}.o"
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler in _compilers():
             files_named = (_argument(name), "-I.", *searched, "-o", _argument(target.name))
             command = [*compiler.command, *compiler.arguments, *files_named]
-            said = _run(command, folder) or _damage(target)
-            if not said:
+            succeeded, _, failure = programs.run(command, folder)
+            if succeeded:
                 return target.read_bytes(), _title(compiler)
-            log.info("%s did not compile %s: %s", compiler.command[0], name, said)
-            logs.append(f"{shlex.join(command)}\n{said}")
-        cause = shortage(folder)
+            log.info("%s did not compile %s: %s", compiler.command[0], name, failure)
+            logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
         raise ExportError(
             "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or name "
             "it by CUDACXX or CXX. The fat binary, PTX, LTO-IR and cubins need none."
         )
     text = "\n".join(logs)
-    raise ExportError(
-        f"No compiler could compile the host code of {name}:\n{text}\n{cause or _cure(text)}",
-        log=text,
-    )
+    raise ExportError(f"No compiler could compile the host code of {name}:\n{text}\n{_cure(text)}", log=text)
 
 
 def _cure(log: str) -> str:
@@ -102,9 +95,11 @@ def _cure(log: str) -> str:
     if missing is None:
         return "Name one that can by CUDACXX (nvcc) or CXX, or mend this one."
     if missing[1].startswith("crt/"):
-        # Of another release than the headers that include it, it does not fit them.
-        wanted = packages.like("nvidia-cuda-crt", "nvidia-cuda-runtime")
-        return f"The headers of the CUDA runtime need {missing[1]}; run `pip install '{wanted}'`."
+        wanted = find.package("nvidia-cuda-crt")
+        return (
+            f"The headers of the CUDA runtime need {missing[1]}: install {wanted} of the release of "
+            f"{find.package('nvidia-cuda-runtime')} with pip."
+        )
     return f"Give the folder of {missing[1]} by include_dirs (-I)."
 
 
@@ -115,31 +110,18 @@ def archive(name: str, code: bytes) -> bytes:
     Raises:
         ExportError: There is no ar, or it failed.
     """
-    with tool_folder(ExportError) as folder:
-        write_input(folder / name, code)
+    with programs.folder(ExportError) as folder:
+        (folder / name).write_bytes(code)
         # D: neither times nor owners, so that the same object gives the same bytes.
-        said = _run([os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)], folder)
-        if said is not None:
+        command = [os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)]
+        succeeded, _, failure = programs.run(command, folder)
+        if not succeeded:
             raise ExportError(
-                f"{name} could not be made a static library: {said}; "
-                f"{shortage(folder) or 'install binutils, or name an ar by AR.'}",
-                log=said,
+                f"{name} could not be made a static library: {failure}; "
+                "install binutils, or name an ar by AR.",
+                log=failure,
             )
         return (folder / "library.a").read_bytes()
-
-
-def _damage(target: Path) -> str:
-    """Return why the object at *target* is not whole, as on a full disk; "" where it is."""
-    code = target.read_bytes()
-    try:
-        # For link-time optimisation, some compilers make it of their own code.
-        if not code or code.startswith(b"\x7fELF"):
-            elf.check_sections(code, target.name)
-    except elf.UnfamiliarError:
-        return ""
-    except LinkError as error:
-        return str(error)
-    return ""
 
 
 def _argument(name: str) -> str:
@@ -165,7 +147,7 @@ def _compilers() -> Iterator[_Compiler]:
     named = _named("CUDACXX")
     if named:
         yield _Compiler(named, is_nvcc=Path(named[0]).name.startswith("nvcc"))
-    for path in find_tools("nvcc"):
+    for path in find.programs("nvcc"):
         yield _Compiler((path,), is_nvcc=True)
     named = _named("CXX")
     if named:
@@ -184,21 +166,8 @@ def _named(variable: str) -> tuple[str, ...]:
 
 
 def _title(compiler: _Compiler) -> str:
-    run = subprocess.run(  # noqa: S603 - the compiler that has just run
-        [*compiler.command, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
+    _, text, _ = programs.run([*compiler.command, "--version"])
     if compiler.is_nvcc:
-        match = _RELEASE.search(run.stdout)
+        match = _RELEASE.search(text)
         return f"nvcc {match[1]}" if match else "nvcc"
-    return next(iter(run.stdout.splitlines()), Path(compiler.command[0]).name).strip()
-
-
-def _run(command: Sequence[str], folder: Path) -> str | None:
-    """Run *command* in *folder*; return None for success, else what it said."""
-    try:
-        run = subprocess.run(  # noqa: S603 - a compiler that the user named or installed
-            list(command), cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return (run.stderr + run.stdout).strip() or f"exit status {run.returncode}" if run.returncode else None
+    return next(iter(text.splitlines()), Path(compiler.command[0]).name).strip()

@@ -7,12 +7,14 @@ NVIDIA's bindings have it since 12.9.6 and 13.2 alone, and other packages pin re
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink._locks import Guarded
 from numba_ptxlink.errors import LinkError
 
-from . import packages
+from . import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,15 +97,14 @@ def version() -> tuple[int, int]:
     return (major.value, minor.value)
 
 
-def _library() -> ctypes.CDLL:
+@functools.cache
+def _library() -> Any:
     try:
-        packages.check("nvfatbin")
-        pathfinder = packages.pathfinder()
-        # It is loaded by then: CDLL finds the same.
-        library = ctypes.CDLL(str(pathfinder.load_nvidia_dynamic_lib("nvfatbin").abs_path))
-        for name, prototype in _PROTOTYPES.items():
-            getattr(library, name).argtypes = prototype
-        library.nvFatbinGetErrorString.restype = _TEXT
-    except Exception as error:
-        raise packages.missing("nvFatbin", "nvidia-nvfatbin", error) from error
-    return library
+        # cuda-pathfinder has loaded it by then: CDLL finds the same.
+        library = ctypes.CDLL(str(find.pathfinder().load_nvidia_dynamic_lib("nvfatbin").abs_path))
+    except (OSError, RuntimeError) as error:
+        raise find.missing("nvfatbin", error) from error
+    for name, prototype in _PROTOTYPES.items():
+        getattr(library, name).argtypes = prototype
+    library.nvFatbinGetErrorString.restype = _TEXT
+    return Guarded(library)

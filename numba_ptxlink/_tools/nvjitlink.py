@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
-from numba_ptxlink._locks import in_tool
+from numba_ptxlink._locks import guarded
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
-from . import build_id, nvptxcompiler, nvrtc, packages
+from . import find, nvptxcompiler, nvrtc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
-# The first release that has the option -r: 12.4 and 12.9 do not recognise it.
-_RELOCATABLE_SINCE = (13, 0)
 # The architectures of CUDA 12.0, and the minor release that added each later one: NVRTC's lists of them.
 _OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
 _SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
-UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
-CORRECT_FLAG = "correct or remove it in extra_flags."
-"""What helps against a flag that nvJitLink does not know."""
+_UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
 _ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
 
 
@@ -96,7 +92,7 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
 
 def package() -> str:
     """Return the package that brings this release of nvJitLink."""
-    return packages.package("nvidia-nvjitlink", version()[0])
+    return find.package("nvidia-nvjitlink", version()[0])
 
 
 def merges_ltoir() -> bool:
@@ -104,19 +100,9 @@ def merges_ltoir() -> bool:
     return version() >= _LTOIR_SINCE
 
 
-def makes_relocatable() -> bool:
-    """Return whether the result of a link can be relocatable, whose symbols tell those of the inputs."""
-    return version() >= _RELOCATABLE_SINCE
-
-
 def identity() -> tuple[str, ...]:
     """Return name, version and build of nvJitLink, which identify it in keys."""
-    try:
-        return ("nvJitLink", dotted(version()), build_id.of_library("nvJitLink"))
-    except LinkError:
-        raise
-    except Exception as error:
-        raise packages.missing("nvJitLink", "nvidia-nvjitlink", error) from error
+    return ("nvJitLink", dotted(version()), find.build_of("nvJitLink"))
 
 
 def key(
@@ -153,7 +139,6 @@ def key(
     )
 
 
-@in_tool()
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
@@ -170,34 +155,16 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     names = tuple(name for _, name, _ in inputs)
     shown = [encodable(name).encode() for name in names]
     check_arch(version(), names, flags)
-
-    def fail(error: Exception, log: str, action: str, cure: str = "") -> LinkError:
-        reason = log or str(error)
-        return LinkError(
-            f"nvJitLink failed to {action}: {reason.strip()}\n"
-            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure}",
-            flags=tuple(flags),
-            inputs=names,
-            log=log,
-        )
-
-    try:
+    failing = functools.partial(explaining, names=names, flags=flags, errors=binding.nvJitLinkError)
+    with failing("accept its flags", lambda: ""):
         handle = binding.create(len(flags), list(flags))
-    except binding.nvJitLinkError as error:
-        refused = _refused(binding, flags)
-        cure = f"\nIt does not know {', '.join(map(repr, refused))}; {CORRECT_FLAG}" if refused else ""
-        raise fail(error, "", "accept its flags", cure) from error
-    with _destroying(binding, handle):
+    try:
+        read_log = functools.partial(_log, binding, handle)
         for (kind, name, code), encoded in zip(inputs, shown, strict=True):
-            input_type = getattr(binding.InputType, KINDS[kind].nvjitlink)
-            try:
-                _add_data(binding, handle, input_type, code, encoded)
-            except binding.nvJitLinkError as error:
-                raise fail(error, _log(binding, handle, "error"), f"read the {kind} {name}") from error
-        try:
+            with failing(f"read the {kind} {name}", lambda: read_log("error")):
+                _add_data(binding, handle, getattr(binding.InputType, KINDS[kind].nvjitlink), code, encoded)
+        with failing("link", lambda: read_log("error")):
             binding.complete(handle)
-        except binding.nvJitLinkError as error:
-            raise fail(error, _log(binding, handle, "error"), "link") from error
         output = output or (PTX if "-ptx" in flags else CUBIN)
         try:
             linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
@@ -209,7 +176,46 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
                 flags=tuple(flags),
                 inputs=names,
             ) from error
-        return Product(bytes(linked), _log(binding, handle, "info"), _log(binding, handle, "error"))
+        return Product(bytes(linked), read_log("info"), read_log("error"))
+    finally:
+        binding.destroy(handle)
+
+
+@contextlib.contextmanager
+def explaining(
+    action: str,
+    log: Callable[[], str],
+    *,
+    names: tuple[str, ...],
+    flags: Sequence[str],
+    errors: type[Exception] | tuple[type[Exception], ...],
+) -> Iterator[None]:
+    """
+    Tell in a `with` block that calls nvJitLink what failed.
+
+    Args:
+        action: What is done.
+        log: Returns the linker's error log.
+        names: The names of the inputs.
+        flags: The linker's arguments.
+        errors: What the binding raises.
+
+    Raises:
+        LinkError: The block raised one of *errors*. Carries the log.
+    """
+    try:
+        yield
+    except errors as error:
+        text = log()
+        cure = "\nIt does not know one of them; correct or remove it in extra_flags."
+        raise LinkError(
+            f"nvJitLink failed to {action}: {(text or str(error)).strip()}\n"
+            f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}."
+            f"{cure if _UNKNOWN_FLAG in str(error) else ''}",
+            flags=tuple(flags),
+            inputs=names,
+            log=text,
+        ) from error
 
 
 def encodable(name: str) -> str:
@@ -244,29 +250,7 @@ def _library_function() -> Callable[..., int] | None:
     take = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
     )
-    return take(address) if address else None
-
-
-def _refused(binding: Any, flags: Sequence[str]) -> list[str]:
-    """Return which of *flags*, the first of which names the architecture, are unknown to nvJitLink."""
-    refused = []
-    for flag in flags[1:]:
-        try:
-            handle = binding.create(2, [flags[0], flag])
-        except binding.nvJitLinkError as error:
-            if UNKNOWN_FLAG in str(error):
-                refused.append(flag)
-        else:
-            binding.destroy(handle)
-    return refused
-
-
-@contextlib.contextmanager
-def _destroying(binding: Any, handle: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        binding.destroy(handle)
+    return guarded(take(address)) if address else None
 
 
 def _log(binding: Any, handle: int, kind: str) -> str:
@@ -278,11 +262,4 @@ def _log(binding: Any, handle: int, kind: str) -> str:
 
 
 def _binding() -> Any:
-    try:
-        packages.check("nvJitLink")
-        from cuda.bindings import nvjitlink
-
-        nvjitlink.version()
-    except Exception as error:
-        raise packages.missing("nvJitLink", "nvidia-nvjitlink", error) from error
-    return nvjitlink
+    return find.binding("nvJitLink", "nvjitlink")

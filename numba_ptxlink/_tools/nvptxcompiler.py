@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from numba_ptxlink import _native
-from numba_ptxlink._locks import in_tool
+from numba_ptxlink._locks import Guarded
 from numba_ptxlink.errors import AssembleError
 
-from . import build_id
+from . import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,8 +62,8 @@ def identity() -> tuple[str, ...]:
     """
     path = _native.location()
     if path is None:
-        raise AssembleError(f"{_native.hindrance() or _native.refusal('it is missing')}.")
-    return ("nvPTXCompiler", build_id.build_id(path))
+        raise AssembleError(f"{_native.hindrance()}.")
+    return ("nvPTXCompiler", find.build_id(path))
 
 
 def supported_archs() -> tuple[Arch, ...]:
@@ -103,7 +102,6 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     return tuple(sorted(PtxVersion(major, minor) for major, minor in versions))
 
 
-@in_tool()
 def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
     """
     Return the cubin of the PTX *text*, and the compiler's info log. Needs no driver; thread-safe.
@@ -145,23 +143,13 @@ def load() -> tuple[_Ffi, _Lib]:
     Return the cffi module's `ffi` and `lib`.
 
     Raises:
-        AssembleError: It is not built or is damaged, or cffi is not installed.
+        AssembleError: It is not built or cannot be loaded, or cffi is not installed.
     """
-    # To load a library that is cut off can end the process, by SIGBUS.
-    cause = _native.hindrance() if _native.EXTENSION not in sys.modules else None
-    if cause is not None:
-        raise AssembleError(f"{cause}.")
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        if _native.location() is None:
-            raise AssembleError(f"{_native.refusal(error)}.") from error
-        # The file is whole.
-        from .packages import UNLOADABLE_CURE
-
-        reason = f"numba-ptxlink's compiled part was found but could not be loaded ({error})"
-        raise AssembleError(f"{reason}; {UNLOADABLE_CURE}.") from error
-    return ffi, lib
+        raise AssembleError(f"{_native.hindrance() or _native.refusal(error)}.") from error
+    return ffi, cast("_Lib", Guarded(lib))
 
 
 @contextmanager

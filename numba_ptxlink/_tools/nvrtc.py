@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import functools
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._formats.kinds import KINDS, LTOIR, PTX
-from numba_ptxlink._locks import in_tool
+from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
+from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LinkError
 
-from . import build_id, include_scan, packages, standard_headers, working_directory
+from . import find, includes, standard_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +26,11 @@ if TYPE_CHECKING:
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """This package's own headers, which those of exports include."""
 
+# <linux/sched.h>: the working directory belongs to the thread from then on.
+_CLONE_FS = 0x200
+# Numbers that other files of the process hardly have, below the usual limit of 1024.
+_FIRST_NUMBER = 900
+_isolated = Lock()
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = (
@@ -64,7 +73,7 @@ def version() -> tuple[int, int]:
     binding = _binding()
     status, major, minor = binding.nvrtcVersion()
     if int(status):
-        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", status.name)
+        raise find.missing("nvrtc", status.name)
     return (int(major), int(minor))
 
 
@@ -73,18 +82,18 @@ def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
     status, numbers = _binding().nvrtcGetSupportedArchs()
     if int(status):
-        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", status.name)
+        raise find.missing("nvrtc", status.name)
     return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
     """Return the include directories of the CUDA toolkit and of CCCL installed beside NVRTC."""
-    pathfinder = packages.pathfinder()
+    pathfinder = find.pathfinder()
     include_dirs: list[Path] = []
     for library in ("cudart", "cccl"):
         try:
             header_dir = pathfinder.locate_nvidia_header_directory(library)
-        except Exception:  # noqa: BLE001 - older pathfinders raise on names they do not know
+        except RuntimeError:  # an older cuda-pathfinder does not know the name
             header_dir = None
         if header_dir is not None and Path(header_dir.abs_path) not in include_dirs:
             include_dirs.append(Path(header_dir.abs_path))
@@ -92,7 +101,7 @@ def toolkit_include_dirs() -> tuple[Path, ...]:
 
 
 def reaches_further(flags: Sequence[str]) -> bool:
-    """Return whether NVRTC by *flags* uses files that `include_scan` does not see, or tells the time."""
+    """Return whether NVRTC by *flags* uses files that `includes` does not see, or tells the time."""
     return any(flag.startswith(_BEYOND_KEYS) for flag in flags)
 
 
@@ -136,195 +145,190 @@ def compile_source(
     if isinstance(source, str):
         source = source.encode(errors="surrogateescape")
     _refuse_binary(source, name)
-    if isolated:
-        include_dirs = [Path(path).absolute() for path in include_dirs]
-    compiled = functools.partial(
-        _compile_source,
+    unit = _Unit(
         source,
         name,
         arch,
         output=output,
-        flags=flags,
-        include_dirs=include_dirs,
+        flags=tuple(flags),
+        include_dirs=tuple(str(Path(path).absolute() if isolated else path) for path in include_dirs),
+        headers=dict(headers or {}),
         name_expressions=tuple(name_expressions),
         isolated=isolated,
         folder=folder,
     )
-    texts = dict(headers or {})
     try:
-        return compiled(headers=texts)
+        return _compiled(unit)
     except LinkError as error:
-        home = Path("/") if isolated else folder or Path(name).parent
-        standard = standard_headers.lacking(error.log, source, home, include_dirs, texts)
+        standard = standard_headers.lacking(error.log, unit.include_dirs, unit.headers)
         if not standard:
             raise
-    return compiled(headers={**texts, **standard})
+    return _compiled(replace(unit, headers={**unit.headers, **standard}))
 
 
-def _compile_source(
-    source: bytes,
-    name: str,
-    arch: Arch,
-    *,
-    output: str,
-    flags: Sequence[str],
-    include_dirs: Sequence[Path | str],
-    headers: Mapping[str, str],
-    name_expressions: tuple[str, ...],
-    isolated: bool,
-    folder: Path | None,
-) -> Compiled:
-    binding = _binding()
+@dataclass(frozen=True)
+class _Unit:
+    """One translation unit, and the arguments of `compile_source` with their meanings."""
 
-    def options(paths: Sequence[Path | str]) -> tuple[str, ...]:
+    source: bytes
+    name: str
+    arch: Arch
+    _: KW_ONLY
+    output: str
+    flags: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    headers: Mapping[str, str]
+    name_expressions: tuple[str, ...]
+    isolated: bool
+    folder: Path | None
+
+    @property
+    def program_name(self) -> str:
+        # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
+        return self.name if self.folder is None else str(self.folder / self.name)
+
+    def arguments(self, paths: Sequence[str]) -> tuple[str, ...]:
         return (
-            f"--gpu-architecture={arch.sm if output == 'cubin' else arch.compute}",
+            f"--gpu-architecture={self.arch.sm if self.output == CUBIN else self.arch.compute}",
             "--relocatable-device-code=true",
-            *(("-dlto",) if output == LTOIR else ()),
+            *(("-dlto",) if self.output == LTOIR else ()),
             *(f"--include-path={path}" for path in paths),
-            *flags,
+            *self.flags,
         )
 
-    # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
-    program_name = name if folder is None else str(folder / name)
-    if isolated and not working_directory.available():
-        program_name = f"/{name}"
 
-    def compile_with(paths: Sequence[Path | str]) -> cache.Entry:
-        return _compile(
-            binding,
-            source,
-            name,
-            program_name=program_name,
-            options=options(paths),
-            output=output,
-            headers=headers,
-            name_expressions=name_expressions,
-            shown=dict(zip(map(str, paths), map(str, include_dirs), strict=True)),
-        )
-
-    def make() -> cache.Entry:
-        if isolated:
-            return working_directory.isolated(compile_with, list(map(Path, include_dirs)))
-        return compile_with(include_dirs)
-
-    key = _key(
-        source,
-        program_name,
-        options=options(include_dirs),
-        output=output,
-        include_dirs=include_dirs,
-        headers=headers,
-        name_expressions=name_expressions,
-        isolated=isolated,
-    )
+def _compiled(unit: _Unit) -> Compiled:
+    key = _key(unit)
+    make = functools.partial(_compile_isolated if unit.isolated else _compile, unit)
     result = make() if key is None else cache.cached(key, make)
     lowered = result.meta.get("lowered_names", {})
     return Compiled(
         result.code,
         result.log,
-        options(include_dirs),
-        tuple((expression, lowered[expression]) for expression in name_expressions),
+        unit.arguments(unit.include_dirs),
+        tuple((expression, lowered[expression]) for expression in unit.name_expressions),
     )
 
 
 def _refuse_binary(source: bytes, name: str) -> None:
     # NVRTC would stop reading there, and succeed.
     at = source.rstrip(b"\0").find(0)
-    if at < 0:
-        return
-    from numba_ptxlink._formats import texts
-
-    if texts.is_utf_16(source):
-        raise LinkError(f"{name} is text in UTF-16; save it as UTF-8.", inputs=(name,))
-    line = source.count(b"\n", 0, at) + 1
-    raise LinkError(
-        f"{name} has a NUL character in line {line}; remove it, or give text, not a binary.", inputs=(name,)
-    )
+    if at >= 0:
+        line = source.count(b"\n", 0, at) + 1
+        raise LinkError(
+            f"{name} has a NUL character in line {line}; remove it, or save text in UTF-16 as UTF-8.",
+            inputs=(name,),
+        )
 
 
-def _key(
-    source: bytes,
-    name: str,
-    *,
-    options: tuple[str, ...],
-    output: str,
-    include_dirs: Sequence[Path | str],
-    headers: Mapping[str, str],
-    name_expressions: tuple[str, ...] = (),
-    isolated: bool = False,
-) -> cache.Key | None:
+def _key(unit: _Unit) -> cache.Key | None:
     """Return everything the result depends on, None if that cannot be determined."""
-    paths = [f"--include-path={path}" for path in include_dirs]
-    plain = tuple(option for option in options if option not in paths)
-    if reaches_further(plain):
+    arguments = unit.arguments(())
+    if reaches_further(arguments):
         return None
-    folder = Path("/") if isolated else Path(name).parent
-    included = include_scan.manifest(source, folder, include_dirs, headers)
+    folder = Path("/") if unit.isolated else Path(unit.program_name).parent
+    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers).key
     if included is None:
         return None
     # Line information contains the paths of the files.
-    lines = any(option in _LINES for option in plain)
+    lines = any(argument in _LINES for argument in arguments)
     return cache.Key.of(
         "nvrtc",
         {
             "package": cache.package_version(),
-            "tool": ("NVRTC", dotted(version()), build_id.of_library("nvrtc")),
-            "flags": plain,
-            "output": output,
-            "source": source,
-            "name": name,
-            "name expressions": name_expressions,
+            "tool": ("NVRTC", dotted(version()), find.build_of("nvrtc")),
+            "flags": arguments,
+            "output": unit.output,
+            "source": unit.source,
+            "name": unit.program_name,
+            "name expressions": unit.name_expressions,
             "includes": included,
-            "isolated": str(isolated and working_directory.available()),
-            "paths": [str(folder.absolute()), *map(str, include_dirs)] if lines else (),
+            "isolated": str(unit.isolated),
+            "paths": [str(folder.absolute()), *unit.include_dirs] if lines else (),
         },
     )
 
 
-@in_tool()
-def _compile(
-    binding: Any,
-    source: bytes,
-    name: str,
-    *,
-    program_name: str,
-    options: tuple[str, ...],
-    output: str,
-    headers: Mapping[str, str],
-    name_expressions: tuple[str, ...],
-    shown: Mapping[str, str],
-) -> cache.Entry:
+def _compile_isolated(unit: _Unit) -> cache.Entry:
+    """
+    Compile *unit* in a thread with a working directory of its own, where the system allows that.
+
+    NVRTC writes the working directory and the paths of headers into LTO-IR, so that the same source gave
+    other bytes in another place. Here it works in the root directory, and other directories have numbers.
+    """
+    results: list[cache.Entry] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with _isolated.held, contextlib.ExitStack() as stack:
+                unshare = getattr(ctypes.CDLL(None), "unshare", None)
+                left = unshare is not None and unshare(_CLONE_FS) == 0
+                if left:
+                    os.chdir("/")
+                paths = [_numbered(path, stack) for path in unit.include_dirs]
+                # In quotes, nothing is searched in the working directory.
+                results.append(_compile(unit if left else replace(unit, folder=Path("/")), paths))
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that called
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="numba-ptxlink-isolated")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _numbered(path: str, stack: contextlib.ExitStack) -> str:
+    """Open the directory *path* for *stack*; return a path that is the same wherever it is, if possible."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            number = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _FIRST_NUMBER)
+        finally:
+            os.close(opened)
+    except OSError:
+        return path
+    stack.callback(os.close, number)
+    return f"/proc/self/fd/{number}"
+
+
+def _compile(unit: _Unit, paths: Sequence[str] | None = None) -> cache.Entry:
+    """Compile *unit*, whose directories of headers have other *paths* meanwhile."""
+    binding = _binding()
+    paths = unit.include_dirs if paths is None else paths
+
     def readable(text: str) -> str:
-        for path, meant in shown.items():
+        for path, meant in zip(paths, unit.include_dirs, strict=True):
             text = text.replace(f"{path}/", f"{meant}/")
         return text
 
-    flags = tuple(readable(f"{option}/").removesuffix("/") for option in options)
-    texts = list(map(_encoded, headers.values()))
-    names = list(map(_encoded, headers))
-    status, program = binding.nvrtcCreateProgram(source, _encoded(program_name), len(texts), texts, names)
+    flags, options = unit.arguments(unit.include_dirs), unit.arguments(paths)
+    texts, names = list(map(_encoded, unit.headers.values())), list(map(_encoded, unit.headers))
+    status, program = binding.nvrtcCreateProgram(
+        unit.source, _encoded(unit.program_name), len(texts), texts, names
+    )
     if int(status):
-        raise LinkError(f"NVRTC could not take {name}: {status.name}.", inputs=(name,))
+        raise LinkError(f"NVRTC could not take {unit.name}: {status.name}.", inputs=(unit.name,))
     try:
-        for expression in name_expressions:
+        for expression in unit.name_expressions:
             binding.nvrtcAddNameExpression(program, expression.encode())
         (status,) = binding.nvrtcCompileProgram(program, len(options), list(map(_encoded, options)))
         log = readable(_fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0"))
         if int(status):
             cure = standard_headers.cure(log)
             raise LinkError(
-                f"NVRTC could not compile {name}: {status.name}\n{log.strip()}\nFlags: {' '.join(flags)}."
-                f"{cure and f' {cure}'}",
+                f"NVRTC could not compile {unit.name}: {status.name}\n{log.strip()}\n"
+                f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
                 flags=flags,
-                inputs=(name,),
+                inputs=(unit.name,),
                 log=log,
             )
-        getter = KINDS[output].nvjitlink
-        code = _fetch(binding, program, getter)
-        lowered = {text: _lowered(binding, program, text, name) for text in name_expressions}
+        code = _fetch(binding, program, KINDS[unit.output].nvjitlink)
+        lowered = {text: _lowered(binding, program, text, unit.name) for text in unit.name_expressions}
         meta = {"log": log.strip(), "lowered_names": lowered}
-        return cache.Entry(meta, code.rstrip(b"\0") if output == PTX else code)
+        return cache.Entry(meta, code.rstrip(b"\0") if unit.output == PTX else code)
     finally:
         binding.nvrtcDestroyProgram(program)
 
@@ -356,11 +360,4 @@ def _fetch(binding: Any, program: Any, what: str) -> bytes:
 
 
 def _binding() -> Any:
-    try:
-        packages.check("nvrtc")
-        from cuda.bindings import nvrtc
-
-        nvrtc.nvrtcVersion()
-    except Exception as error:
-        raise packages.missing("NVRTC", "nvidia-cuda-nvrtc", error) from error
-    return nvrtc
+    return find.binding("nvrtc", "nvrtc", "nvrtcVersion")

@@ -8,10 +8,9 @@ from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._formats.ptx.isa import release_of
-from numba_ptxlink._locks import in_tool
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, LinkError
 
-from . import build_id, packages
+from . import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,31 +35,21 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    ptx = compile_empty(arch)
-    return None if ptx is None else read_header(ptx.decode()).version
+    try:
+        return read_header(_compile([_EMPTY_MODULE], [f"-arch={arch.compute}"], b"").decode()).version
+    except ExportError:
+        return None
 
 
-@in_tool()
-def compile_empty(arch: Arch, *options: str) -> bytes | None:
+def version() -> tuple[int, int] | None:
     """
-    Return the PTX of an empty function, or what *options* ask for; None if libNVVM does not compile it.
+    Return the CUDA release of libNVVM, as its PTX tells; None where that does not tell.
 
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    nvvm = _binding()
-    program = nvvm.create_program()
-    try:
-        nvvm.add_module_to_program(program, _EMPTY_MODULE.encode(), len(_EMPTY_MODULE), "empty")
-        vector = [f"-arch={arch.compute}", *options]
-        nvvm.compile_program(program, len(vector), vector)
-        code = bytearray(nvvm.get_compiled_result_size(program))
-        nvvm.get_compiled_result(program, code)
-    except nvvm.nvvmError:
-        return None
-    finally:
-        nvvm.destroy_program(program)
-    return bytes(code)
+    emitted = emitted_isa(Arch(9, 0))
+    return release_of(emitted) if emitted else None
 
 
 def too_new(linker: tuple[int, int]) -> tuple[str, str] | None:
@@ -74,19 +63,16 @@ def too_new(linker: tuple[int, int]) -> tuple[str, str] | None:
         linker: nvJitLink's version.
     """
     try:
-        emitted, path = emitted_isa(Arch(9, 0)), build_id.library_path("nvvm")
-    except Exception:  # noqa: BLE001 - pathfinder raises a different type for each way of not finding it
+        release = version()
+    except LinkError:
         return None
-    release = release_of(emitted) if emitted else None
-    if release is None or not packages.major() == linker[0] < release[0]:
+    if release is None or release[0] <= linker[0] or linker[0] != find.major():
         return None
-    what = f"NVVM is of CUDA {dotted(release)} ({path}), and nvJitLink of CUDA {dotted(linker)}"
-    wanted, other = (packages.package("nvidia-nvvm", major) for major in (linker[0], release[0]))
-    if packages.location("nvidia-nvvm", linker[0]) is None:
-        return what, f"install {wanted}, as with `{packages.install(linker[0])}`"
-    if packages.location("nvidia-nvvm", release[0]) is not None:
-        return what, f"`pip uninstall {other}`, so that the library of {wanted} is found"
-    return what, f"have the library of {wanted} found before that one, which a variable may name"
+    wanted, found = find.package("nvidia-nvvm", linker[0]), find.package("nvidia-nvvm", release[0])
+    return (
+        f"NVVM is of CUDA {dotted(release)} ({find.library('nvvm')}), and nvJitLink of CUDA {dotted(linker)}",
+        f"install {wanted}, as with `{find.install(linker[0])}`; if {found} is installed too, uninstall it",
+    )
 
 
 def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes) -> bytes:
@@ -104,7 +90,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
     """
     parts: dict[str, Any] = {
         "package": cache.package_version(),
-        "tool": ("NVVM", _identity()),
+        "tool": ("NVVM", find.build_of("nvvm")),
         "libdevice": libdevice,
         "flags": list(options),
         **{f"module {i}": module for i, module in enumerate(modules, start=1)},
@@ -113,14 +99,6 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
     return cache.cached(key, lambda: cache.Entry({}, _compile(modules, list(options), libdevice))).code
 
 
-def _identity() -> str:
-    try:
-        return build_id.of_library("nvvm")
-    except Exception as error:
-        raise _missing(error) from error
-
-
-@in_tool()
 def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> bytes:
     nvvm = _binding()
     program = nvvm.create_program()
@@ -128,7 +106,8 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> by
         for number, module in enumerate(modules):
             text = module.encode()
             nvvm.add_module_to_program(program, text, len(text), f"module{number}")
-        nvvm.lazy_add_module_to_program(program, libdevice, len(libdevice), "libdevice")
+        if libdevice:
+            nvvm.lazy_add_module_to_program(program, libdevice, len(libdevice), "libdevice")
         try:
             nvvm.verify_program(program, len(options), options)
             nvvm.compile_program(program, len(options), options)
@@ -146,15 +125,4 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> by
 
 
 def _binding() -> Any:
-    try:
-        packages.check("nvvm")
-        from cuda.bindings import nvvm
-
-        nvvm.version()
-    except Exception as error:
-        raise _missing(error) from error
-    return nvvm
-
-
-def _missing(error: Exception) -> Exception:
-    return packages.missing("libNVVM", "nvidia-nvvm", error)
+    return find.binding("nvvm", "nvvm")

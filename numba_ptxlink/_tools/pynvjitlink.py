@@ -15,7 +15,7 @@ from . import nvjitlink
 from .nvjitlink import Product
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink import cache
 
@@ -33,6 +33,7 @@ _WITHOUT_DRIVER = (
 )
 
 
+@in_tool()
 def version() -> tuple[int, int]:
     """Return the version of the nvJitLink inside pynvjitlink as (major, minor)."""
     major, minor = _binding().nvjitlink_version()
@@ -67,31 +68,17 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     api = _binding()
     names = tuple(name for _, name, _ in inputs)
     nvjitlink.check_arch(version(), names, flags)
-
-    def attempt(action: str, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except (api.NvJitLinkError, RuntimeError, ValueError) as error:
-            log = "" if linker is None else _text(linker.error_log)
-            unknown = nvjitlink.UNKNOWN_FLAG in str(error)
-            cure = f"\nIt does not know one of them; {nvjitlink.CORRECT_FLAG}" if unknown else ""
-            raise LinkError(
-                f"nvJitLink failed to {action}: {(log or str(error)).strip()}\n"
-                f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}.{cure}",
-                flags=tuple(flags),
-                inputs=names,
-                log=log,
-            ) from error
-
-    linker: Any = None
-    linker = attempt("accept its flags", lambda: api.NvJitLinker(*flags))
+    errors = (api.NvJitLinkError, RuntimeError, ValueError)
+    failing = functools.partial(nvjitlink.explaining, names=names, flags=flags, errors=errors)
+    with failing("accept its flags", lambda: ""):
+        linker = api.NvJitLinker(*flags)
     # nvJitLink keeps the addresses of the names alone.
     shown = [nvjitlink.encodable(name) for name in names]
     for (kind, name, code), encoded in zip(inputs, shown, strict=True):
-        add = getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")
-        attempt(f"read the {kind} {name}", functools.partial(add, code, encoded))
-    getter = linker.get_linked_ptx if "-ptx" in flags else linker.get_linked_cubin
-    linked = attempt("link", getter)
+        with failing(f"read the {kind} {name}", lambda: _text(linker.error_log)):
+            getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")(code, encoded)
+    with failing("link", lambda: _text(linker.error_log)):
+        linked = linker.get_linked_ptx() if "-ptx" in flags else linker.get_linked_cubin()
     return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
 
 
@@ -111,7 +98,7 @@ def _build() -> str:
 def _binding() -> Any:
     try:
         from pynvjitlink import api
-    except Exception as error:
+    except (ImportError, OSError, RuntimeError) as error:
         message = _WITHOUT_DRIVER if _DRIVER in str(error) and is_installed() else _MISSING
         raise LinkError(message.format(reason=error)) from error
     return api

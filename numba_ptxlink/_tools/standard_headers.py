@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import include_scan, packages
+from . import find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,50 +83,43 @@ _HOST_CODE = "host functions are not allowed in JIT mode"
 _BY_NVCC = "`nvcc -dc` and link the object"
 
 
-def lacking(
-    log: str,
-    source: bytes,
-    folder: Path,
-    include_dirs: Sequence[Path | str],
-    headers: Mapping[str, str],
-) -> dict[str, str]:
+def lacking(log: str, include_dirs: Sequence[Path | str], headers: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the standard headers that a source lacks, by name; none if that is not why NVRTC refused it.
+    Return the standard headers, by name; none if the lack of one is not why NVRTC refused a source.
 
-    They are those that it or what it includes may include, and that no directory has. What NVRTC takes
-    without them, such as a source that tests for them, is never given them.
+    What a directory has comes before them. What NVRTC takes without them, such as a source that tests for
+    them, is never given them.
 
     Args:
         log: NVRTC's log.
-        source: The source text.
-        folder: The directory it is in, or is treated as being in.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
     """
     missing = _NO_FILE.search(log)
-    if missing is None or missing[1] in headers or _text(missing[1], include_dirs) is None:
+    if missing is None:
         return {}
-    names = {missing[1], *include_scan.names_included(source, folder, include_dirs, headers)} - headers.keys()
-    found = {name: _text(name, include_dirs) for name in sorted(names)}
-    return {name: text for name, text in found.items() if text is not None}
-
-
-def _text(name: str, include_dirs: Sequence[Path | str]) -> str | None:
-    """Return the standard header *name*, None if it is a file, or not in CUDA's C++ library."""
     places = [Path(path) for path in include_dirs]
-    if "/" in name or any((path / name).is_file() for path in places):
-        return None
+    library = {
+        path.name for place in places for path in (place / "cuda" / "std").glob("*") if not path.suffix
+    }
+    in_c = (f"{title[1:]}.h" for title in library if title.startswith("c"))
+    names = {*library, *in_c, *_OF_C, *_IN_STD} - headers.keys()
+    absent = (name for name in sorted(names) if not any((place / name).is_file() for place in places))
+    found = {name: _text(name, library) for name in absent}
+    return found if missing[1] in found else {}
+
+
+def _text(name: str, library: set[str]) -> str:
+    """Return the standard header *name*, of which there is one by itself or in CUDA's C++ *library*."""
     in_c = name.endswith(".h")
     title = f"c{name.removesuffix('.h')}" if in_c else name
-    has_library = any((path / "cuda" / "std" / title).is_file() for path in places)
     own = _OF_C.get(name) if in_c else _IN_STD.get(name)
-    library = f"#include <cuda/std/{title}>\n{'' if in_c else _USED}"
+    from_library = f"#include <cuda/std/{title}>\n{'' if in_c else _USED}"
     if own is None:
-        text = library if has_library else None
-        return text and f"#pragma once\n{_MATH if title == 'cmath' else ''}{text}"
+        own = f"{_MATH if title == 'cmath' else ''}{from_library}"
     # The library has macros too, such as INT64_MAX.
-    if has_library and (not in_c or name == "stdint.h"):
-        own = f"#if {_STANDARD}\n{library}#else\n{own}#endif\n"
+    elif title in library and (not in_c or name == "stdint.h"):
+        own = f"#if {_STANDARD}\n{from_library}#else\n{own}#endif\n"
     return f"#pragma once\n{own}"
 
 
@@ -139,7 +132,7 @@ def cure(log: str) -> str:
             f"has none: compile the file with {_BY_NVCC}."
         )
     if missing is not None:
-        library = packages.package("nvidia-cuda-cccl")
+        library = find.package("nvidia-cuda-cccl")
         return (
             f"NVRTC has no {missing[1]}: of the standard library it has what CUDA's C++ library has, which "
             f"{library} installs. Leave it out, or compile the file with {_BY_NVCC}."

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._formats.ptx.isa import release_of
 from numba_ptxlink.errors import PtxlinkError
 
 from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
@@ -48,6 +47,7 @@ class Toolchain:
         ptx_versions: The PTX ISA versions it reads; none if it cannot be loaded.
         nvjitlink: nvJitLink's version, None if it cannot be loaded.
         nvrtc: NVRTC's version, None if it cannot be loaded.
+        nvvm: The CUDA release of libNVVM, None if it cannot be loaded.
         nvfatbin: nvFatbin's version, None if it cannot be loaded.
         driver: The newest CUDA version the driver supports, None without a driver.
         packages: The versions of the installed packages involved.
@@ -58,6 +58,7 @@ class Toolchain:
     ptx_versions: tuple[PtxVersion, ...]
     nvjitlink: tuple[int, int] | None
     nvrtc: tuple[int, int] | None
+    nvvm: tuple[int, int] | None
     nvfatbin: tuple[int, int] | None
     driver: tuple[int, int] | None
     packages: dict[str, str]
@@ -72,24 +73,23 @@ def toolchain() -> Toolchain:
         ptx_versions=nvptxcompiler.supported_ptx_versions() if own else (),
         nvjitlink=_if_there(nvjitlink.version),
         nvrtc=_if_there(nvrtc.version),
+        nvvm=_if_there(nvvm.version),
         nvfatbin=_if_there(nvfatbin.version),
         driver=driver.version(),
         packages=dict(filter(None, map(_installed, _PACKAGES))),
     )
 
 
-def used(arch: Arch, *, merged: bool, packed: bool) -> dict[str, str]:
+def used(*, merged: bool, packed: bool) -> dict[str, str]:
     """
     Return the releases of the libraries that an export calls, by their names.
 
     Args:
-        arch: A GPU that it is for.
         merged: Whether nvJitLink merged link files.
         packed: Whether nvFatbin packed a fat binary.
     """
-    emitted = nvvm.emitted_isa(arch)
     releases = {
-        "nvvm": None if emitted is None else release_of(emitted),
+        "nvvm": _if_there(nvvm.version),
         "nvrtc": _if_there(nvrtc.version),
         "nvjitlink": _if_there(nvjitlink.version) if merged else None,
         "nvfatbin": _if_there(nvfatbin.version) if packed else None,
@@ -97,7 +97,7 @@ def used(arch: Arch, *, merged: bool, packed: bool) -> dict[str, str]:
     return {name: dotted(release) for name, release in releases.items() if release}
 
 
-def _if_there(version: Callable[[], tuple[int, int]]) -> tuple[int, int] | None:
+def _if_there(version: Callable[[], tuple[int, int] | None]) -> tuple[int, int] | None:
     try:
         return version()
     except PtxlinkError:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import ExportError
 
-from .processes import Processes
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from concurrent.futures import Executor
 
 
 @contextmanager
-def chosen(
-    jobs: int = 1, scheduler: str | None = None, prepare: Callable[[], object] | None = None
-) -> Iterator[Executor | None]:
+def chosen(jobs: int = 1, scheduler: str | None = None) -> Iterator[Executor | None]:
     """
     Yield where an export is compiled, for a `with` block; None for this process.
 
     Args:
-        jobs: How many processes on this machine compile, this one included: at most one for each core that
-            may be used, and two where that is one.
+        jobs: How many processes on this machine compile: at most one for each core that may be used, and two
+            where that is one. Each is the child of a thread.
         scheduler: The address of a Dask scheduler, such as "tcp://host:8786", in place of them.
-        prepare: What those that are started do while this one gets ready.
 
     Raises:
         ExportError: *jobs* is less than one, or Dask is not installed, or its scheduler cannot be reached.
@@ -35,18 +31,23 @@ def chosen(
         with _dask(scheduler) as executor:
             yield executor
         return
-    if jobs < 1:
-        raise ExportError(f"{jobs} processes cannot export; give 1 or more.")
     if jobs == 1:
         yield None
         return
-    processes = Processes(min(jobs, max(2, _cores())) - 1, prepare)
-    try:
-        yield processes
-    except BaseException:
-        processes.terminate()
-        raise
-    processes.shutdown()
+    with threads(jobs) as executor:
+        yield executor
+
+
+def threads(jobs: int) -> ThreadPoolExecutor:
+    """
+    Return threads that wait for *jobs* processes.
+
+    Raises:
+        ExportError: *jobs* is less than one.
+    """
+    if jobs < 1:
+        raise ExportError(f"{jobs} processes cannot export; give 1 or more.")
+    return ThreadPoolExecutor(min(jobs, max(2, _cores())))
 
 
 def _cores() -> int:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .entry import Entry
     from .key import Key, package_version
-    from .tiered import Cache, Counters, Described, cached, counters, default
+    from .tiered import Cache, Counters, cached, counters, default
 
 __all__ = [
     "Cache",
     "Counters",
-    "Described",
     "Entry",
     "Key",
     "cached",

@@ -111,7 +111,7 @@ class Directory:
         weakref.finalize(self, os.close, top).atexit = False
         status = os.fstat(top)
         _refuse_foreign(self.path, status)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             _refuse_foreign(self.path / LAYOUT, os.stat(LAYOUT, dir_fd=top, follow_symlinks=False))
         # Entries follow the directory's read permissions: opening it to others is meant to share them.
         self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
@@ -124,24 +124,21 @@ class Directory:
     def get(self, address: bytes) -> bytes | None:
         """Return the entry stored under *address*, None if it is missing or unreadable. Counts as a use."""
         try:
-            return self.read(address, used=self.writable)
+            return self._read_entry(address)
         except FileNotFoundError:
             return None
         except CacheError as error:
             self._warn("foreign", "cache: ignored an entry: %s", error)
-        except Exception as error:  # noqa: BLE001 - the cache never fails a build
+        except OSError as error:
+            if error.errno is None:
+                raise  # a signal handler's, such as of a time-out
             # The error may be transient: the entry is not deleted.
             log.debug("cache: %s could not be read: %s", self.path, error)
         return None
 
-    def read(self, address: bytes, *, most: int = LARGEST, used: bool = False) -> bytes:
+    def _read_entry(self, address: bytes) -> bytes:
         """
-        Return the entry stored under *address*.
-
-        Args:
-            address: Its address, 32 bytes.
-            most: The most bytes to read.
-            used: Whether to mark it as used, which delays its eviction.
+        Return the entry stored under *address*, and mark it as used, which delays its eviction.
 
         Raises:
             CacheError: Another user owns it or can write to it, or it is not a regular file of legal size.
@@ -153,10 +150,10 @@ class Directory:
             _refuse_foreign(self.path_of(address), status)
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
                 raise CacheError(f"{self.path_of(address)} is no entry; delete it")
-            if used:
+            if self.writable:
                 # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)
-            return _read(file, min(most, status.st_size))
+            return _read(file, status.st_size)
         finally:
             os.close(file)
 
@@ -167,7 +164,9 @@ class Directory:
         try:
             self._write(address.hex(), sealed)
             self._count(len(sealed))
-        except Exception as error:  # noqa: BLE001 - the cache never fails a build
+        except (OSError, CacheError) as error:
+            if isinstance(error, OSError) and error.errno is None:
+                raise  # a signal handler's, such as of a time-out
             self._warn(
                 "write",
                 "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
@@ -228,36 +227,36 @@ class Directory:
         with contextlib.suppress(OSError):
             os.unlink(f"{LAYOUT}/{address.hex()}", dir_fd=self._top)
 
-    def clear(self) -> None:
+    def clear(self) -> int:
         """
-        Delete every entry.
+        Delete every entry; return their number.
 
         Raises:
             CacheError: An entry could not be deleted.
         """
+        entries = 0
         try:
             with self._folder() as folder:
                 for name in eviction.names(folder):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
+                        entries += eviction.is_entry(name)
         except FileNotFoundError:
-            return
+            pass
         except OSError as error:
             raise CacheError(
                 f"{self.path} could not be cleared: {error.strerror}; mend its permissions."
             ) from error
+        return entries
 
-    def addresses(self) -> list[bytes]:
-        """Return the addresses of all entries, sorted."""
+    def sizes(self) -> list[int]:
+        """Return the sizes of all entries in bytes."""
+        found = []
         with contextlib.suppress(OSError), self._folder() as folder:
-            return sorted(map(bytes.fromhex, filter(eviction.is_entry, eviction.names(folder))))
-        return []
-
-    def size_of(self, address: bytes) -> int:
-        """Return the size of an entry's file in bytes, 0 if there is none."""
-        with contextlib.suppress(OSError):
-            return os.stat(f"{LAYOUT}/{address.hex()}", dir_fd=self._top, follow_symlinks=False).st_size
-        return 0
+            for name in filter(eviction.is_entry, eviction.names(folder)):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(os.stat(name, dir_fd=folder, follow_symlinks=False).st_size)
+        return found
 
     def open_locks(self) -> int:
         """

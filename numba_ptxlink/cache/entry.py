@@ -12,9 +12,6 @@ MAGIC = b"PTXLINK\x01"
 _HEAD = struct.Struct("<8s32s32s32sI")
 _NO_TAG = bytes(32)
 
-PEEK = 1 << 16
-"""How many bytes of an entry `peek` needs."""
-
 
 class Damaged(Exception):  # noqa: N818 - a state of an entry, which no caller of the package ever sees
     """The bytes are not an entry, or were altered since it was written."""
@@ -42,13 +39,6 @@ class Entry(NamedTuple):
         return str(self.meta.get("log", ""))
 
 
-def described(meta: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the kind and the parts recorded in *meta*."""
-    kind, parts = meta.get("kind", ""), meta.get("parts", {})
-    texts = parts.items() if isinstance(parts, dict) else ()
-    return str(kind), {str(label): str(part) for label, part in texts}
-
-
 def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     """
     Serialise *entry* to bytes that `unseal` accepts under the same *address* and *secret* only.
@@ -65,13 +55,13 @@ def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     return _HEAD.pack(MAGIC, address, digest, tag, len(body)) + body
 
 
-def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
+def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     """
     Verify *sealed* and return its entry.
 
     Args:
         sealed: The output of `seal`.
-        address: The expected address, None to accept any.
+        address: The expected address.
         secret: The shared secret of the HMAC, None for no HMAC.
 
     Raises:
@@ -79,7 +69,7 @@ def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
         WrongSeal: It is intact, but has the HMAC of another secret, or one where none is expected, or none.
     """
     stored, digest, tag = _head(sealed)
-    if address is not None and stored != address:
+    if stored != address:
         raise Damaged("it belongs to another key")
     body = memoryview(sealed)[_HEAD.size :]
     if _digest(stored, body) != digest:
@@ -89,33 +79,6 @@ def unseal(sealed: bytes, address: bytes | None, secret: bytes | None) -> Entry:
         raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
     (length,) = struct.unpack_from("<I", body)
     return Entry(_meta(bytes(body[4 : 4 + length])), bytes(body[4 + length :]))
-
-
-def peek(start: bytes) -> tuple[dict[str, Any], int]:
-    """
-    Return the metadata of an entry and the size of its code from its first bytes, without verification.
-
-    Args:
-        start: The first `PEEK` bytes of the entry, or all of them.
-
-    Raises:
-        Damaged: It is not an entry, or the metadata is longer than *start* or not JSON.
-    """
-    if len(start) < _HEAD.size + 4 or not start.startswith(MAGIC):
-        raise Damaged("it is no entry of this cache")
-    body = _HEAD.unpack_from(start)[4]
-    (length,) = struct.unpack_from("<I", start, _HEAD.size)
-    return _meta(start[_HEAD.size + 4 : _HEAD.size + 4 + length]), body - 4 - length
-
-
-def address_of(sealed: bytes) -> bytes:
-    """
-    Return the address stored in *sealed*.
-
-    Raises:
-        Damaged: It is not an entry, or truncated.
-    """
-    return _head(sealed)[0]
 
 
 def _meta(text: bytes) -> dict[str, Any]:

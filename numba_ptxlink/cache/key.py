@@ -56,11 +56,6 @@ class Key(NamedTuple):
             descriptions[label] = _show(part, digest.hexdigest())
         return cls(kind, whole.digest(), descriptions)
 
-    def differences(self, other: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the labels under which this key's parts and *other* differ, in this key's order."""
-        labels = dict.fromkeys((*self.parts, *other))
-        return tuple(label for label in labels if self.parts.get(label) != other.get(label))
-
 
 def _feed(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
     digest.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))

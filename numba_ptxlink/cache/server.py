@@ -1,40 +1,34 @@
-"""Store entries on a Redis server, with time limits and a pause after each failure."""
+"""Store sealed entries on a Redis server that machines share; pause after each failure."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from numba_ptxlink._locks import Lock
 
-from . import deadline
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.5
 """The timeout of connecting, and of one read or write of a socket, in seconds."""
 
-OPERATION_SECONDS = 2.0
-"""The time limit of one operation: connecting, the reply and one retry together, in seconds.
-
-It does not cover name resolution, which has only the resolver's own timeout."""
-
 PAUSE_SECONDS = 30.0
 """How long a server is not asked again after a failure, in seconds."""
 
 LARGEST = 32 << 20
-"""The largest entry that is sent or received, in bytes."""
+"""The largest entry that is sent, in bytes."""
 
 _CURE = (
     "its URL is wrong; give redis://[[user]:password@]host[:port][/number], with the password "
     "percent-encoded and no parameter that redis-py does not have"
 )
 _PREFIX = b"numba-ptxlink:"
-# What may be received beyond the entry itself: the handshake and the framing of replies.
-_TALK = 1 << 16
 
 
 class _UnusableError(Exception):
@@ -43,17 +37,17 @@ class _UnusableError(Exception):
 
 class Server:
     """
-    A Redis server that stores sealed entries. Connects at the first use. Thread-safe.
+    A Redis server that stores sealed entries. Connects at the first use. Thread-safe; a fork may use it.
+
+    A fault is a miss and a warning without passwords; the server is then left alone for a while.
 
     Args:
         url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine. An
             unusable URL is not an error: it is logged as a warning, once.
-        lifetime: The seconds after which the server may drop an entry, None for no limit.
     """
 
-    def __init__(self, url: str, lifetime: int | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._lifetime = lifetime
         self._client: Any = None
         self._resume = 0.0
         # The parent's clients after a fork. Threads that no longer exist may hold their locks, so that
@@ -83,9 +77,9 @@ class Server:
             log.debug("cache: %s is not sent %d bytes, more than the largest entry", self.name, len(sealed))
             return False
         name = _PREFIX + address.hex().encode()
-        return bool(self._ask("write", lambda client: client.set(name, sealed, ex=self._lifetime)))
+        return bool(self._ask("write", lambda client: client.set(name, sealed)))
 
-    def _ask(self, action: str, operation: Any) -> Any:
+    def _ask(self, action: str, operation: Callable[[Any], Any]) -> Any:
         if time.monotonic() < self._resume:
             return None
         try:
@@ -93,12 +87,16 @@ class Server:
                 if self._client is None:
                     self._client = self._connect()
                 client = self._client
-            with deadline.allowance(OPERATION_SECONDS, LARGEST + _TALK):
-                return operation(client)
         except _UnusableError as error:
             self._resume = math.inf
             log.warning("cache: %s cannot be used: %s; going on without", self.name, error)
-        except Exception as error:  # noqa: BLE001 - the cache never fails a build
+            return None
+        import redis
+
+        try:
+            return operation(client)
+        # No others: what a signal handler raises meanwhile is the program's.
+        except (redis.RedisError, OSError, UnicodeError) as error:
             self._resume = time.monotonic() + PAUSE_SECONDS
             log.warning(
                 "cache: %s failed to %s (%s: %s); doing without it for %d s",
@@ -131,12 +129,9 @@ class Server:
                 retry=Retry(NoBackoff(), 1),
             )
             pool = client.connection_pool
-            timeout = pool.connection_kwargs.get("socket_connect_timeout")
-            pool.connection_class = deadline.bounded(pool.connection_class, timeout)
-            with deadline.allowance(OPERATION_SECONDS, 0):
-                # Fails on a URL parameter that redis-py does not know, without connecting.
-                pool.connection_class(**pool.connection_kwargs)
-        except Exception as error:
+            # Fails on a URL parameter that redis-py does not know, without connecting.
+            pool.connection_class(**pool.connection_kwargs)
+        except (redis.RedisError, ValueError, TypeError, AttributeError) as error:
             # The cause is not shown: redis-py's message quotes the URL, with its password.
             raise _UnusableError(_CURE) from error
         return client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -11,11 +12,6 @@ from numba_ptxlink._locks import Latch, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-try:
-    import fcntl
-except ImportError:  # no fcntl on this platform: single flight among threads only
-    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
@@ -94,7 +90,7 @@ class Processes:
     def __init__(self, open_file: Callable[[], int]) -> None:
         self._open_file = open_file
         self._file: int | None = None
-        self._usable = fcntl is not None
+        self._usable = True
         self._lock = Lock()
 
     @contextlib.contextmanager
@@ -136,6 +132,8 @@ class Processes:
                     self._file = self._open_file()
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
         except OSError as error:
+            if error.errno is None:
+                raise  # a signal handler's, such as of a time-out
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 # The file system supports no locks: no single flight among processes.
                 self._usable = False

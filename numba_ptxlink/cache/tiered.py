@@ -17,19 +17,17 @@ from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
 
 from .directory import Directory, default_directory
-from .entry import PEEK, Damaged, Entry, WrongSeal, described, peek, seal, unseal
+from .entry import Damaged, Entry, WrongSeal, seal, unseal
 from .key import Key
+from .server import Server
 from .single_flight import Processes, Threads
-from .tiers import SharedTier, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
-__all__ = ["Cache", "Counters", "Described", "Entry", "Key", "cached", "counters", "default"]
+__all__ = ["Cache", "Counters", "Entry", "Key", "cached", "counters", "default"]
 
 log = logging.getLogger(__name__)
-
-_MOST_COMPARED = 2000
 
 
 class Counters(NamedTuple):
@@ -49,30 +47,21 @@ class Counters(NamedTuple):
     bytes_written: int = 0
 
 
-class Described(NamedTuple):
+class Tiers(NamedTuple):
     """
-    The description of an entry, from its own metadata.
+    The directories of a cache.
 
     Args:
-        path: Its file.
-        directory: The cache directory it is in.
-        kind: The kind of its key, such as "assemble" or "link".
-        parts: The parts of its key, by label; a long part as the start of its digest.
-        size: The code's size in bytes.
+        directories: Those that are read, in order.
+        writer: The one that is written to, None without one.
+        refused: Why others are not used.
+        processes: The keys that processes are computing, None without a writer.
     """
 
-    path: Path
-    directory: Path
-    kind: str
-    parts: Mapping[str, str]
-    size: int
-
-
-class _Tiers(NamedTuple):
     directories: tuple[Directory, ...] = ()
     writer: Directory | None = None
-    processes: Processes | None = None
     refused: tuple[str, ...] = ()
+    processes: Processes | None = None
 
 
 class Cache:
@@ -88,10 +77,8 @@ class Cache:
         self._counters = Counters()
         self._lock = Lock()
         self._threads: Threads[Entry] = Threads()
-        self._opened: _Tiers | None = None
-        self._server: SharedTier | None = None
-        if settings.cache and settings.cache_url:
-            self._server = connect(settings.cache_url, settings.cache_ttl)
+        self._opened: Tiers | None = None
+        self._server = _connect(settings)
 
     @property
     def counters(self) -> Counters:
@@ -99,10 +86,15 @@ class Cache:
         with self._lock.held:
             return self._counters
 
-    def tiers(self) -> tuple[tuple[Directory, ...], Directory | None, tuple[str, ...]]:
-        """Return the directories that are read, the one that is written to, and why others are not used."""
-        opened = self._open()
-        return opened.directories, opened.writer, opened.refused
+    def tiers(self) -> Tiers:
+        """Return the directories, which are opened at the first call."""
+        if self._opened is None:
+            with self._lock.held:
+                if self._opened is None:
+                    started = time.perf_counter()
+                    self._opened = _open(self.settings)
+                    log.debug("cache: opened in %.1f ms", 1e3 * (time.perf_counter() - started))
+        return self._opened
 
     def get(self, key: Key) -> Entry | None:
         """Return the entry stored under *key*, None on a miss. Never raises."""
@@ -113,9 +105,10 @@ class Cache:
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key*, in every tier that can be written. Never raises."""
         address = self._address(key)
-        described = entry._replace(meta={**entry.meta, "kind": key.kind, "parts": dict(key.parts)})
-        sealed = seal(address, described, self.settings.cache_secret)
-        writer = self._open().writer
+        sealed = seal(
+            address, entry._replace(meta={**entry.meta, "kind": key.kind}), self.settings.cache_secret
+        )
+        writer = self.tiers().writer
         stored = writer is not None and writer.put(address, sealed)
         if self._server is not None:
             stored |= self._server.put(address, sealed)
@@ -162,7 +155,7 @@ class Cache:
             landed.extend([entry] if entry else [])
             return bool(landed)
 
-        processes = self._open().processes
+        processes = self.tiers().processes
         leading = processes.lead(address, find) if processes else contextlib.nullcontext(enter_result=False)
         with leading as waited:
             # Another process may have stored the result between the first lookup and the lock.
@@ -174,7 +167,7 @@ class Cache:
                 return entry
             if waited:
                 log.debug("cache: another process gave up %s %s", key.kind, address.hex()[:12])
-            self._explain(key)
+            log.debug("cache: missed %s %s: %s", key.kind, address.hex()[:12], dict(key.parts))
             with _inside:
                 result = make()
             self.put(key, result)
@@ -185,7 +178,7 @@ class Cache:
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _local(self, address: bytes) -> Entry | None:
-        for directory in self._open().directories:
+        for directory in self.tiers().directories:
             sealed = directory.get(address)
             if sealed is None:
                 continue
@@ -207,7 +200,7 @@ class Cache:
         except (Damaged, WrongSeal) as error:
             log.warning("cache: ignored entry %s of %s: %s", address.hex()[:12], self._server.name, error)
             return None
-        writer = self._open().writer
+        writer = self.tiers().writer
         if writer is not None:
             writer.put(address, sealed)
         return entry
@@ -221,86 +214,56 @@ class Cache:
                 bytes_read=now.bytes_read + (len(entry.code) if entry else 0),
             )
 
-    def _explain(self, key: Key) -> None:
-        """Log at debug level which parts of *key* differ from the most similar entry."""
-        if not log.isEnabledFor(logging.DEBUG):
-            return
-        nearest: tuple[str, ...] | None = None
-        for entry in self.entries(_MOST_COMPARED):
-            if entry.kind == key.kind:
-                differing = key.differences(entry.parts)
-                nearest = differing if nearest is None or len(differing) < len(nearest) else nearest
-        if nearest is None:
-            log.debug("cache: missed %s %s, the first of its kind", key.kind, key.digest.hex()[:12])
-        else:
-            log.debug(
-                "cache: missed %s %s; the nearest entry differs in %s",
-                key.kind,
-                key.digest.hex()[:12],
-                ", ".join(nearest) or "nothing but its seal",
-            )
 
-    def entries(self, most: int | None = None) -> Iterator[Described]:
-        """
-        Yield the descriptions of the entries in all directories, without verification.
-
-        Args:
-            most: The most files to read, None for all.
-        """
-        for directory in self._open().directories:
-            for address in directory.addresses():
-                if most is not None:
-                    most -= 1
-                    if most < 0:
-                        return
-                with contextlib.suppress(OSError, CacheError, Damaged):
-                    meta, size = peek(directory.read(address, most=PEEK))
-                    yield Described(directory.path_of(address), directory.path, *described(meta), size)
-
-    def _open(self) -> _Tiers:
-        if self._opened is not None:
-            return self._opened
-        with self._lock.held:
-            if self._opened is None:
-                started = time.perf_counter()
-                self._opened = _open(self.settings)
-                log.debug("cache: opened in %.1f ms", 1e3 * (time.perf_counter() - started))
-            return self._opened
+def _connect(settings: Config) -> Server | None:
+    """Return the server that machines share, None without one."""
+    if not (settings.cache and settings.cache_url):
+        return None
+    server = Server(settings.cache_url)
+    if settings.cache_secret is None:
+        log.warning(
+            "cache: %s is not used, for whoever can write to it could have their code run; set "
+            "NUMBA_PTXLINK_CACHE_SECRET to the same secret on all machines",
+            server.name,
+        )
+        return None
+    return server
 
 
-def _open(settings: Config) -> _Tiers:
+def _open(settings: Config) -> Tiers:
     if not settings.cache:
-        return _Tiers()
+        return Tiers()
     directories: list[Directory] = []
     refused: list[str] = []
     warnings: list[str] = []
     writer: Directory | None = None
-    for path in settings.cache_dirs or (None,):
+    for path in settings.cache_dirs or ("",):
         try:
-            location = default_directory() if path is None else Path(path).expanduser()
-            directory = Directory(location, settings.cache_size, create=writer is None)
-        except Exception as error:  # noqa: BLE001 - the cache never fails a build
-            reason = (
-                str(error) if isinstance(error, CacheError) else f"{path}: {type(error).__name__}: {error}"
-            )
-            refused.append(reason)
-            # Past the first writable directory a missing one is normal; one that is refused is not.
-            if writer is None or os.path.lexists(path or ""):
-                warnings.append(reason)
+            directory = Directory(_location(path), settings.cache_size, create=writer is None)
+        except CacheError as error:
+            refused.append(str(error))
+            # Past the directory that is written, a missing one is normal; one that is refused is not.
+            if writer is None or os.path.lexists(path):
+                warnings.append(str(error))
             continue
         directories.append(directory)
         if writer is None and directory.writable:
             writer = directory
     if writer is None:
-        reasons = "; ".join(refused) or ", ".join(
-            f"{directory.path} is read-only" for directory in directories
-        )
-        log.warning("cache: nothing is kept: %s", reasons)
-    else:
-        for reason in warnings:
-            log.warning("cache: %s", reason)
+        read_only = (f"{directory.path} is read-only" for directory in directories)
+        warnings = [f"nothing is kept: {'; '.join(refused) or ', '.join(read_only)}"]
+    for warning in warnings:
+        log.warning("cache: %s", warning)
     processes = Processes(writer.open_locks) if writer else None
-    return _Tiers(tuple(directories), writer, processes, tuple(refused))
+    return Tiers(tuple(directories), writer, tuple(refused), processes)
+
+
+def _location(path: str) -> Path:
+    """Return the directory at *path*, the user's own for ""."""
+    try:
+        return Path(path).expanduser() if path else default_directory()
+    except RuntimeError as error:
+        raise CacheError(f"{path}: {error}") from error
 
 
 class _Inside(threading.local):

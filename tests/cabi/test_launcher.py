@@ -45,6 +45,8 @@ int main(int count, char** words) {
     made_kernels::mixed(stream, {2, 3}, block, 0, -1, array, one, {1, 2, 3, 4}),
     made_kernels::mixed(nullptr, 5, 128, 50000, -1, array, one, {1, 2, 3, 4}),
     made_kernels::load(stream, 1, 1, 0),
+    made_kernels::load(stream, 4, 1, numba_ptxlink::attributes(64ul).cluster(2).programmatic_dependent()),
+    made_kernels::load(stream, 16, 1, numba_ptxlink::attributes().cooperative().cluster({4, 4})),
     made_kernels::load(),
   };
   for (int error : errors) std::printf("%d %s\\n", error, numba_ptxlink::error_name(error));
@@ -84,7 +86,7 @@ def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
     """The driver sees the configuration and the arguments that Python's launch of the kernel has."""
     program, exported = made
     lines = run(program, **launches.fake_driver(tmp_path, sizes="1,24,16,16", plain="load"))
-    assert ["0 CUDA_ERROR_OTHER"] * 4 == lines
+    assert ["0 CUDA_ERROR_OTHER"] * 6 == lines
     noted = launches.stand_in(monkeypatch)
     array = launches.array(7, "<f4")
     pl.load(exported).mixed[1, 1](-1, array, (0.5, -3), (1, 2, 3, 4))
@@ -99,6 +101,10 @@ def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
         "attribute 8 232448 mixed 5",
         f"launch mixed 5,1,1 128,1,1 50000 (nil) 0 {arguments} ",
         "launch load 1,1,1 1,1,1 0 0x50 0 ",
+        "attribute 8 232448 load 5",
+        "programmatic cluster 2,1,1 launch load 4,1,1 1,1,1 64 0x50 0 ",
+        "attribute 14 1 load 5",
+        "cooperative cluster 4,4,1 launch load 16,1,1 1,1,1 0 0x50 0 ",
     ] == launches.log_of(tmp_path)
 
 
@@ -119,8 +125,8 @@ def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
     )
     program = build(tmp_path, use)
     assert ["0"] == run(program, **launches.fake_driver(tmp_path))
-    assert "cooperative launch together 2,3,1 64,1,1 0 (nil)" in launches.log_of(tmp_path)
-    environ = launches.fake_driver(tmp_path, fail="cuLaunchCooperativeKernel:720")
+    assert "cooperative launch together 2,3,1 64,1,1 0 (nil) 0 " in launches.log_of(tmp_path)
+    environ = launches.fake_driver(tmp_path, fail="cuLaunchKernelEx:720")
     assert ["720"] == run(program, **environ)
 
 
@@ -130,7 +136,7 @@ def test_the_drivers_errors_are_returned(made, tmp_path, failure):
     program, _ = made
     code = failure.partition(":")[2]
     lines = run(program, **launches.fake_driver(tmp_path, fail=failure))
-    assert [code] * 4 == [line.split()[0] for line in lines]
+    assert [code] * 6 == [line.split()[0] for line in lines]
 
 
 def test_a_missing_or_old_driver_is_returned(made, tmp_path):
@@ -227,10 +233,10 @@ def test_nvcc_compiles_launchers(tmp_path):
 
 def test_names_do_not_collide(tmp_path):
     """Kernels and parameters may be called what the launcher's own names are, also as the export itself."""
-    names = ("stream", "grid", "block", "shared_bytes", "arguments", "handle", "error")
+    names = ("stream", "grid", "block", "attributes", "arguments", "handle", "error")
     scope: dict[str, object] = {"__name__": __name__}
     kernels = []
-    for name in ("code", "image", "kernels", "detail", "udfs", "launch", "extent", "library", "driver"):
+    for name in ("code", "image", "kernels", "detail", "udfs", "launch", "extent", "attributes", "library"):
         exec(f"def {name}({', '.join(names)}): pass", scope)  # noqa: S102 - only names are inserted
         kernels.append(pl.kernel(types.void(*[types.int32] * len(names)))(scope[name]))
     pl.export(kernels, tmp_path, archs=["sm_90"], emit=["launcher"], name="udfs")
@@ -248,33 +254,7 @@ def test_names_do_not_collide(tmp_path):
     ]
 
 
-NAMES = ("block", "grid", "stream", "arguments", "shared_bytes", "load", "udfs_kernels", "kernels", "extent")
-
-
-def test_records_may_be_called_what_the_launcher_uses(tmp_path):
-    """Records of any name are passed by value, in an array and by pointer, also to kernels of that name."""
-    (tmp_path / "udfs.py").write_text(
-        "import numpy as np\nfrom numba_ptxlink import kernel\n"
-        + "".join(
-            f'{name} = np.dtype([("of_{name}", "f4")])\n'
-            f'@kernel("void({name}, {name}[::1], CPointer({name}), {name}[:, :])")\n'
-            f"def takes_{name}(p, q, r, s):\n    q[0].of_{name} = p.of_{name}\n"
-            for name in NAMES
-        )
-    )
-    pl.export(tmp_path / "udfs.py", tmp_path, archs=["sm_90"], emit=["launcher"])
-    header = (tmp_path / "udfs.launch.h").read_text()
-    space = re.search(r"namespace (udfs_kernels\w*) ", header)[1]
-    calls = "".join(
-        f"  ::{name} a_{name}{{1.5f}};\n"
-        f"  failed |= {space}::takes_{name}(nullptr, 1, 1, 0, a_{name}, {{&a_{name}, 1}}, &a_{name}, "
-        f"{{&a_{name}, {{1, 1}}, {{4, 4}}}});\n"
-        for name in NAMES
-    )
-    body = f"int main() {{\n  int failed = {space}::load();\n{calls}  return failed;\n}}\n"
-    program = build(tmp_path, f'#include "udfs.launch.h"\n{body}')
-    run(program, **launches.fake_driver(tmp_path))
-    assert len([line for line in launches.log_of(tmp_path) if line.startswith("launch")]) == len(NAMES)
+NAMES = ("block", "grid", "stream", "arguments", "attributes", "load", "udfs_kernels", "kernels", "extent")
 
 
 EXTENTS = """

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 
 import abi_bytes
 import abi_rows as rows
-import front_ends
-import numpy as np
 import pytest
 from numba.cuda import types
-from numba.cuda.np.numpy_support import from_dtype
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
-from numba_ptxlink._tools import nvjitlink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,18 +130,6 @@ def constant(record):  # noqa: ARG001 - it is passed
     return 1.0
 
 
-@pytest.mark.parametrize("name", front_ends.NAMES)
-def test_compile_names_its_own_option(name):
-    """`cuda.compile` has LTO-IR by `output`, and makes it."""
-    there = front_ends.get(name).types
-    record = front_ends.get(name).from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
-    asked = {"sig": there.float64(record), "device": True, "abi": "c", "cc": (9, 0)}
-    asked["abi_info"] = {"abi_name": "f", "aggregates": "value"}
-    with pytest.raises(pl.AbiError, match=r"LTO-IR alone \(output='ltoir'\)"):
-        front_ends.cuda(name).compile(constant, **asked)
-    assert front_ends.cuda(name).compile(constant, **asked, output="ltoir")[0]
-
-
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
 def test_results_are_refused_too(tmp_path, kind):
     """A result is refused in every kind of artifact that is PTX or made of it, and exported as LTO-IR."""
@@ -161,13 +145,6 @@ def test_results_are_refused_too(tmp_path, kind):
 def test_aligned_members_and_pointers_are_not_refused(tmp_path, name):
     """What is aligned, and what is behind an address, is exported as PTX."""
     assert export(tmp_path, RIGHT[name], ["ptx"], result=False).artifacts
-
-
-def test_the_fields_of_a_long_array_are_looked_at_in_no_time():
-    """An array of a million packed records is refused without a look at each."""
-    dtype = np.dtype([("many", np.dtype([("a", "i1"), ("b", "i2")]), 10**6)])
-    with pytest.raises(pl.AbiError, match=r"'many\[0\].b'"):
-        abi.check_ptx(abi.c_signature("f", types.void, [("p", from_dtype(dtype))]))
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
@@ -200,35 +177,6 @@ def test_kernels_read_every_member_where_it_lies(tmp_path, arch):
     assert len(kernels) == len(_HEAD.findall(ptx))
     assert len(kernels) <= len(re.findall(r"ld\.param\S* .*_param_1", ptx))
     assert set() == moved_wrongly(ptx)
-
-
-@pytest.mark.parametrize("opt", [True, False])
-def test_link_time_optimisation_passes_nothing(tmp_path, opt):
-    """As LTO-IR, a function is inlined into all of its callers, and nothing is passed."""
-    lines = "\n".join(f"    value.b = value.b * value.b + {number}.5" for number in range(60))
-    scope = {}
-    exec(f"def lengthy(value):\n{lines}\n    return value", scope)  # noqa: S102 - too long to spell out
-    ty = rows.numba_type(FLOAT64_FIRST)
-    export = pl.export(
-        [pl.udf(ty(ty), name="lengthy")(scope["lengthy"])],
-        tmp_path,
-        archs=["sm_90"],
-        emit=["ltoir"],
-        opt=opt,
-        name="lib",
-    )
-    name = export.signatures[0].result.name
-    # One call would be inlined anyway.
-    kernels = "".join(
-        f'extern "C" __global__ void caller{number}({name}* p) {{ *p = lengthy(*p); }}\n'
-        for number in range(3)
-    )
-    caller = rows.nvrtc(f'#include "lib.h"\n{kernels}', "sm_90", tmp_path, output="ltoir")
-    inputs = [("ltoir", "caller", caller), ("ltoir", "lib", export.artifacts["ltoir", "sm_90"].read_bytes())]
-    ptx = nvjitlink.link(inputs, ["-arch=sm_90", "-lto", "-ptx"], output="ptx").code.decode()
-    assert 3 == len(re.findall(r"\.entry caller\d", ptx))
-    assert "param0[9]" not in ptx
-    assert "lengthy_param_0" not in ptx
 
 
 def double(value):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import pickle
 
@@ -54,11 +53,11 @@ def test_what_cxx_accepts_is_proven():
         (declare("size_t", FLOAT), r"function size_t \(udfs\.py:7\), declared as `float size_t\(void\)`"),
         (
             declare("f", FLOAT, ("class", FLOAT)),
-            r"function f \(udfs\.py:7\).*Rename it in Python",
+            r"function f \(udfs\.py:7\).*Rename what it names in Python",
         ),
         (
             declare("f", FLOAT, ("float3", FLOAT), ("other", FLOAT3)),
-            r"parameter 'float3' of function f \(udfs\.py:7\)",
+            r"function f \(udfs\.py:7\), declared as .*parameter .float3. is not a type",
         ),
         (
             declare("run", c.Void(), ("float4", INT), ("float4", INT), kernel=True),
@@ -66,7 +65,7 @@ def test_what_cxx_accepts_is_proven():
         ),
         (
             declare("f", c.struct("odd", [("new", FLOAT)])),
-            r"the definition of struct odd in the header \(float new;\)",
+            r"line \d+ of the header \(float new;\)",
         ),
     ],
 )
@@ -82,7 +81,7 @@ def test_a_call_that_cxx_refuses_names_the_function():
     """A declaration that compiles and cannot be called with its types is refused."""
     good = declare("good", FLOAT, ("value", FLOAT))
     text = header.render("udfs", [good]).replace("float good(float value);", "float good(float, float);")
-    with pytest.raises(pl.AbiError, match=r"a call of function good \(udfs\.py:7\)"):
+    with pytest.raises(pl.AbiError, match=r"refuses function good \(udfs\.py:7\)"):
         prove(good, text=text)
 
 
@@ -96,14 +95,16 @@ def test_no_name_of_a_function_is_hidden_by_the_proof(name, kernel):
 def test_a_call_that_reaches_cuda_is_refused():
     """A function of CUDA's own name and types compiles, and calls would reach CUDA's."""
     params = (("value", DOUBLE), ("by", DOUBLE))
-    with pytest.raises(pl.AbiError, match=r"fdivide reaches a function of CUDA's.*use the name 'fdivide_"):
+    with pytest.raises(pl.AbiError, match=r"by the names fdivide \(udfs\.py:7\), .*such as 'fdivide_of'"):
         prove(declare("fdivide", DOUBLE, *params))
 
 
 def test_a_name_that_cuda_has_with_other_types_is_told():
     """A function of CUDA's own name and other types compiles, too, and NVRTC declares CUDA's."""
     wide = c.number("int64_t")
-    with pytest.raises(pl.ExportError, match=r"makes the prototype .*powi.*use another one, such as 'powi_"):
+    with pytest.raises(
+        pl.ExportError, match=r"makes the prototype .*powi.*use another one, such as 'powi_of"
+    ):
         prove(declare("powi", wide, ("value", INT), ("to", INT)))
 
 
@@ -145,16 +146,6 @@ def test_without_cudas_headers_the_log_says_so(monkeypatch, caplog):
     assert "cuda_fp16.h" in caplog.text
 
 
-def test_an_arch_that_nvrtc_does_not_know_is_logged(caplog):
-    """One architecture that NVRTC knows is enough; none is a warning."""
-    unknown = pl.Arch.of("sm_12")
-    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
-        prove(declare("f", FLOAT), archs=(unknown, SM_90))
-        assert caplog.text == ""
-        prove(declare("f", FLOAT), archs=(unknown,))
-    assert "does not know sm_12" in caplog.text
-
-
 def test_what_no_compiler_reads_is_spelled_out(caplog):
     """A docstring may hold NUL, escapes, marks of direction and lone surrogates; its letters stay."""
     doc = "\x00 \x1b[31m \u202e \udc80 \u00e9 \u6f22"
@@ -174,31 +165,3 @@ def test_an_export_writes_nothing_when_cxx_refuses_its_header(tmp_path, monkeypa
     with pytest.raises(pl.AbiError, match=r"C\+\+ refuses"):
         pl.export([function], tmp_path / "out", archs=["sm_90"], emit=["ptx"])
     assert not (tmp_path / "out").exists()
-
-
-def test_the_proof_is_cached(monkeypatch):
-    """An equal header is compiled once."""
-    from numba_ptxlink import cache
-
-    calls = []
-    compiled = nvrtc._compile
-    monkeypatch.setattr(nvrtc, "_compile", lambda *args, **kw: calls.append(1) or compiled(*args, **kw))
-    entries = {}
-    monkeypatch.setattr(
-        cache, "cached", lambda key, make: entries.get(key.digest) or entries.setdefault(key.digest, make())
-    )
-    for _ in range(3):
-        prove(declare("f", FLOAT))
-    prove(declare("g", FLOAT))
-    assert len(calls) == 2
-
-
-def test_every_export_is_proven(tmp_path, monkeypatch):
-    """export() proves the header that it writes."""
-    texts = []
-    original = proof.prove
-    monkeypatch.setattr(proof, "prove", lambda text, *rest: texts.append(text) or original(text, *rest))
-    function = pl.udf(types.float32(types.float32), name="fine")(lambda value: value)
-    exported = pl.export([function], tmp_path, archs=["sm_80", "sm_100"], emit=["ptx"])
-    assert texts == [exported.header.read_text()]
-    assert json.loads(exported.manifest.read_text())["header"]["bytes"] == len(texts[0])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import namedtuple
 
 import numpy as np
 import pytest
-from llvmlite import ir
 from numba import cuda, from_dtype
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink import abi
-from numba_ptxlink._cabi import types as c
-from numba_ptxlink._imports import python_imports
-from numba_ptxlink._numba_cuda.codegen import convert
 
 I32 = types.int32
 PAIR = types.UniTuple(I32, 2)
@@ -54,7 +50,7 @@ def test_one_function_is_refused_by_export(tmp_path, monkeypatch, args, name):
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("args", "name"), CLASHES)
+@pytest.mark.parametrize(("args", "name"), CLASHES[:1])
 def test_one_function_is_refused_by_compile(args, name):
     """So does `numba.cuda.compile`, which has no header to write."""
     active = pl.status().active
@@ -82,27 +78,27 @@ def test_two_functions_are_refused_by_export(tmp_path, monkeypatch, args, name):
         pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
 
 
-def test_the_cures_of_a_clash(tmp_path):
+def test_the_cures_of_a_clash(tmp_path, monkeypatch):
     """The error names functions and members; another name of a record, or C++'s own struct, cures it."""
-    first = tmp_path / "first.py"
     text = (
-        "import numpy as np\nfrom numba_ptxlink import udf\nimport second\n"
+        "import numpy as np\nfrom numba_ptxlink import udf\nfrom clash_{} import g\n"
         "Outer = np.dtype([('x', 'f4')])\n\n@udf('float32(Outer)')\ndef f(o):\n    return o.x\n\n"
     )
-    other = "from third import Outer{}\n\n@udf('float32(Outer{})'{})\ndef g(o):\n    return o.y\n"
-    (tmp_path / "third.py").write_text("import numpy as np\nOuter = np.dtype([('y', 'f4')])\n")
+    other = "from clash_outer import Outer{}\n\n@udf('float32(Outer{})'{})\ndef g(o):\n    return o.y\n"
+    (tmp_path / "clash_outer.py").write_text("import numpy as np\nOuter = np.dtype([('y', 'f4')])\n")
     (tmp_path / "outer.h").write_text("#pragma once\nnamespace ns { struct Outer { float y; }; }\n")
-    first.write_text(text.replace("import second\n", "from second import g\n"))
     cxx = ', structs={Outer: "ns::Outer"}, include="outer.h"'
     seen = []
-    for alias in (("", "", ""), (" as Outer_2", "_2", ""), ("", "", cxx)):
-        (tmp_path / "second.py").write_text("from numba_ptxlink import udf\n" + other.format(*alias))
-        with python_imports.imported_file(first, lambda: None) as module:
-            try:
-                exported = pl.export([module.f, module.g], emit=["ptx"], include_dirs=[tmp_path])
-                seen.append(str(exported.signatures[1]))
-            except pl.AbiError as error:
-                seen.append(str(error))
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, alias in enumerate((("", "", ""), (" as Outer_2", "_2", ""), ("", "", cxx))):
+        (tmp_path / f"clash_{number}.py").write_text("from numba_ptxlink import udf\n" + other.format(*alias))
+        (tmp_path / f"clashes_{number}.py").write_text(text.format(number))
+        module = importlib.import_module(f"clashes_{number}")
+        try:
+            exported = pl.export([module.f, module.g], emit=["ptx"], include_dirs=[tmp_path])
+            seen.append(str(exported.signatures[1]))
+        except pl.AbiError as error:
+            seen.append(str(error))
     assert "of f, with the members x and Record(y: float32) of g, with the members y; rename" in seen[0]
     assert seen[1:] == ["float g(Outer_2 o)", "float g(ns::Outer o)"]
 
@@ -125,21 +121,3 @@ def test_equal_structs_are_one(tmp_path):
     point, same = named("Point", I32), named("Point", I32)
     exported = pl.export([pl.udf(I32(point, same), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert 1 == exported.header.read_text().count("typedef struct Point {")
-
-
-def test_types_of_llvm_differ_with_their_layouts():
-    """Two layouts of one name are two types of LLVM, and the same layout is one."""
-    module = ir.Module(context=convert.Structs())
-    small, large = abi.c_type(named("Point", I32)), abi.c_type(named("Point", types.int64))
-    made = [convert.ir_type(module, ctype) for ctype in (small, large, small, large)]
-    assert made[:2] == made[2:]
-    assert [(ir.IntType(32),), (ir.IntType(64),)] == [kind.elements for kind in made[:2]]
-    assert ["struct.Point", "struct.Point.0"] == [kind.name for kind in made[:2]]
-
-
-def test_a_packed_struct_is_a_type_of_its_own():
-    """A packed struct and one that is not, of equal members, are two types of LLVM."""
-    module = ir.Module(context=convert.Structs())
-    members = (c.Member("a", c.number("int32_t"), 0),)
-    plain, packed = (c.Struct("S", 4, 4 - 3 * flag, members, bool(flag)) for flag in (0, 1))
-    assert convert.ir_type(module, plain) != convert.ir_type(module, packed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import zipfile
+from pathlib import Path
 
 import environments
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import Config
-from numba_ptxlink._tools import build_id, nvptxcompiler, nvrtc
+from numba_ptxlink._tools import find, nvptxcompiler, nvrtc
 from numba_ptxlink._tools import nvjitlink as nvjitlink_tool
 from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.cache import key as cache_key
@@ -102,30 +103,18 @@ def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
     """Another build of this package finds no entry of this one."""
     pytest.importorskip("cuda.bindings.nvrtc")
     nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink") and nvjitlink_tool
-    asked = {"options": (), "output": "ptx", "headers": {}, "include_dirs": []}
 
     def digests() -> list[bytes]:
         seen: list[bytes] = []
         with monkeypatch.context() as patched:
             patched.setattr(cache, "cached", lambda key, make: seen.append(key.digest) or make())
             assembler.assemble(kernel, "sm_90")
-        return [
-            *seen,
-            nvjitlink.key([("ptx", "a", b"1")], ["-arch=sm_90"]).digest,
-            nvrtc._key(b"", "f.cu", **asked).digest,
-        ]
+            nvrtc.compile_source("", "f.cu", Arch.of("sm_90"))
+        return [*seen, nvjitlink.key([("ptx", "a", b"1")], ["-arch=sm_90"]).digest]
 
     before = digests()
     monkeypatch.setattr(cache, "package_version", lambda: "0.1.0 another build")
     assert all(one != other for one, other in zip(before, digests(), strict=True))
-
-
-def test_differences_name_labels():
-    """Two keys are compared by label."""
-    key = Key.of("link", PARTS)
-    assert ("flags", "more") == key.differences(
-        Key.of("link", {**PARTS, "flags": ("-O0",), "more": "x"}).parts
-    )
 
 
 def test_long_parts_are_shown_as_digests():
@@ -210,15 +199,16 @@ def test_names_of_inputs_count_only_where_they_reach_the_code():
     assert debug[0] != debug[1]
 
 
-SOURCE = b'#include "part.h"\nextern "C" __device__ int f() { return PART; }\n'
+SOURCE = b'#include "part.h"\nextern "C" __global__ void f(int* x) { *x = PART; }\n'
 
 
 def nvrtc_key(tmp_path, source=SOURCE, name="f.cu", arch="sm_90", **options):
-    """Return the key of a compile whose headers are in *tmp_path*."""
-    asked = {"options": (f"--gpu-architecture={Arch.of(arch).compute}",), "output": "ptx", "headers": {}}
-    key = nvrtc._key(source, name, include_dirs=[tmp_path], **{**asked, **options})
-    assert key is not None
-    return key.digest
+    """Return the key of a compile whose headers are in *tmp_path*, None where it has none."""
+    keys: list[cache.Key] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cache, "cached", lambda key, make: keys.append(key) or make())
+        nvrtc.compile_source(source, name, Arch.of(arch), include_dirs=[tmp_path], **options)
+    return keys[0].digest if keys else None
 
 
 def test_headers_count_by_content(tmp_path):
@@ -239,7 +229,7 @@ def test_the_place_of_headers_does_not_count(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "part.h").write_text("#define PART 1\n")
     plain = [nvrtc_key(tmp_path / folder) for folder in ("a", "b")]
-    lines = [nvrtc_key(tmp_path / folder, options=("--generate-line-info",)) for folder in ("a", "b")]
+    lines = [nvrtc_key(tmp_path / folder, flags=("--generate-line-info",)) for folder in ("a", "b")]
     assert plain[0] == plain[1]
     assert lines[0] != lines[1]
 
@@ -254,7 +244,7 @@ def test_every_axis_of_nvrtc_counts(tmp_path):
         nvrtc_key(tmp_path, name="g.cu"),
         nvrtc_key(tmp_path, arch="sm_80"),
         nvrtc_key(tmp_path, output="ltoir"),
-        nvrtc_key(tmp_path, options=("-DX",)),
+        nvrtc_key(tmp_path, flags=("-DX",)),
         nvrtc_key(tmp_path, headers={"part.h": "#define PART 2\n"}),
         nvrtc_key(tmp_path, name_expressions=("f",)),
     ]
@@ -264,17 +254,22 @@ def test_every_axis_of_nvrtc_counts(tmp_path):
 def test_options_that_reach_beyond_keys_are_not_cached(tmp_path):
     """What reads or writes files of its own has no key."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    asked = {"output": "ptx", "include_dirs": [tmp_path], "headers": {}}
-    assert nvrtc._key(SOURCE, "f.cu", options=("--pre-include=x.h",), **asked) is None
+    (tmp_path / "part.h").write_text("#define PART 1\n")
+    assert nvrtc_key(tmp_path) is not None
+    assert nvrtc_key(tmp_path, flags=(f"--pre-include={tmp_path}/part.h",)) is None
 
 
 def test_a_build_id_is_the_linkers(tmp_path):
-    """A library tells its build by the note in it, another file by its digest."""
+    """A library tells its build by the note in it, wherever that is, another file by its digest."""
     from numba_ptxlink._native import _nvptxcompiler
 
-    assert len(build_id.build_id(_nvptxcompiler.__file__)) == 40
+    whole = Path(_nvptxcompiler.__file__).read_bytes()
+    told = find.build_id(_nvptxcompiler.__file__)
+    assert len(told) == 40
+    (tmp_path / "moved").write_bytes(bytes(1 << 18) + whole[:2000])
+    assert told == find.build_id(str(tmp_path / "moved"))
     (tmp_path / "file").write_bytes(b"\x7fELF\x02\x01 no more")
-    assert len(build_id.build_id(tmp_path / "file")) == 64
+    assert len(find.build_id(str(tmp_path / "file"))) == 64
 
 
 def test_an_entry_carries_its_log():

@@ -1,21 +1,26 @@
-"""Programs of two units that use CUB, libcu++ and cooperative groups are linked in every way."""
+"""Programs of two units that use CUB, libcu++ and cooperative groups, linked in every way and executed."""
 
 from __future__ import annotations
 
 import pytest
 import samples
 import two_units
+from comparison import Launch, difference
 
 # Each takes NVRTC seconds.
-FEW = ("cub block reduce", "function pointers")
-NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.long) for name in two_units.PROGRAMS]
+FEW = ("function pointers",)
+NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in two_units.PROGRAMS]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_two_units_are_linked(name):
-    """As one PTX, with at least one call inlined."""
+    """As one PTX that does what the units do; calls are inlined but for functions with shared memory."""
     units = [samples.compiled(source, "sm_90") for source in two_units.PROGRAMS[name].sources]
     linked = samples.linked(units, "sm_90")
     assert ["nvjitlink", "nvptxcompiler", "nvptxcompiler"] == [result.backend for result in linked.values()]
-    assert linked["none"].inlined == 0 < linked["auto"].inlined <= linked["all"].inlined
+    called = {way: 0 if name.startswith("cub block") else 1 for way in ("auto", "all")}
+    assert linked["none"].inlined == 0
+    assert {} == {way: count for way, count in called.items() if linked[way].inlined < count}
+    launch = Launch(two_units.THREADS, 8 * two_units.THREADS)
+    for inline in ("auto", "all"):
+        assert "" == difference(launch, units, lambda _, inline=inline: linked[inline].ptx)

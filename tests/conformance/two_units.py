@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+THREADS = 64
+
 
 class Units(NamedTuple):
     """

@@ -131,20 +131,24 @@ def test_methods_are_refused(tmp_path, above, mark, first):
 
 def test_names_that_are_refused_are_told_together(tmp_path):
     """Each with its line and another name, whether the name is the function's or the decorator's."""
-    named = "@udf('int32(int32)', name='powf')\n" + FUNCTION.format(1)
+    named = "@udf('int32(int32)', name='double')\n" + FUNCTION.format(1)
     path = written(
-        tmp_path, named + MARK + "def umax(x):\n    return x\n\n\n" + MARK + "def good(x):\n    return x\n"
+        tmp_path, named + MARK + "def cuInit(x):\n    return x\n\n\n" + MARK + "def good(x):\n    return x\n"
     )
     with pytest.raises(pl.AbiError) as refused:
         pl.export(path)
     first, second = str(refused.value).splitlines()
-    assert first.startswith("udfs.py:5: 'powf', the C name of function f, is declared by CUDA C++")
-    assert second.startswith("udfs.py:10: 'umax', the C name of function umax, is declared by CUDA C++")
-    assert second.endswith("use 'umax_', for example.")
+    assert first.startswith(
+        f"{tmp_path}/udfs.py:5: error: 'double', the C name of function f, is a reserved word"
+    )
+    assert second.startswith(
+        f"{tmp_path}/udfs.py:10: error: 'cuInit', the C name of function cuInit, starts like"
+    )
+    assert second.endswith("use 'my_cuInit', for example.")
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("powf", "'powf', the C name"), ("", "''"), (3, "must be a str")]
+    ("name", "message"), [("new", "'new', the C name"), ("", "''"), (3, "must be a str")]
 )
 def test_a_name_is_refused_where_it_is_given(name, message):
     """Outside of an export's import, the decorator raises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from numba.cuda import types
 import numba_ptxlink as pl
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._tools import nvjitlink, packages
+from numba_ptxlink._tools import find, nvjitlink
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -308,7 +309,26 @@ def test_a_merge_that_cannot_read_nvvm_names_the_right_one(monkeypatch):
     monkeypatch.setattr(nvjitlink, "link", refuse)
     monkeypatch.setattr(nvjitlink, "version", lambda: (12, 9))
     monkeypatch.setattr(externs.cache, "cached", lambda _, make: make())
-    monkeypatch.setattr(packages, "major", lambda: 12)
+    monkeypatch.setattr(find, "major", lambda: 12)
     said = r"(?s)cannot read.NVVM is of CUDA 13\..*install nvidia-cuda-nvcc-cu12"
     with pytest.raises(pl.ExportError, match=said):
         externs._link(b"", [], ["-lto"], pl.Arch.of("sm_80"), "ptx")
+
+
+@pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=["float16", "bfloat16"])
+def test_ltoir_keeps_what_needs_no_merge(tmp_path, monkeypatch, caplog, ty, request):
+    """Where nvJitLink merges none, it is without the functions of halves, named with the type."""
+    monkeypatch.setattr(nvjitlink, "merges_ltoir", lambda: False)
+    name = request.node.callspec.id
+    plain = pl.udf("float32(float32)", name="plain")(triple)
+    half = pl.udf(ty(ty), name="halved")(triple)
+    exported = pl.export([plain, half], tmp_path, arch="sm_90", name="mine")
+    said = rf"LTO-IR for sm_90 is without halved \(test_externs.py:\d+\), which uses {name}\. .*nvJitLink"
+    assert re.search(said, caplog.text)
+    assert {"ptx", "ltoir", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
+    assert {"ltoir": ""} == exported.left_out
+    source = '#include "mine.h"\nextern "C" __global__ void caller(float* p) { *p = plain(*p); }'
+    ltoir = exported.artifacts["ltoir", "sm_90"]
+    assert b"caller" in pl.link(source, ltoir, arch="sm_90", lto=True, include_dirs=[tmp_path]).cubin
+    with pytest.raises(pl.ExportError, match=rf"^No LTO-IR of halved \(.*\), which uses {name}\. "):
+        pl.export([half], arch="sm_90", emit="ltoir")

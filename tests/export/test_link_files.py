@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import directories
 import front_ends
 import pytest
 import shared_helpers
+from elftools.elf.elffile import ELFFile
 from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link import inputs, symbols
-from numba_ptxlink._tools import working_directory
+from numba_ptxlink._link import symbols
+from numba_ptxlink._link.read import read
+from numba_ptxlink._tools import nvjitlink
 
 KINDS = ("ptx", "ltoir", "cubin", "fatbin")
 CALLER = """
@@ -44,8 +47,19 @@ def artifact(export, kind):
 
 def strong(path):
     """Return the symbols of a file that only one input of a link may define."""
-    table = symbols.table(inputs.read(path), Arch.of("sm_90"))
-    return {symbol.name for symbol in table.symbols if symbol.defined and not symbol.weak}
+    if path.suffix == ".ptx":
+        table = symbols.table(read(path)).symbols
+        return {symbol.name for symbol in table if symbol.defined and not symbol.weak}
+    code = path.read_bytes()
+    if path.suffix == ".ltoir":
+        code = nvjitlink.link([("ltoir", path.name, code)], ("-arch=sm_90", "-lto", "-r")).code
+    table = ELFFile(io.BytesIO(code)).get_section_by_name(".symtab")
+    return {
+        symbol.name
+        for symbol in table.iter_symbols()
+        if symbol["st_info"]["bind"] == "STB_GLOBAL" and symbol["st_shndx"] != "SHN_UNDEF"
+        if not symbol.name.startswith("__U")
+    }
 
 
 @pytest.mark.parametrize("opt", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["O3", "O0"])
@@ -151,7 +165,7 @@ def test_compile_leaves_link_files_to_the_linker(name, output, tmp_path):
         extern "C" __device__ int second();
         extern "C" __global__ void caller(int* x) { *x = first() + second(); }
     """
-    with pytest.raises(pl.LinkError, match="bump is asked for by"):
+    with pytest.raises(pl.LinkError, match="bump"):
         pl.link(*files, caller, arch="sm_90")
     linked = pl.link(*files, caller, STATEFUL, arch="sm_90")
     names = {each.name for each in elf.read(linked.cubin).symbols}
@@ -333,7 +347,7 @@ pl.export([pl.udf("float32(float32)", name="first")(calls)], sys.argv[2], archs=
 @pytest.mark.slow
 def test_an_export_has_the_same_bytes_in_every_directory(tmp_path):
     """Neither the working directory nor HOME nor TMPDIR is in an artifact; nothing comes from a cache."""
-    if not working_directory.available():
+    if not directories.of_threads():
         pytest.skip("this system gives a thread no working directory of its own")
     written = []
     for folder in (tmp_path / "one", tmp_path / "another" / "much" / "longer"):
@@ -344,3 +358,33 @@ def test_an_export_has_the_same_bytes_in_every_directory(tmp_path):
         written.append({path.name: path.read_bytes() for path in (folder / "out").iterdir()})
     assert written[0] == written[1]
     assert [] == [name for name, content in written[0].items() if os.fsencode(tmp_path) in content]
+
+
+KEPT = {
+    "a name that is asked for": (
+        "#define S(a) #a\n#define N(a) S(a)\n__device__ __noinline__ float bias(float x) { return x; }\n",
+        "bias(x) + sizeof(N(bias))",
+        "_Z4biasf",
+    ),
+    "an operator": (
+        "__device__ __noinline__ float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y}; }\n",
+        "(make_float2(x, x) + make_float2(x, x)).x",
+        "_Zpl6float2S_",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_gets_no_private_name_is_told_and_clashes_by_name(tmp_path, caplog, case):
+    """The export warns; a link of two exports as LTO-IR is refused by name, and that of PTX works."""
+    head, value, symbol = KEPT[case]
+    source = f'{head}extern "C" __device__ float entry(float x) {{ return {value}; }}\n'
+    entry = cuda.declare_device(
+        "entry", "float32(float32)", abi="c", link=[cuda.CUSource(source, name="file.cu")]
+    )
+    made = [exported(tmp_path, name, entry) for name in ("first", "second")]
+    assert f"file.cu: no private name can be given to {symbol} without" in caplog.text
+    with pytest.raises(pl.LinkError, match="symbol multiply defined"):
+        pl.link(CALLER, *(artifact(export, "ltoir") for export in made), arch="sm_90", lto=True)
+    files = [artifact(export, "ptx") for export in made]
+    assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=False).cubin

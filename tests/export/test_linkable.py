@@ -8,10 +8,7 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import choice, function_keys, linkable
-from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link.symbols import Table
 
 DEFINED = """
 extern "C" __device__ int numbas(float* r, float a) { *r = a; return 0; }
@@ -77,11 +74,10 @@ def test_another_prototype_than_the_cxx_has_is_refused(name, wrong, tmp_path):
     assert "declared in calls (test_linkable.py:" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["ltoir", "ptx", pytest.param("cubin", marks=pytest.mark.slow)])
-def test_another_prototype_than_other_code_has_is_refused(name, kind, tmp_path):
-    """LTO-IR, PTX and machine code tell their prototypes, too."""
-    path = tmp_path / f"doubled.{kind}"
-    path.write_bytes(compiled(kind))
+def test_another_prototype_than_ptx_has_is_refused(name, tmp_path):
+    """PTX tells its prototypes, too."""
+    path = tmp_path / "doubled.ptx"
+    path.write_bytes(compiled("ptx"))
     with pytest.raises(pl.ExportError, match="doubled has two prototypes"):
         export(calling(name, "doubled", "float64(float64)", link=str(path)), "ptx")
 
@@ -150,9 +146,6 @@ def test_the_device_runtime_is_not_told(name, caplog):
     assert any(each.startswith("cudaCG") for each in undefined(made))
     assert caplog.text == ""
 
-    linkable.warn_of_left_out([], [Table("unread.a", "archive", None)], ["cudaCGSynchronize", "supplied"])
-    assert "supplied stays for C++ to define: link= gives unread.a" in caplog.text
-
 
 def test_callbacks_are_told(name, caplog):
     """Nothing calls the callbacks of a link file that is part of an artifact."""
@@ -178,24 +171,3 @@ def test_a_file_that_cannot_be_read_is_an_error_with_the_function(name, tmp_path
         udf = calling(name, "added", "float32(float32)", link=str(tmp_path / file))
         with pytest.raises(pl.ExportError, match=rf"calls \(.*test_linkable.py:\d+\)(.|\n)*{reason}"):
             export(udf, "ptx")
-
-
-def test_what_a_declaration_links_is_in_the_key(name):
-    """Other CUDA C++, another file or another convention is another lowering; the same is the same."""
-    cuda = front_ends.cuda(name)
-    links = {
-        "one": ("c", cuda.CUSource(DEFINED)),
-        "other": ("c", cuda.CUSource(DEFINED + "\n")),
-        "file": ("c", "one.cu"),
-        "other file": ("c", "other.cu"),
-        "convention": ("numba", "one.cu"),
-    }
-
-    def key(abi, link):
-        udf = calling(name, "added", "float32(float32, float32)", abi, link=link)
-        return function_keys.of_each(typed([udf], choice.common([udf])), ())[0].code
-
-    keys = {case: key(*given) for case, given in links.items()}
-    assert None not in keys.values()
-    assert len(links) == len({*keys.values()})
-    assert keys == {case: key(*given) for case, given in links.items()}

@@ -83,7 +83,7 @@ def resolved(signature, count):
         ("void(particle[::1])", (types.Array(PARTICLE, 1, "C"),), types.void),
         ("void(CPointer(particle))", (types.CPointer(PARTICLE),), types.void),
         ("Point(Point, Level)", (POINT, types.IntEnumMember(Level, types.int64)), POINT),
-        ("Number(half)", (types.float16,), types.NamedTuple([types.int64], Number)),
+        ("Number(half)", (types.float16,), types.NamedUniTuple(types.int64, 1, Number)),
         ("cuda.float32x4(float32x4)", (vector_types["float32x4"],), vector_types["float32x4"]),
         ("uint8x3(cuda.types.int8)", (types.int8,), vector_types["uint8x3"]),
         ("types.float32(np.float64)", (types.float64,), types.float32),

@@ -120,17 +120,51 @@ def test_where_a_block_ends(text, end):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "plain"),
     [
-        (".loc 1 2 3", True),
-        ("ret;\n\t.loc\t1 2 3", True),
-        (".local .b8 x;", False),
-        ("// .loc 1 2 3", False),
-        ("/* \n.loc 1 2 3 */", False),
-        ('.pragma ".loc 1 2 3";', False),
-        ("// .loc 1 2 3\n.loc 1 2 3", True),
+        ("a // b\nc", "a  \nc"),
+        ("a /* b\n */ c", "a   c"),
+        ('a "// b" /* "c" */ d', 'a "// b"   d'),
+        ("a / b", "a / b"),
     ],
 )
-def test_directives_are_found_in_code_alone(text, expected):
-    """A directive in a comment or a string is none."""
-    assert lexer.contains(text, re.compile(r"\.loc(?!\w)"), 0, len(text)) is expected
+def test_comments_become_blanks(text, plain):
+    """What looks like a comment in a string stays."""
+    assert plain == lexer.without_comments(text)
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ("", ()),
+        (" ", ()),
+        ("%r1,%r2, 3", ("%r1", "%r2", "3")),
+        ("{%r1, %r2}, [a+4]", ("{%r1, %r2}", "[a+4]")),
+        ("{%f1}, [tex, {%f1, %f2}]", ("{%f1}", "[tex, {%f1, %f2}]")),
+        ("(r), f, (a, b), proto", ("(r)", "f", "(a, b)", "proto")),
+        ("%p1|%p2, %r1, !%p3", ("%p1|%p2", "%r1", "!%p3")),
+        ("%d1, generic(a)+4", ("%d1", "generic(a)+4")),
+        ("%r1, ", ("%r1", "")),
+    ],
+)
+def test_operands(listed, expected):
+    """Commas in brackets separate no operands."""
+    assert expected == lexer.operands(listed)
+
+
+@pytest.mark.parametrize(
+    ("operand", "expected"),
+    [
+        ("%tid.x", ["%tid"]),
+        ("[%rd1+4]", ["%rd1"]),
+        ("{%r1, _, V.x}", ["%r1", "_", "V"]),
+        ("0f3F800000", []),
+        ("1.5e3", []),
+        ("generic(a)+4", ["a"]),
+        ("$L__BB0_1", ["$L__BB0_1"]),
+        ("!%p1", ["%p1"]),
+    ],
+)
+def test_names(operand, expected):
+    """Registers and symbols are names; numbers, selectors and operators are none."""
+    assert expected == lexer.names(operand)

@@ -1,39 +1,25 @@
-"""PTX modules, functions, variables and statements as values."""
+"""PTX modules, functions and variables as values."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from conftest import make_kernel
 from ptx_texts import HEAD, machine_code
-from ptx_values import imm, name
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.ptx import (
     Alias,
-    Directive,
-    File,
-    Immediate,
-    Instruction,
-    Label,
-    Line,
+    Function,
     Param,
-    Parameter,
-    Pointer,
-    Pragma,
+    Part,
     Prototype,
-    Section,
-    Unknown,
-    Values,
+    Span,
     Variable,
-    Word,
-    flattened,
-    names,
+    address,
     parse,
     read_header,
-    renamed,
 )
 
 DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
@@ -49,7 +35,7 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
         ".extern .shared .align 8 .b8 x[];",
         [Variable("x", "shared", "b8", "extern", 8, extents=(None,))],
     ),
-    "a vector": (".const .v4 .f32 x;", [Variable("x", "const", "f32", vector="v4")]),
+    "a vector": (".const .v4 .f32 x;", [Variable("x", "const", "f32", lanes=4)]),
     "numbered": (".global .u32 x<3>;", [Variable("x", "global", "u32", count=3)]),
     "initializers": (
         ".weak .global .u32 x[2] = {1, 2}, y = 4;",
@@ -68,7 +54,7 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
     "common": (".common .global .u32 x;", [Variable("x", "global", "u32", "common")]),
     "attributes": (
         ".global .attribute(.managed) .s32 x;",
-        [Variable("x", "global", "s32", attributes=(Directive("managed"),))],
+        [Variable("x", "global", "s32", attributes=("managed",))],
     ),
     "no white space": (
         ".visible.global.align 4 .b32 x[1]={7};",
@@ -79,20 +65,13 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
 
 @pytest.mark.parametrize("case", DECLARATIONS)
 def test_variables(case):
-    """Each form of a declaration becomes its variables, and is PTX as it was and as it is spelled again."""
+    """Each form of a declaration becomes its variables, and each of these is PTX alone."""
     text, expected = DECLARATIONS[case]
     (*_, item) = parse(HEAD + text).items
-    assert expected == [_without_line(each) for each in item.variables]
-    (*_, again) = parse(HEAD + str(item)).items
-    assert [each.initializer for each in expected] == [each.initializer for each in again.variables]
-    assert machine_code(HEAD + text) == machine_code(f"{HEAD}{item}")
-
-
-def _without_line(variable: Variable) -> Variable:
-    import dataclasses
-
-    assert variable.line
-    return dataclasses.replace(variable, line=0)
+    assert all(variable.line for variable in item.variables)
+    assert expected == [replace(each, line=0, start=-1, end=-1) for each in item.variables]
+    alone = "\n".join(map(item.alone, item.variables))
+    assert machine_code(HEAD + text) == machine_code(f"{HEAD}{alone}")
 
 
 @pytest.mark.parametrize(
@@ -112,23 +91,11 @@ def test_the_symbols_of_an_initializer(initial, symbols):
     assert symbols == variable.symbols
 
 
-@pytest.mark.parametrize(
-    ("initial", "cause"),
-    [("{1, {a}", "',' or '}' is expected, not the end"), ("{a} b", "one value is expected, not 'b'")],
-)
-def test_a_malformed_initializer_is_refused(initial, cause):
-    """The error names the variable and the cause."""
-    variable = Variable("x", "global", "u32", initial=initial)
-    with pytest.raises(pl.LinkError, match=f"variable x cannot be read: {cause}"):
-        variable.symbols  # noqa: B018
-
-
 def test_modes_of_a_sampler_are_no_symbols():
     """A sampler's settings are words of the language."""
     text = ".global .samplerref s = { addr_mode_0 = clamp_to_border, filter_mode = nearest };"
     (variable,) = parse(text).variables
     assert () == variable.symbols
-    assert text.replace("{ ", "{").replace(" }", "}") == str(variable)
 
 
 SCALAR, WIDE = Param(bits=32), Param(bits=64)
@@ -207,11 +174,12 @@ def test_functions(case):
         function.kind,
         function.defined,
     )
-    assert not [item for item in module.items if isinstance(item, Unknown)]
+    assert all(item.keyword for item in module.items if isinstance(item, Part))
     assert text == module.source(function)
-    assert "f" == module.text[slice(*function.name_span)]
+    printed = f"{function.heading} {{ {' '.join(map(str, function.body))} }}"
+    printed = printed if function.defined else f"{function.heading};"
     assert machine_code(HEAD + text, relocatable=".reg" not in text) == machine_code(
-        f"{HEAD}{function}", relocatable=".reg" not in text
+        f"{HEAD}{printed}", relocatable=".reg" not in text
     )
 
 
@@ -221,16 +189,12 @@ def test_what_stands_around_a_function():
         ".entry .attribute(.unified(1, 0x2)) f(.param .u64 .ptr .global .align 8 a, .param .align 4 .b8 b[8])"
         '.maxntid 128, 1 .pragma "nounroll"; .noreturn {}'
     ).functions
-    assert (Directive("unified", (imm(1), imm("0x2"))),) == function.attributes
-    assert (
-        Parameter("a", "param", "u64", pointer=Pointer("global", 8)),
-        Parameter("b", "param", "b8", 4, extents=(8,)),
-    ) == function.params
-    assert (
-        Directive("maxntid", (imm(128), imm(1))),
-        Pragma(("nounroll",)),
-        Directive("noreturn"),
-    ) == function.directives
+    assert ("unified(1, 0x2)",) == function.attributes
+    assert [
+        Variable("a", "param", "u64"),
+        Variable("b", "param", "b8", alignment=4, extents=(8,)),
+    ] == [replace(each, start=-1, end=-1) for each in function.params]
+    assert (".maxntid", ".pragma", ".noreturn") == function.directives
 
 
 def test_items():
@@ -240,26 +204,14 @@ def test_items():
         '.file 1 "C:\\dir\\"\n.file 2 "b.cu", 12, 34\n#line 1\n.pragma "nounroll";\n.alias f, g;\n'
         ".section .debug_info\n{\n.b32 .debug_abbrev\n.b8 1, 2\nL:\n.b64 k\n.b32 L-M\n.b32 .debug_line+4\n}\n"
     )
-    *items, section = parse(text).items
-    assert [
-        Directive("version", (imm("8.0"),)),
-        Directive("target", (name("sm_90"), name("debug"))),
-        Directive("address_size", (imm(64),)),
-        File(1, "C:\\dir\\"),
-        File(2, "b.cu", (12, 34)),
-        Line("#line 1"),
-        Pragma(("nounroll",)),
-        Alias("f", name("g")),
-    ] == items
-    assert isinstance(section, Section)
+    items = parse(text).items
+    parts = [item for item in items if isinstance(item, Part)]
+    expected = "version target address_size file file line pragma section"
+    assert expected.split() == [part.keyword for part in parts]
     assert (
-        Values("b32", ((Word(".debug_abbrev"),),)),
-        Values("b8", ((imm(1),), (imm(2),))),
-        Label("L"),
-        Values("b64", ((name("k"),),)),
-        Values("b32", ((name("L"), "-", name("M")),)),
-        Values("b32", ((Word(".debug_line"), "+", imm(4)),)),
-    ) == section.content
+        text.split()
+        == " ".join(str(item) if isinstance(item, Alias) else item.text for item in items).split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,15 +247,6 @@ def test_the_header(text, expected):
     )
 
 
-def test_a_name_of_the_package_is_no_module():
-    """Importing a module would put it in the place of a function that is called like it."""
-    modules = {path.stem for path in Path(ptx.__file__).parent.glob("*.py")}
-    assert set() == modules & {*ptx.__all__}
-    assert all(getattr(ptx, name) for name in ptx.__all__)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        ptx.nothing  # noqa: B018
-
-
 def test_nothing_is_found_in_comments_strings_and_bodies():
     """Functions and variables are those of the module's own level."""
     module = parse(
@@ -319,7 +262,6 @@ def test_lines():
     module = parse("\n.func a();\n.visible\n.entry b()\n{\n}\n.global .u32 c,\nd; .global .u32 e;")
     assert [2, 4] == [function.line for function in module.functions]
     assert [7, 8, 8] == [variable.line for variable in module.variables]
-    assert [2, 3] == [module.line(function.start) for function in module.functions]
 
 
 @pytest.mark.parametrize(
@@ -341,74 +283,46 @@ def test_line_numbers(text, expected):
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
-        ("hello world", ["Unknown"]),
-        (".novelty 1, 2\n.visible .func f();", ["Unknown", "Function"]),
-        (".novelty { .func g(); }\n.func f();", ["Unknown", "Function"]),
-        ("; .func f();", ["Unknown", "Function"]),
-        (".func 1() { .func g(); }\n.func f();", ["Unknown", "Function"]),
-        (".visible .visible .func f(); .func g();", ["Unknown", "Function"]),
-        (".global .u32 x = ; .func f();", ["Unknown", "Function"]),
-        (".global .u32 x = {1", ["Unknown"]),
-        (".global .u32 x[" + "9" * 9999 + "];", ["Unknown"]),
-        (".func f(", ["Unknown"]),
-        (".func f() { ret;", ["Function"]),
-        (".section .debug_x {", ["Unknown"]),
-        ('.file "a"', ["Unknown"]),
-        (".alias f; .func f();", ["Unknown", "Function"]),
-        ("\udcff.func f();\0", ["Unknown", "Function"]),
-        (".version 8.0, .func f();", ["Directive", "Unknown", "Function"]),
+        ("hello world", [""]),
+        (".novelty 1, 2\n.visible .func f();", ["", "f"]),
+        (".novelty { .func g(); }\n.func f();", ["", "f"]),
+        ("; .func f();", ["", "f"]),
+        (".func 1() { .func g(); }\n.func f();", ["", "f"]),
+        (".visible .visible .func f(); .func g();", ["", "f", "g"]),
+        (".global .u32 x = {1", [""]),
+        (".global .u32 x[" + "9" * 9999 + "];", [""]),
+        (".func f(", [""]),
+        (".func f() { ret;", [""]),
+        (".section .debug_x {", [""]),
+        ('.file "a"', ["file"]),
+        (".alias f; .func f();", ["", "f"]),
+        ("\udcff.func f();\0", ["", "f"]),
+        (".version 8.0, .func f();", ["version", "", "f"]),
     ],
 )
 def test_odd_text_is_kept(text, kinds):
     """What is not understood stays as it is, and what comes after it is read."""
     module = parse(text)
-    assert kinds == [type(item).__name__ for item in module.items]
-    assert text == str(module)
-
-
-def test_a_body_that_ends_too_early_is_refused():
-    """So does that of a body without its end."""
-    text = make_kernel(body="bar.sync 0;").rstrip().removesuffix("}")
-    (function,) = parse(text).functions
-    assert function.defined
-    with pytest.raises(pl.LinkError, match="line 11: '}' is expected, not the end"):
-        function.body  # noqa: B018
+    assert kinds == [item.name if isinstance(item, Function) else item.keyword for item in module.items]
+    kept = "".join(map(module.source, module.items))
+    assert "".join(text.strip("\0").split()) == "".join(kept.split())
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    "body",
     [
-        ("mov.u32 %r1,;", "line 9: an operand is expected, not ';'"),
-        ("mov.u32 %r1 %r2;", "line 9: an operator is expected, not '%r2'"),
-        ("bra [%r1;", "line 9: ',' or ']' is expected, not ';'"),
-        ("@1 ret;", "line 9: a name is expected, not '1'"),
-        (".reg %r1;", "line 9: a type is expected"),
-        (".reg .b32 %r<x>;", "line 9: a whole number is expected, not 'x'"),
-        ("\n\ncall (a) f;", "line 11: ',' is expected, not 'f'"),
-        (".loc 1 2", "line 10: a whole number is expected, not 'ret'"),
-        (".loc 1 2 3, nonsense 1", "line 9: 'function_name' or 'inlined_at' is expected, not 'nonsense'"),
-        ("mov.u32 %r1, \u00e9;", "line 9: an operand is expected"),
-        ("{" * 200 + "}" * 200, "line 9: blocks are nested too deeply"),
-        ("mov.b32 %r1, " + "{" * 5000 + "};" + "}" * 4999, "line 9: operands are nested too deeply"),
-        ("mov.b32 %r1, ((1);", "line 9: '\\)' is expected, not ';'"),
+        ".reg %r1;",
+        ".reg .b32 %r<x>;",
+        "ld .global.u32 %r1, [a];",
+        "#line 3",
     ],
 )
-def test_a_malformed_body_is_refused(body, message):
-    """The error names the function, the line and the cause; the module itself is read."""
+def test_a_malformed_body_is_refused(body):
+    """The error names the function; the module itself is read."""
     text = make_kernel(body=body)
     (function,) = parse(text).functions
-    with pytest.raises(pl.LinkError, match=f"function kernel cannot be read: {message}"):
+    with pytest.raises(pl.LinkError, match="function kernel cannot be read"):
         function.body  # noqa: B018
-    assert text == str(parse(text))
-
-
-def test_a_malformed_section_is_refused():
-    """So does that of a section."""
-    (section,) = parse("\n.section .debug_x\n{\n.b8 1,\n}").items
-    with pytest.raises(
-        pl.LinkError, match=r"section \.debug_x cannot be read: line 5: an operand is expected"
-    ):
-        section.content  # noqa: B018
 
 
 def test_bodies_are_read_once():
@@ -418,86 +332,24 @@ def test_bodies_are_read_once():
     assert () == parse(".func f();").functions[0].body
 
 
-def test_the_base_and_the_offset_of_an_address():
-    """An address tells its base, and its offset where that is a number."""
-    text = "".join(
-        f"ld.u32 %r1, {address};"
-        for address in (
-            "[a]",
-            "[a+4]",
-            "[%rd1+-8]",
-            "[%rd1-8]",
-            "[16]",
-            "[a+2*2]",
-            "[a, {b}]",
-            "a[1]",
-            "[a+b]",
-        )
-    )
-    (function,) = parse(f".func f() {{ {text} }}").functions
-    addresses = [statement.operands[1] for statement in function.body]
-    bases = [address.base and address.base.name for address in addresses]
-    assert ["a", "a", "%rd1", "%rd1", None, "a", "a", "a", "a"] == bases
-    assert [0, 4, -8, -8, None, None, None, None, None] == [address.offset for address in addresses]
-
-
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("operand", "expected"),
     [
-        ("12U", 12),
-        ("017", 15),
-        ("0x1F", 31),
-        ("0b101U", 5),
-        ("0", 0),
-        ("1.5e3", 1500.0),
-        (".5", 0.5),
-        ("0f3F800000", 1.0),
-        ("0dC000000000000000", -2.0),
+        ("[a]", ("a", 0)),
+        ("[a+4]", ("a", 4)),
+        ("[%rd1 + -8]", ("%rd1", -8)),
+        ("[%rd1-8]", None),
+        ("[16]", None),
+        ("[a+2*2]", None),
+        ("[a, {b}]", None),
+        ("a[1]", None),
+        ("[a+b]", None),
+        ("%r1", None),
     ],
 )
-def test_numbers(text, expected):
-    """A number has a value."""
-    number = Immediate(text).value
-    assert (expected, type(expected)) == (number, type(number))
-
-
-def test_names_of_statements():
-    """All symbols of a statement are known, and others can take their place."""
-    text = (
-        ".reg .b32 %r<2>; .shared .u64 s = generic(t), u[2]; L: @!%p1 mov.u32 %r1, %tid.x; "
-        "T: .branchtargets L; { .param .b32 a; call (a), f, (b, 1), P; } ld.u32 {%r1, _}, [s+4];"
-        " P: .callprototype _ (.param .b32 x);"
-        ' .loc 1 2 3, function_name N, inlined_at 1 2 3 .pragma "q"; mov.u64 %rd1, s[1];'
-    )
-    (function,) = parse(f".func f() {{ {text} }}").functions
-    found = [sorted(set(names(statement))) for statement in function.body]
-    assert [
-        ["%r"],
-        ["s", "t", "u"],
-        ["L"],
-        ["%p1", "%r1", "%tid"],
-        ["L", "T"],
-        ["P", "a", "b", "f"],
-        ["%r1", "_", "s"],
-        ["P", "x"],
-        ["N"],
-        [],
-        ["%rd1", "s"],
-    ] == found
-    kept = ("%tid", "_")
-    changed = [renamed(each, lambda name: name if name in kept else f"{name}_1") for each in function.body]
-    assert [sorted(name if name in kept else f"{name}_1" for name in symbols) for symbols in found] == [
-        sorted(set(names(statement))) for statement in changed
-    ]
-    assert ".shared .u64 s_1 = generic(t_1), u_1[2];" == str(changed[1])
-    assert (-1, -1) == changed[0].span
-
-
-def test_statements_in_blocks():
-    """Statements in scopes can be had as one sequence."""
-    (function,) = parse(".func f() { ret; { exit; { trap; } } brkpt; }").functions
-    opcodes = [each.opcode for each in flattened(function.body) if isinstance(each, Instruction)]
-    assert ["ret", "exit", "trap", "brkpt"] == opcodes
+def test_the_base_and_the_offset_of_an_address(operand, expected):
+    """An address tells its base and its offset, where it is no more than these."""
+    assert expected == address(operand)
 
 
 def test_prototypes_are_those_of_all_inputs():
@@ -507,14 +359,6 @@ def test_prototypes_are_those_of_all_inputs():
     ).functions
     assert one.prototype == other.prototype == Prototype("f", Param(bits=32), (Param(bits=64),))
     assert ".func (.f32) f(.b64)" == str(one.prototype)
-
-
-def test_the_prototype_of_an_indirect_call():
-    """So has the prototype that an indirect call names."""
-    (function,) = parse(
-        ".func f() { P: .callprototype (.param .b32 _) _ (.param .b64 _, .param .align 4 .b8 _[8]); }"
-    ).functions
-    assert ".func (.b32) P(.b64, .align 4 .b8[8])" == str(function.body[0].prototype)
 
 
 @pytest.mark.parametrize(
@@ -546,3 +390,25 @@ def test_many_initializers_and_pragmas_are_read():
     module = parse(f"{HEAD}.global .u32 {names};\n.visible .func f() {pragmas}\n{{\nret;\n}}\n")
     assert 60_000 == len(module.variables)
     assert 60_000 == len(module.functions[0].directives)
+
+
+def test_replaced_text():
+    """Text in some places is replaced, empty ranges are filled, and overlaps are refused."""
+    module = parse(".func f();")
+    assert ".func <g>();!" == module.replace({Span(6, 7): "<g>", Span(10, 10): "!"})
+    for spans in ([Span(0, 4), Span(3, 5)], [Span(-1, 2)], [Span(3, 2)], [Span(9, 99)]):
+        with pytest.raises(ValueError, match="overlaps another, or is outside"):
+            module.replace(dict.fromkeys(spans, ""))
+
+
+def test_other_linkage():
+    """Functions and variables are linked in another way, and others stay."""
+    text = ".visible .func f();\n.func g();\n.weak .global .u32 x, y;\n.extern .func h();\n"
+    found = parse(text).relinked({"f": "weak", "g": "visible", "y": ""})
+    assert ".weak .func f();\n.visible .func g();\n .global .u32 x, y;\n.extern .func h();\n" == found
+
+
+def test_items_that_are_left_out():
+    """The text goes without some items."""
+    module = parse(".func f();\n.func g();\n")
+    assert "\n.func g();\n" == module.without(module.functions[:1])

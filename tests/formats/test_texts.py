@@ -8,7 +8,6 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import kinds, texts
-from numba_ptxlink._formats.demangle import demangled
 
 ROOT = Path(__file__).parents[2]
 CXX = {
@@ -81,29 +80,3 @@ def test_a_directory_is_said_to_be_one(tmp_path):
     """A directory is no file, and the error says so."""
     with pytest.raises(pl.LinkError, match="is a directory; give a file"):
         pl.inspect(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "spelled"),
-    [
-        ("_Z5undefff", "undef(float, float)"),
-        ("_ZN8__main__6kernelB2v1E5ArrayIfLi1E1C7mutable7alignedE", "__main__::kernel[abi:v1](Array<float,"),
-        ("scale", ""),
-        ("_Z", ""),
-        ("_Zé", ""),
-    ],
-)
-def test_names_are_demangled(name, spelled):
-    """C++'s names and Numba's are spelled out; what is not mangled is not touched."""
-    assert demangled(name).startswith(spelled)
-    assert bool(spelled) == bool(demangled(name))
-
-
-def test_names_stay_where_there_is_no_cxx_library(monkeypatch):
-    """Without a C++ library no name is demangled, and nothing fails."""
-    from numba_ptxlink._formats import demangle
-
-    monkeypatch.setattr(demangle, "_function", lambda: None)
-    demangled.cache_clear()
-    assert "" == demangled("_Z5undefff")
-    demangled.cache_clear()

@@ -1,4 +1,4 @@
-"""Every row of the type table, called from C++ on a device, against the Python function, bit for bit."""
+"""Exported functions called from C++ on a device: halves, pointers, views, kernels, and what C++ defines."""
 
 from __future__ import annotations
 
@@ -17,34 +17,6 @@ Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's types are given bel
 particle = np.dtype([("pos", "f4", 3), ("id", "i2"), ("z", "c16")], align=True)
 # numba-cuda refuses to read a field at an unaligned offset.
 packed = np.dtype([("b", "f8"), ("a", "i1")])
-# More values than a function has registers, all alike, and of several sizes with padding between.
-even = np.dtype([(f"b{number}", "f4") for number in range(512)], align=True)
-uneven = np.dtype(
-    [
-        (f"{kind}{number}", dtype)
-        for number in range(60)
-        for kind, dtype in (("a", "i1"), ("b", "f8"), ("c", "i2"), ("d", "?"), ("e", "u1"))
-    ],
-    align=True,
-)
-
-# Name, signature, Python function, the NumPy dtypes of argument and result as C++ lays them out, values.
-WORDS = np.array([0, 1, 2, 100, -1, -128, 127], np.int8)
-SCALARS = {
-    "boolean": np.array([True, False]),
-    **{
-        f"{sign}int{bits}": np.array(
-            [np.iinfo(f"{sign}int{bits}").min, np.iinfo(f"{sign}int{bits}").max, 0, 1, 77], f"{sign}int{bits}"
-        )
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
-    "float32": np.array([0.0, -0.0, 1.5, -3.25, np.inf, 1e-40], np.float32),
-    "float64": np.array([0.0, -0.0, 1.5, -3.25, np.inf, 1e-310]),
-    "float16": np.array([0.0, -0.0, 1.5, -3.25, 65504, 6e-8], np.float16),
-    "complex64": np.array([1 + 2j, -3.5j, 0], np.complex64),
-    "complex128": np.array([1 + 2j, -3.5j, 0], np.complex128),
-}
 
 
 @pytest.fixture(params=front_ends.NAMES)
@@ -85,19 +57,6 @@ def run(request, tmp_path, front_end):
     return call
 
 
-@pytest.mark.parametrize("name", SCALARS)
-def test_a_scalar_comes_back_as_it_went(run, name, types):
-    """Negative, extreme and denormal values of each scalar type pass both ways unchanged."""
-    ty = getattr(types, name)
-
-    def same(value):
-        return value
-
-    values = SCALARS[name]
-    got = run(pl.udf(ty(ty), name="same")(same), values, values.dtype)
-    assert values.tobytes() == got.tobytes()
-
-
 @pytest.fixture
 def _shims(request):
     """Skip where nvJitLink cannot merge the LTO-IR of a function and of the shims it calls."""
@@ -132,119 +91,11 @@ def test_bfloat16_arithmetic(run, types):
     assert (wide.view(np.uint32) >> 16).astype(np.uint16).tobytes() == got.tobytes()
 
 
-@pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_complex_arithmetic(run, name, types):
-    """A complex addition and conjugate are exact."""
-    ty = getattr(types, name)
-
-    def reflect(z):
-        return z.conjugate() + z.real
-
-    values = SCALARS[name]
-    got = run(pl.udf(ty(ty), name="f")(reflect), values, values.dtype)
-    assert (values.conjugate() + values.real).astype(values.dtype).tobytes() == got.tobytes()
-
-
-def test_a_named_tuple(run, types, point):
-    """Fields of a named tuple keep their place, padding included."""
-    layout = np.dtype([("x", "f4"), ("y", "i8")], align=True)
-
-    def swap(p):
-        return np.float32(p.y), np.int64(p.x)
-
-    values = np.array([(1.5, -7), (-2.0, 1 << 20)], layout)
-    pair = types.Tuple((types.float32, types.int64))
-    got = run(pl.udf(pair(point), name="swap")(swap), values, layout)
-    assert [(-7.0, 1), (float(1 << 20), -2)] == [tuple(row) for row in got.tolist()]
-
-
-def test_a_named_tuple_is_made(run, front_end, point):
-    """A named tuple that the function makes is the struct that C++ gets."""
-    if front_end.name == "numba-cuda-mlir":
-        pytest.skip("numba-cuda-mlir makes no named tuples")
-    layout = np.dtype([("x", "f4"), ("y", "i8")], align=True)
-
-    def swap(p):
-        return Point(np.float32(p.y), np.int64(p.x))
-
-    values = np.array([(1.5, -7), (-2.0, 1 << 20)], layout)
-    got = run(pl.udf(point(point), name="swap")(swap), values, layout)
-    assert [(-7.0, 1), (float(1 << 20), -2)] == [tuple(row) for row in got.tolist()]
-
-
-def test_a_nested_tuple(run, types):
-    """A tuple in a tuple is a struct in a struct."""
-    inner = np.dtype([("f0", "i1"), ("f1", "f8")], align=True)
-    layout = np.dtype([("f0", inner), ("f1", "i2")], align=True)
-    ty = types.Tuple((types.Tuple((types.int8, types.float64)), types.int16))
-
-    def turn(t):
-        return ((np.int8(-t[0][0]), t[0][1] * 2), np.int16(t[1] + 1))
-
-    values = np.array([((5, 1.25), -4), ((-100, -0.5), 32000)], layout)
-    got = run(pl.udf(ty(ty), name="turn")(turn), values, layout)
-    assert [((-5, 2.5), -3), ((100, -1.0), 32001)] == got.tolist()
-
-
-def test_a_record(run, front_end):
-    """A record is changed by value: its array members, its complex member and its narrow ones."""
-
-    def change(r):
-        r.pos[1] += r.pos[0]
-        r.z = r.z * 2
-        r.id = -r.id
-        return r
-
-    ty = front_end.from_dtype(particle)
-    values = np.array([([1, 2, 3], 4, 5 + 6j), ([-1, 0.5, 0], -9, 1j)], particle)
-    expected = np.array([([1, 3, 3], -4, 10 + 12j), ([-1, -0.5, 0], 9, 2j)], particle)
-    got = run(pl.udf(ty(ty), name="change")(change), values, particle)
-    assert {field: expected[field].tolist() for field in particle.names} == {
-        field: got[field].tolist() for field in particle.names
-    }
-
-
-@pytest.mark.parametrize("changes", [False, True])
-@pytest.mark.parametrize("dtype", [even, uneven], ids=["even", "uneven"])
-def test_a_large_record(run, front_end, dtype, changes):
-    """Each member of a record of about 2 kB comes back, one that is changed and all others."""
-
-    def same(r):
-        return r
-
-    def change(r):
-        r.b3 = r.b59 + 1
-        return r
-
-    ty = front_end.from_dtype(dtype)
-    values = np.zeros(64, dtype)
-    for place, field in enumerate(dtype.names):
-        values[field] = (np.arange(64) * 7 + place * 3) % 128
-    expected = values.copy()
-    if changes:
-        expected["b3"] = values["b59"] + 1
-    got = run(pl.udf(ty(ty), name="f")(change if changes else same), values, dtype)
-    assert {field: expected[field].tolist() for field in dtype.names} == {
-        field: got[field].tolist() for field in dtype.names
-    }
-
-
-def test_a_packed_record(tmp_path, front_end):
-    """A packed record is changed by value where the call is inlined."""
-
-    def change(r):
-        r.b = r.b + r.a
-        return r
-
-    ty = front_end.from_dtype(packed)
-    values = np.array([(1.5, -3), (0.25, 7)], packed)
-    library = Library([pl.udf(ty(ty), name="change")(change)], tmp_path, "ltoir", front_end=front_end.name)
-    assert [(-1.5, -3), (7.25, 7)] == library.call("change", values, packed).tolist()
-
-
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
 def test_records_through_pointers(tmp_path, kind, types, front_end):
     """Packed and aligned records, and booleans, are read and written through pointers and views of them."""
+    if front_end.name == "numba-cuda-mlir":
+        pytest.skip("numba-cuda-mlir takes records behind pointers for their addresses, which is refused")
 
     def change(p, particles, flags):
         p[1].b = p[0].b + p[0].a
@@ -287,63 +138,6 @@ def test_records_through_pointers(tmp_path, kind, types, front_end):
         "caller", np.zeros(7), values
     )
     assert [-1.5, -1.5, 7, 42, 2.5, 0, 1.5 - 1.5 - 1.5] == got.tolist()
-
-
-def test_a_vector(run, front_end, cuda):
-    """A float4 keeps the order of its members."""
-
-    def rotate(v):
-        return cuda.float32x4(v.y, v.z, v.w, v.x)
-
-    ty = front_end.vectors()["float32x4"]
-    values = np.arange(8, dtype=np.float32).reshape(2, 4)
-    got = run(pl.udf(ty(ty), name="rotate")(rotate), values, np.dtype(("f4", 4)))
-    assert np.roll(values, -1, axis=1).tolist() == got.reshape(2, 4).tolist()
-
-
-def test_an_optional_goes_and_comes(run, types):
-    """None is has_value false, with a value of zero."""
-    layout = np.dtype([("value", "i4"), ("has_value", "?")], align=True)
-    ty = types.Optional(types.int32)
-
-    def same(x):
-        return x
-
-    values = np.array([(5, True), (-5, True), (0, False)], layout)
-    got = run(pl.udf(ty(ty), name="same")(same), values, layout)
-    assert [(5, True), (-5, True), (0, False)] == got.tolist()
-
-
-def test_an_optional_is_computed_with(run, front_end, types):
-    """A function tells None from a value, and returns either."""
-    if front_end.name == "numba-cuda-mlir":
-        pytest.skip("numba-cuda-mlir computes nothing of an Optional")
-    layout = np.dtype([("value", "i4"), ("has_value", "?")], align=True)
-    ty = types.Optional(types.int32)
-
-    def positive(x):
-        if x is None:
-            return 1
-        if x > 0:
-            return x * 2
-        return None
-
-    values = np.array([(5, True), (-5, True), (9, False)], layout)
-    got = run(pl.udf(ty(ty), name="positive")(positive), values, layout)
-    assert [(10, True), (0, False), (1, True)] == got.tolist()
-
-
-def test_an_error_is_zero_by_default(run):
-    """Where Python raises, the C function returns zero, and elsewhere the value."""
-
-    def checked(x):
-        if x < 0:
-            raise ValueError("negative")
-        return x * 2
-
-    values = np.array([3, -3, 0], np.int32)
-    got = run(pl.udf("int32(int32)", name="checked")(checked), values, np.int32)
-    assert [6, 0, 0] == got.tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])

@@ -110,25 +110,7 @@ def test_cxx_calls_every_function(tmp_path, arch, made, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_numba_calls_every_function(arch, made, kind):
-    """A kernel of Numba that links the artifact computes what Python computes."""
-    from numba import cuda
-
-    text = ["def all_of_them(out):", "    i = cuda.threadIdx.x"]
-    scope = {"cuda": cuda}
-    path = str(artifact(made, kind, arch))
-    for n in range(COUNT):
-        scope[f"f{n}"] = cuda.declare_device(f"f{n}", "int64(int64)", link=[path], abi="c")
-        text.append(f"    out[{n}, i] = f{n}(i)")
-    exec("\n".join(text), scope)  # noqa: S102 - the text is this test's
-    out = cuda.to_device(np.zeros((COUNT, 64), np.int64))
-    cuda.jit(scope["all_of_them"])[1, 64](out)
-    want = [[expected(x, n) for x in range(64)] for n in range(COUNT)]
-    assert want == out.copy_to_host().tolist()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["int8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["int8", "float64"])
 @pytest.mark.parametrize("taken", ["record", "array", "unaligned array"])
 def test_a_large_record_comes_back(tmp_path, arch, kind, dtype, taken):
     """A large record that is returned arrives whole, also out of an array that is not aligned."""

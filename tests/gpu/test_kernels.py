@@ -125,7 +125,7 @@ def test_the_environment_variable_keeps_the_stock_linker():
         shown[mode] = run.stdout.split()
     assert shown == {
         "0": ["numba.cuda.cudadrv.driver", "False", "0"],
-        "1": ["numba_ptxlink._numba_cuda.ptx_linker", "True", "1"],
+        "1": ["numba_ptxlink._numba_cuda.linker", "True", "1"],
     }
 
 

@@ -51,6 +51,8 @@ int main() {
   cudaMalloc(&numbers, 128 * sizeof(int));
   cudaMalloc(&floats, 64 * sizeof(float));
   cudaMalloc(&doubles, 12 * sizeof(double));
+  int capability = 0;
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, 0);
   int host[64]; float values[64]; double plane[12];
 
   int error = exchange(nullptr, 64, 1, 0, {numbers, 64}, {numbers + 64, 64});
@@ -65,6 +67,14 @@ int main() {
   right = true;
   for (int i = 0; i < 64; ++i) right = right && values[i] == i;
   check("shared", error, right);
+
+  if (capability >= 9) {
+    error = through_shared(nullptr, 4, 64, numba_ptxlink::attributes(60000).cluster(2), {floats, 64});
+    const auto early = numba_ptxlink::attributes(60000).programmatic_dependent();
+    error |= through_shared(nullptr, 1, 64, early, {floats, 64});
+  }
+  check("attributes", error, true);
+  check("4 GiB", through_shared(nullptr, 1, 64, (1ull << 32) + 60000, {floats, 64}), true);
 
   error = members(nullptr, {1, 1}, dim3(8, 8), 0, {doubles, 3, 4}, {-7, {1, 2, 0.5f}}, {-4, 0.25}, true);
   cudaMemcpy(plane, doubles, sizeof plane, cudaMemcpyDeviceToHost);
@@ -120,4 +130,7 @@ def test_grids_shared_memory_and_structs(tmp_path):
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     said = subprocess.check_output([tmp_path / "main"], text=True, env={**kept, "PATH": ""})
     # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CUDA_ERROR_INVALID_VALUE.
-    assert said == "grid: 0\ntoo many: 720\nshared: 0\nmembers: 0\nblock: 1\ncudaSuccess\n"
+    assert (
+        said
+        == "grid: 0\ntoo many: 720\nshared: 0\nattributes: 0\n4 GiB: 1\nmembers: 0\nblock: 1\ncudaSuccess\n"
+    )

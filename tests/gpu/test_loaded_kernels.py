@@ -222,7 +222,7 @@ def test_a_tensor_of_bfloat16(device):
 def test_structs_arrive_member_by_member(device, udfs):
     """Records, tuples, complex numbers and optional values are those that Python passed."""
     body = np.array(((1, 2, 3), -7), dtype=particle)[()]
-    for given, maybe, expected in ((body, 5, 5), (((1, 2, 3), -7), None, -1), (body.tobytes(), (9, True), 9)):
+    for given, maybe, expected in ((body, 5, 5), (((1, 2, 3), -7), None, -1), (body.tobytes(), 9, 9)):
         out = cuda.to_device(np.zeros(10))
         udfs.members[1, 1](out, given, 2 - 3j, True, (-4, 0.25), maybe, -128)
         device.sync()
@@ -235,6 +235,20 @@ def test_more_shared_memory_than_usual(device, udfs):
     udfs.through_shared[1, 64, None, 60000](out)
     device.sync()
     assert np.array_equal(np.arange(64, dtype=np.float32), out.copy_to_host())
+
+
+def test_the_attributes_of_a_launch(device, udfs):
+    """Clusters and programmatic dependent launches compute what others do; a wrong cluster is refused."""
+    if device.compute_capability < (9, 0):
+        pytest.skip("clusters and dependent launches need a device of 9.0 or later")
+    out = cuda.to_device(np.ones(SIZE, np.float32))
+    udfs.scale.launch(out, 2, grid=8, block=128, cluster=(2, 1))
+    udfs.scale.launch(out, 2, grid=8, block=128, programmatic_dependent=True)
+    udfs.scale.launch(out, 2, grid=8, block=128, cooperative=True)
+    device.sync()
+    assert np.array_equal(np.full(SIZE, 8, np.float32), out.copy_to_host())
+    with pytest.raises(pl.LaunchError, match="cluster"):
+        udfs.scale.launch(out, 2, grid=8, block=128, cluster=3)
 
 
 def test_a_thread_without_a_context_launches(device, udfs):

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
 import samples
 import two_units
-from inlined import run
 
 
 @pytest.mark.parametrize("name", two_units.PROGRAMS)
@@ -19,5 +17,7 @@ def test_programs_of_two_units_compute_what_nvjitlink_links(name):
     """Whatever is inlined, shared variables of functions included, the kernel writes the same."""
     arch = samples.find_device()
     units = [samples.compiled(source, arch) for source in two_units.PROGRAMS[name].sources]
-    expected, *others = (run(linked.cubin).tolist() for linked in samples.linked(units, arch).values())
+    expected, *others = (
+        samples.run(linked.cubin).tolist() for linked in samples.linked(units, arch).values()
+    )
     assert [expected] * 2 == others

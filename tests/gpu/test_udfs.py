@@ -179,18 +179,3 @@ def test_functions_of_one_module_call_helpers_and_libdevice(tmp_path, arch, kind
     )
     expected = 3 * ((np.sin(given) * scale) ** 2 + np.exp(-given))
     np.testing.assert_allclose(out, expected, rtol=1e-13)
-
-
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_an_exception_gives_zero(tmp_path, arch, kind):
-    """Where Python would raise, a function exported with on_error="zero" returns zero."""
-
-    @pl.udf("int32(int32)")
-    def checked(x):
-        if x % 3 == 0:
-            raise ValueError
-        return x
-
-    given = np.arange(-9, 9, dtype=np.int32)
-    out = call(tmp_path, arch, kind, [checked], "out[i] = checked(a0[i]);", np.full_like(given, 77), given)
-    assert [0 if x % 3 == 0 else x for x in given.tolist()] == out.tolist()

@@ -172,6 +172,7 @@ NAMES = tuple(features("numba-cuda"))
 
 LACKING = {
     "optionals": "numba-cuda-mlir has no Optional of a tuple",
+    "records": "numba-cuda-mlir takes the members of packed records for aligned ones",
     "flat": "only numba-cuda spreads aggregates over parameters",
 }
 """What numba-cuda-mlir cannot compile of them, and why."""

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi import header as c_header
+from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import build as udf_build
 from numba_ptxlink._export import marks
 from numba_ptxlink._export.signatures import typed
@@ -113,9 +114,13 @@ def _is_only_in_numba_cuda(spec: Any) -> bool:
         return False
     kind, *parts = spec
     if kind == "optional":
-        return _is_aggregate(parts[0])
+        return _is_aggregate(parts[0]) or _is_only_in_numba_cuda(parts[0])
     if kind == "array":
-        return _has_strided_records(spec) or _has_vectors_of_three(spec)
+        return _has_strided_records(spec) or _has_vectors_of_three(spec) or _is_only_in_numba_cuda(parts[0])
+    if kind == "record":
+        return _is_packed(spec)
+    if kind == "pointer":
+        return _leads_to_struct(parts[0])
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
     return kind in ("tuple", "named") and any(map(_is_only_in_numba_cuda, inner))
 
@@ -130,6 +135,24 @@ def _has_strided_records(spec: Any) -> bool:
 def _has_vectors_of_three(spec: Any) -> bool:
     element = spec[1]
     return element[0] == "vector" and str(element[1]).endswith("x3")
+
+
+def _is_packed(record: Any) -> bool:
+    """Return whether a *record* has members that are not aligned, or is none that Numba has a type for."""
+    try:
+        return unaligned_member(abi.c_type(numba_type(record))) is not None
+    except ValueError:
+        return True
+
+
+def _leads_to_struct(spec: Any) -> bool:
+    """Return whether numba-cuda-mlir misreads what a pointer to *spec* leads to."""
+    if isinstance(spec, str):
+        return False
+    kind, *parts = spec
+    if kind == "pointer":
+        return _leads_to_struct(parts[0])
+    return kind != "vector" or parts[0].endswith("x3")
 
 
 def _is_aggregate(spec: Any) -> bool:
@@ -230,7 +253,7 @@ def _around(inner: st.SearchStrategy[Any], optional: st.SearchStrategy[Any]) -> 
 def _nested(depth: int, front_end: str = "numba-cuda") -> st.SearchStrategy[Any]:
     leaves = _LEAVES
     if front_end != "numba-cuda":
-        leaves = leaves.filter(lambda spec: not _has_strided_records(spec))
+        leaves = leaves.filter(lambda spec: not _is_only_in_numba_cuda(spec))
     if depth == 0:
         return leaves
     inner = _nested(depth - 1, front_end)

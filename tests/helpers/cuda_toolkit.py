@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numba_ptxlink._formats import containers, elf
+from numba_ptxlink._formats import elf
+from numba_ptxlink._tools import cuobjdump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,11 +100,12 @@ def linked_functions(program: Path) -> dict[str, set[str]]:
     code = program.read_bytes()
     if program.suffix == ".cubin":
         return {"": _functions(code)}
-    sections = dict(elf.raw_sections(code, program.name))
     # The device link comes first on the linker's command line; whole programs of exports follow.
-    linked = next(iter(containers._split(sections[".nv_fatbin"])))
-    entries = containers.fatbin_entries(linked, program.name)
-    return {entry.arch: _functions(entry.payload) for entry in entries if entry.kind == "cubin"}
+    found: dict[str, set[str]] = {}
+    for piece in cuobjdump.pieces(code, program.name) or ():
+        if piece.kind == "cubin" and piece.arch not in found:
+            found[piece.arch] = _functions(piece.code or b"")
+    return found
 
 
 def _functions(cubin: bytes) -> set[str]:

@@ -22,16 +22,15 @@ TOOLKIT = "13.5.37"
 
 # What every environment holds, whichever toolkit it has.
 BASE = (
-    "backports.zstd==1.8.0; python_version < '3.14'",
     "cffi==2.1.1",
     "cuda-core==1.2.2",
     "cuda-pathfinder==1.9.0",
-    "lz4==4.4.5",
     "numba-cuda==0.30.4",
     "numpy==2.4.6; python_version >= '3.11'",
     "numpy==2.2.6; python_version < '3.11'",
     "packaging==26.3",
     "pycparser==3.12",
+    "pyelftools==0.33",
     "typing_extensions==4.16.0",
 )
 
@@ -101,14 +100,13 @@ TOOLKITS = {
 def lowest(suffix: str, bindings: str, nvjitlink: str, nvfatbin: str, *packages: str) -> tuple[str, ...]:
     """Return the oldest of each package that pyproject.toml allows, for one major version of CUDA."""
     return (
-        "backports.zstd==1.0.0; python_version < '3.14'",
         "cffi==1.16.0; python_version < '3.13'",
         "cffi==2.1.1; python_version >= '3.13'",
         "cuda-core==0.7.0",
         f"cuda-bindings=={bindings}",
         "cuda-pathfinder==1.4.2",
         "llvmlite==0.50.0",
-        "lz4==4.4.4",
+        "pyelftools==0.31",
         "numba==0.68.1",
         "numba-cuda==0.30.4",
         "numpy==2.2.6",

@@ -55,6 +55,7 @@ def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
     """Return whether each of *udfs* traps in the PTX of their export, by name."""
     exported = pl.export(udfs, folder, archs=[arch], emit=["ptx"], name="traps", **options)
     text = exported.artifacts["ptx", arch].read_text()
-    functions = {each.name: each for each in parse(text).functions if each.defined}
+    module = parse(text)
+    functions = {each.name: module.source(each) for each in module.functions if each.defined}
     assert {udf.name for udf in udfs} == functions.keys()
-    return {udf.name: "trap;" in str(functions[udf.name]) for udf in udfs}
+    return {udf.name: "trap;" in functions[udf.name] for udf in udfs}

@@ -59,7 +59,8 @@ def build_kernel(function: Any, args: tuple[Any, ...], **options: Any) -> Any:
     from numba import cuda
     from numba.cuda.dispatcher import _Kernel
 
-    return _Kernel(function, args, **cuda.jit(**options)(function).targetoptions)
+    # The decorator forgets `lto`.
+    return _Kernel(function, args, **{**cuda.jit(**options)(function).targetoptions, **options})
 
 
 def compile_kernel(function: Any, args: tuple[Any, ...], **options: Any) -> tuple[Any, Any]:

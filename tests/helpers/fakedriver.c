@@ -111,28 +111,43 @@ int cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {
 }
 
 int cuKernelSetAttribute(int attribute, int value, void *kernel, int device) {
-  allowed = value;
+  if (attribute == 8) allowed = value;
   note("attribute %d %d %s %d\n", attribute, value, (char *)kernel, device);
   return 0;
 }
 
-int cuLaunchCooperativeKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                              unsigned bz, unsigned shared, void *stream, void **arguments) {
-  FAILS("cuLaunchCooperativeKernel")
-  if (shared > 49152 || !arguments) return 1;
-  note("cooperative launch %s %u,%u,%u %u,%u,%u %u %p\n", (char *)kernel, gx, gy, gz, bx, by, bz, shared, stream);
-  return 0;
-}
+struct attribute {
+  int id, padding;
+  unsigned value[16];
+};
 
-int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **arguments, void **extra) {
-  FAILS("cuLaunchKernel")
-  const unsigned asked[] = {bx * by * bz, bx, by, bz, gx, gy, gz};
+struct config {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  const struct attribute *attributes;
+  unsigned count;
+};
+
+int cuLaunchKernelEx(const struct config *config, void *kernel, void **arguments, void **extra) {
+  FAILS("cuLaunchKernelEx")
+  const unsigned *g = config->grid, *b = config->block, threads = b[0] * b[1] * b[2];
+  const unsigned asked[] = {threads, b[0], b[1], b[2], g[0], g[1], g[2]};
   for (int number = 0; number < 7; ++number) {
     if (asked[number] > (unsigned)limits[number]) return 1;
   }
-  if (getenv("FAKE_THREADS") && asked[0] > (unsigned)atoi(getenv("FAKE_THREADS"))) return 701;
-  if ((int)shared > allowed || (allowed == 49152 && (int)shared + static_shared() > allowed)) return 1;
+  if (getenv("FAKE_THREADS") && threads > (unsigned)atoi(getenv("FAKE_THREADS"))) return 701;
+  if ((int)config->shared > allowed) return 1;
+  if (allowed == 49152 && (int)config->shared + static_shared() > allowed) return 1;
+  char said[256] = "";
+  for (unsigned number = 0; number < config->count; ++number) {
+    const struct attribute *each = &config->attributes[number];
+    const unsigned *value = each->value;
+    /* The numbers of CUlaunchAttributeID. */
+    if (each->id == 2 && value[0] == 1) strcat(said, "cooperative ");
+    else if (each->id == 6 && value[0] == 1) strcat(said, "programmatic ");
+    else if (each->id == 4) sprintf(said + strlen(said), "cluster %u,%u,%u ", value[0], value[1], value[2]);
+    else return 1;
+  }
   char line[2048] = "";
   size_t length = 0;
   const char *sizes = getenv("FAKE_SIZES"), *plain = getenv("FAKE_PLAIN");
@@ -146,7 +161,7 @@ int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned
     line[length++] = ' ';
     sizes = *end ? end + 1 : end;
   }
-  note("launch %s %u,%u,%u %u,%u,%u %u %p %d %s\n", (char *)kernel, gx, gy, gz, bx, by, bz, shared, stream,
-       extra != NULL, line);
+  note("%slaunch %s %u,%u,%u %u,%u,%u %u %p %d %s\n", said, (char *)kernel, g[0], g[1], g[2], b[0], b[1], b[2],
+       config->shared, config->stream, extra != NULL, line);
   return 0;
 }

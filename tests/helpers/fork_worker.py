@@ -81,7 +81,8 @@ def use(found: Cache) -> None:
 
 def every_lock_held(directory: str) -> None:
     """Fork while another thread holds every lock that the package has made so far."""
-    found = Cache(Config(cache_dirs=(directory,), cache_url="redis://127.0.0.1:1/0"))
+    settings = {"cache_url": "redis://127.0.0.1:1/0", "cache_secret": b"secret"}
+    found = Cache(Config(cache_dirs=(directory,), **settings))
     cache.default = lambda: found
     use(found)
     holding, done = threading.Event(), threading.Event()
@@ -134,7 +135,7 @@ def while_another_thread_works(directory: str) -> None:
 
 def server_in_use(directory: str, url: str) -> None:
     """Fork while another thread holds every lock of the client of a Redis server."""
-    found = Cache(Config(cache_dirs=(directory,), cache_url=url))
+    found = Cache(Config(cache_dirs=(directory,), cache_url=url, cache_secret=b"secret"))
     found.put(key("parent"), Entry({}, code("parent")))
     pool = found._server._client.connection_pool
     holding, done = threading.Event(), threading.Event()
@@ -148,12 +149,12 @@ def server_in_use(directory: str, url: str) -> None:
     holding.wait()
 
     def ask() -> None:
-        assert found._server.put(key("child").digest, b"x")
-        assert found._server.get(key("parent").digest) is not None
+        assert found._server.put(found._address(key("child")), b"x")
+        assert found._server.get(found._address(key("parent"))) is not None
 
     status = child(ask)
     done.set()
-    both = all(found._server.get(key(name).digest) is not None for name in ("parent", "child"))
+    both = all(found._server.get(found._address(key(name))) is not None for name in ("parent", "child"))
     sys.stdout.write(f"child ended with {status}, parent has {'both' if both else 'not both'}\n")
 
 

@@ -27,11 +27,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     launches: list[SimpleNamespace] = []
     waits: list[tuple[int, int]] = []
 
-    def launch(handle, grid, block, shared, stream, buffer, offsets, name, *, cooperative):  # noqa: PLR0917
-        noted = SimpleNamespace(
-            grid=grid, block=block, shared=shared, stream=stream, name=name, handle=handle
-        )
-        noted.cooperative = cooperative
+    def launch(handle, how, buffer, offsets, name):
+        noted = SimpleNamespace(name=name, handle=handle, **how._asdict())
         noted.buffer, noted.offsets, noted.waits = bytes(buffer), list(offsets), list(waits)
         waits.clear()
         launches.append(noted)

@@ -81,9 +81,9 @@ def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
 
 def find_nvcc() -> str | None:
     """Return the path of nvcc, None where it or the host compiler that it needs is missing."""
-    from numba_ptxlink.inspection import find_tool
+    from numba_ptxlink._tools import find
 
-    return find_tool("nvcc") if shutil.which("g++") else None
+    return find.program("nvcc") if shutil.which("g++") else None
 
 
 def object_of(source: str, folder: Path, *flags: str) -> bytes:
@@ -109,13 +109,7 @@ def _lto(*sources: str) -> list[tuple[str, str, bytes]]:
     return [("ltoir", f"{letter}.ltoir", code) for letter, code in zip("kab", codes, strict=False)]
 
 
-def _cubins(*texts: str) -> list[tuple[str, str, bytes]]:
-    codes = map(cubin, texts)
-    return [("cubin", f"{letter}.cubin", code) for letter, code in zip("kab", codes, strict=False)]
-
-
 WIDE = ".b64 a"
-OTHER_LTO = 'extern "C" __device__ int f(double a) { return 1; }\n'
 MISSPELT_LTO = 'extern "C" __device__ int ff(int a) { return 1; }\n'
 BLANK_LTO = 'extern "C" { __device__ int v; }\n'
 VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
@@ -125,12 +119,6 @@ WEAK_ALIAS = function(1, name="g") + ".weak .func (.param .b32 r) f(.param .b32 
 # The second value is what plain nvJitLink does: "links", "links, stderr" or a part of its error.
 CASES = {
     "prototype in PTX": (lambda: _ptx(KERNEL, function(param=WIDE)), "links, stderr"),
-    "prototype in cubins": (lambda: _cubins(KERNEL, function(param=WIDE)), "links, stderr"),
-    "prototype in LTO-IR": (lambda: _lto(CALLER, OTHER_LTO), "links"),
-    "prototype in LTO-IR and PTX": (
-        lambda: [_lto(CALLER)[0], ("ptx", "a.ptx", function(param=WIDE).encode())],
-        "links",
-    ),
     "alignment in PTX": (
         lambda: _ptx(
             KERNEL.replace("f(.param .b32 a)", "f(.param .b32 b, .param .align 4 .b8 a[8])")
@@ -143,14 +131,9 @@ CASES = {
         "links",
     ),
     "definitions in PTX": (lambda: _ptx(KERNEL, function(1), function(2)), "links, stderr"),
-    "definitions in cubins": (lambda: _cubins(KERNEL, function(1), function(2)), "links, stderr"),
     "definitions in LTO-IR": (
         lambda: _lto(CALLER, CALLEE.format(value=1), CALLEE.format(value=2)),
         "symbol multiply defined",
-    ),
-    "definitions in LTO-IR and PTX": (
-        lambda: [*_lto(CALLER, CALLEE.format(value=1)), ("ptx", "b.ptx", function(2).encode())],
-        "links",
     ),
     "variables in PTX": (
         lambda: _ptx(
@@ -159,17 +142,6 @@ CASES = {
             HEAD.format(target="sm_80") + VARIABLE.format(value=2),
         ),
         "links, stderr",
-    ),
-    "variables in LTO-IR": (
-        lambda: _lto(CALLER, BLANK_LTO + CALLEE.format(value="v"), BLANK_LTO),
-        "symbol multiply defined",
-    ),
-    "variables in LTO-IR and PTX": (
-        lambda: [
-            *_lto(CALLER, BLANK_LTO + CALLEE.format(value="v")),
-            ("ptx", "b.ptx", (HEAD.format(target="sm_80") + VARIABLE.format(value=2)).encode()),
-        ],
-        "links",
     ),
     "alias in PTX": (lambda: _ptx(KERNEL, WEAK_ALIAS, function(2)), "links, stderr"),
     "undefined in PTX": (lambda: _ptx(KERNEL, function(name="ff")), "Undefined reference to 'f'"),

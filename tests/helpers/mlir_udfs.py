@@ -49,7 +49,7 @@ def power(n):
 @pl.udf("float32(int32, float32)")
 def weighted(i, x):
     """Read a constant; call another function that is exported."""
-    return TABLE[i] * x + power(i)
+    return TABLE[i] * x + power(np.int64(i))
 
 
 @pl.udf("complex64(float16, complex64)")

@@ -9,11 +9,11 @@ TABLE = np.arange(64, dtype=np.float32)
 STATE = cuda.CUSource("""
 __device__ unsigned state = 1;
 __constant__ int factors[2] = {1, 2};
-namespace steps { __device__ unsigned next(unsigned x) { return x * 3u + 1u; } }
+namespace steps { inline __device__ unsigned next(unsigned x) { return x * 3u + 1u; } }
 struct Pair { float x; };
-__device__ Pair operator*(Pair a, Pair b) { return Pair{a.x * b.x}; }
-__device__ float twice(float x) { return x * factors[1]; }
-__device__ float twice(double x) { return x * factors[1]; }
+static __device__ Pair operator*(Pair a, Pair b) { return Pair{a.x * b.x}; }
+__device__ __noinline__ float twice(float x) { return x * factors[1]; }
+__device__ __noinline__ float twice(double x) { return x * factors[1]; }
 extern "C" __device__ float advance(float x) {
     state = steps::next(state);
     return (Pair{twice(x)} * Pair{1.0f}).x + state;

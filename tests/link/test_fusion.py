@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import caches
 import pytest
 from cxx_pairs import Program
 from linkcases import HEAD, KERNEL, cubin, function
@@ -273,7 +274,7 @@ def test_addresses_of_kernels_are_known_before_these_are_defined(units):
     ("text", "reason"),
     [
         (PLAIN.replace("call.uni", "call (r), f, (a); call.uni"), "has other uses"),
-        (PLAIN.replace("b32 a; .param .b32 r", "b32 a, r"), "r is declared with others in one statement"),
+        (PLAIN.replace("b32 a; .param .b32 r", "b32 a, r"), "the variable for r has other uses"),
         (PLAIN.replace(", (a)", ", (%r1)"), "a is not passed in a variable"),
         (PLAIN.replace("{ .param", "{ .local .b32 v; .param"), "a name of the caller hides v"),
     ],
@@ -503,17 +504,17 @@ def kept(monkeypatch, tmp_path):
     own = cache.Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
     for home in (cache, cache.tiered):
         monkeypatch.setattr(home, "default", lambda: own)
-    return lambda: sorted(entry.kind for entry in own.entries())
+    return lambda: caches.kinds(own)
 
 
 def test_a_second_link_reads_the_cache(kept):
     """The fused PTX and its cubin are cached, and the policy is part of the key."""
     first = pl.link(PLAIN, callee(RETURN), arch="sm_80")
-    assert ["assemble", "fuse"] == kept()
+    assert ["assemble", "check", "fuse"] == kept()
     assert first == pl.link(PLAIN, callee(RETURN), arch="sm_80", checks="all")
-    assert ["assemble", "fuse"] == kept()
+    assert ["assemble", "check", "fuse"] == kept()
     pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="all")
-    assert ["assemble", "fuse", "fuse"] == kept()
+    assert ["assemble", "check", "fuse", "fuse"] == kept()
 
 
 def test_the_module_can_be_had(tmp_path):

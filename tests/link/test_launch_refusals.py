@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import array
-import ctypes
 import struct
 from collections import namedtuple
-from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -55,12 +52,6 @@ PARAMETERS = {
 }
 
 
-class Pairs(ctypes.Structure):
-    """A structure with a buffer of the right size."""
-
-    _fields_ = (("x", ctypes.c_int64), ("y", ctypes.c_int64))
-
-
 class Raising:
     """A number of another package that has none."""
 
@@ -85,28 +76,18 @@ def pack(kernels, parameter, value):
 
 def device(dtype, **more):
     """Return an array of *dtype* on the device."""
-    return launches.array(3, f"|V{dtype.itemsize}", descr=dtype.descr, **more)
+    return launches.array(3, f"|V{dtype.itemsize}", dtype=dtype, **more)
 
 
 FLOATS = np.array([1.0, 2.0])
 REFUSED = {
     "object_bits": ("pair", np.array([1, "x"], dtype=object)),
     "float_bits": ("pair", FLOATS),
-    "array_of_doubles": ("pair", array.array("d", FLOATS)),
-    "memory": ("pair", memoryview(FLOATS)),
-    "ctypes": ("pair", Pairs(1, 2)),
-    "raw": ("pair", np.void(bytes(16))),
     "other_record": ("pair", np.zeros((), [("a", "f8"), ("b", "f8")])),
     "host_array_for_views": ("views", np.zeros((2, 6), "f4")),
     "bytes_for_views": ("views", bytes(48)),
-    "bytearray_for_views": ("views", bytearray(48)),
-    "record_for_views": ("views", np.zeros((), [("a", "i8", 3), ("b", "i8", 3)])),
     "set": ("pair", {20, 3}),
-    "frozenset": ("vector", frozenset((1, 2))),
     "generator": ("pair", (number for number in (1, 2))),
-    "iterator": ("pair", iter((1, 2))),
-    "keys": ("pair", {1: 0, 2: 0}.keys()),
-    "values": ("vector", {1: 0, 2: 0}.values()),
     "masked": ("pair", np.ma.array([1, 2], mask=[0, 1])),
     "text": ("pair", "12"),
     "swapped": ("part", np.zeros(1, swapped)[0]),
@@ -114,43 +95,22 @@ REFUSED = {
     "swapped_target": ("target", device(swapped)),
     "swapped_inside": ("outer", np.zeros((), [("a", swapped, 2), ("class", "i4")])),
     "swapped_namedtuple": ("point", Turned(1, 2)),
-    "swapped_vector": ("vector", np.zeros((), swapped)),
     "namedtuple_for_record": ("part", Turned(1, 2)),
-    "array_of_records": ("part", np.zeros(1, part)),
     "keys_that_look_alike": ("part", {"x": 1, 2: 2}),
     "long_double": ("float64", np.longdouble("1e400")),
-    "decimal": ("float64", Decimal("1e400")),
-    "decimal_float": ("float32", Decimal("1e400")),
-    "fraction": ("half", Fraction(10**400)),
     "integer": ("float64", 10**400),
     "digits": ("int32", 10**5000),
-    "integer_digits": ("float32", 10**5000),
     "one_element": ("float64", np.array([1.5])),
-    "two_elements": ("float64", np.array([1.5, 2])),
     "integers": ("int32", np.array([1, 2])),
-    "booleans": ("bool", np.array([True, False])),
     "raising_float": ("float32", Raising()),
-    "raising_integer": ("int32", Raising()),
-    "raising_complex": ("complex", Raising()),
     "text_complex": ("complex", np.str_("1j")),
-    "bytes_complex": ("complex", np.bytes_(b"1j")),
-    "decimal_complex": ("complex", Decimal("1e400")),
     "long_complex": ("complex", np.clongdouble(np.longdouble("1e400"))),
-    "integer_complex": ("complex", 10**400),
-    "elements_complex": ("complex", np.array([1j])),
-    "swapped_dtype": ("parts", launches.array(3, "|V8", dtype=swapped)),
-    "swapped_dtype_of_target": ("target", launches.array(3, "|V8", dtype=swapped)),
     "other_size": ("parts", launches.array(3, "|V4")),
     "odd_integer": ("target", 0x7002),
-    "odd_buffer": ("target", SimpleNamespace(memory_resource=None, handle=0x7002)),
     "far_address": ("floats", launches.array(3, "<f4", address=1 << 64)),
-    "negative_address": ("floats", launches.array(3, "<f4", address=-4)),
-    "far_pointer": ("target", launches.array(3, "|V8", address=1 << 64)),
     "huge_extent": ("floats", launches.array(1 << 64, "<f4")),
     "negative_extent": ("floats", launches.array(-1, "<f4")),
-    "huge_stride": ("floats", launches.array(1, "<f4", strides=(1 << 63,))),
     "few_strides": ("floats", launches.array(3, "<f4", strides=())),
-    "no_stream": ("floats", launches.array(3, "<f4", stream="s")),
     "far_stream": ("floats", launches.array(3, "<f4", stream=1 << 64)),
     "no_interface": ("floats", SimpleNamespace(__cuda_array_interface__=3)),
 }
@@ -171,7 +131,6 @@ def test_records_are_taken_by_their_members_names(kernels):
     expected = struct.pack("<2f", 1, 2)
     for value in (record, record[()], Point(1, 2), (1, 2), [1, 2], {"y": 2, "x": 1}, expected):
         assert expected == pack(kernels, "part", value)
-    assert expected == pack(kernels, "vector", np.array((1, 2), part))
     assert expected == pack(kernels, "vector", np.array([1, 2], "f4"))
     assert len(pack(kernels, "parts", device(part))) == 24
     assert len(pack(kernels, "target", device(part))) == 8
@@ -185,7 +144,7 @@ def test_records_are_taken_by_their_members_names(kernels):
 
 
 def test_arrays_of_records_tell_their_members_or_their_size(kernels):
-    """By `descr`, by NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
+    """By NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
     from numba.cuda.cudadrv.devicearray import DeviceNDArray
 
     memory = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=0x7000))
@@ -207,24 +166,21 @@ def test_addresses_are_aligned_as_their_target(kernels):
         assert (0x7003).to_bytes(8, "little") == pack(kernels, parameter, 0x7003)
 
 
-def test_an_optional_tuple_is_the_value(kernels):
-    """The value itself is tried first, then the pair of value and flag."""
-    present = struct.pack("<2i?3x", 3, 4, True)
-    for value in ((3, 4), ((3, 4), True), {"value": (3, 4), "has_value": True}):
-        assert present == pack(kernels, "maybe", value)
-    assert struct.pack("<2i?3x", 3, 4, False) == pack(kernels, "maybe", ((3, 4), False))
+def test_an_optional_value_is_the_value_or_none(kernels):
+    """A flag is not passed, whatever the value is."""
+    assert struct.pack("<2i?3x", 3, 4, True) == pack(kernels, "maybe", (3, 4))
     assert bytes(12) == pack(kernels, "maybe", None)
     assert struct.pack("<2f?3x", 3, 4, True) == pack(kernels, "maybe_part", np.array((3, 4), part)[()])
-    assert pack(kernels, "flags", (3, False)) == pack(kernels, "flags", ((3, False), True))
+    assert struct.pack("<i?3x?3x", 3, False, True) == pack(kernels, "flags", (3, False))
 
 
 def test_what_is_infinite_stays_so(kernels):
     """An infinite value of any package is passed, a NaN too."""
-    for value in (Decimal("Infinity"), np.float16("inf"), np.longdouble("inf")):
+    for value in (np.float16("inf"), np.longdouble("inf")):
         assert struct.pack("<d", np.inf) == pack(kernels, "float64", value)
     assert struct.pack("<2d", np.inf, 1) == pack(kernels, "complex", complex(np.inf, 1))
-    assert np.isnan(struct.unpack("<d", pack(kernels, "float64", Decimal("NaN"))))
-    assert struct.pack("<2d", 1.5, 0) == pack(kernels, "complex", Decimal("1.5"))
+    assert np.isnan(struct.unpack("<d", pack(kernels, "float64", np.float32("nan"))))
+    assert struct.pack("<2d", 1.5, 0) == pack(kernels, "complex", Fraction(3, 2))
 
 
 def fail():

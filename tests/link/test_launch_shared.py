@@ -39,7 +39,7 @@ int main(int count, char** words) {
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
   for (int number = 2; number < count; ++number) {
-    const unsigned size = static_cast<unsigned>(std::atoi(words[number]));
+    const long long size = std::atoll(words[number]);
     threads.emplace_back([&failed, size, words] {
       for (int turn = 0; turn < std::atoi(words[1]); ++turn) {
         failed += made_kernels::taking(nullptr, 1, 1, size) != 0;
@@ -84,7 +84,10 @@ def test_threads_do_not_take_it_from_each_other(commands, language):
 def test_static_memory_counts(commands, language):
     """With 40 KiB of its own, a kernel has to be allowed 20 KiB; what the device has not is refused."""
     assert failures(commands, language, 1, 20 << 10, static=str(40 << 10)) == "0"
-    refused = failures(commands, language, 1, 200 << 10, static=str(40 << 10))
-    assert refused.split()[0] == "1"
-    if language == "python":
-        assert refused.endswith("cannot have 204800 bytes of dynamic shared memory; pass at most 191488.")
+    for size in (200 << 10, (1 << 32) + 16, (1 << 63) - 1):
+        refused = failures(commands, language, 1, size, static=str(40 << 10))
+        assert refused.split()[0] == "1"
+        if language == "python":
+            assert refused.endswith(
+                f"cannot have {size} bytes of dynamic shared memory; pass at most 191488."
+            )

@@ -64,14 +64,14 @@ CASES = {
     "bytes": (WIRE, np.array((1, 0.5, 2), dtype=wire).tobytes(), "{1, 0.5, __half_raw(__float2half(2.0f))}"),
     "optional": (types.Optional(types.int32), 7, "{7, true}"),
     "optional_none": (types.Optional(POINT), None, "{}"),
-    "optional_tuple": (types.Optional(POINT), (Point(1, 2), True), "{{1, 2}, true}"),
+    "optional_tuple": (types.Optional(POINT), Point(1, 2), "{{1, 2}, true}"),
     "pointer": (types.CPointer(types.float32), launches.array(4, "<f4"), "(float*)0x7000"),
     "address": (types.voidptr, 0x123456789ABC, "(void*)0x123456789abc"),
     "null": (types.CPointer(types.float64), None, "nullptr"),
     "array": (types.float32[::1], launches.array(5, "<f4"), "{(float*)0x7000, 5}"),
     "array_of_records": (
         types.Array(PARTICLE, 1, "C"),
-        launches.array(2, f"|V{particle.itemsize}", descr=particle.descr),
+        launches.array(2, f"|V{particle.itemsize}", dtype=particle),
         "{(particle*)0x7000, 2}",
     ),
     "strided": (
@@ -233,8 +233,8 @@ def test_a_tensor_without_one_interface_has_the_other(types_of):
 
 A = launches.array
 REFUSED = {
-    "float_for_int": ("int8", 1.0, r"it is 1\.0, a float; pass an integer"),
-    "too_large": ("int8", 128, "128 is no int8_t; pass an integer from -128 to 127"),
+    "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and no int8_t; pass an integer"),
+    "too_large": ("int8", 128, "it is 128, a.*int, and no int8_t; pass an integer from -128 to 127"),
     "negative": ("uint64", -1, "pass an integer from 0 to 18446744073709551615"),
     "text_for_float": ("float32", "1.0", "pass a number"),
     "complex_for_float": ("float64", 1j, "pass a number"),
@@ -248,8 +248,8 @@ REFUSED = {
     "text_for_complex": ("complex64", "1j", "pass a complex number"),
     "member": ("tuple", (1, (2.0, "x")), "member 'f1': member 'f1': it is 'x', a str; pass a number"),
     "few_members": ("namedtuple", (1.0,), "for Point pass 2 values"),
-    "other_keys": ("namedtuple", {"x": 1}, "it has the keys x; pass x, y"),
-    "few_bytes": ("bytes", b"12", "it has 2 bytes; pass the 11 of"),
+    "other_keys": ("namedtuple", {"x": 1}, "it has x; pass x, y"),
+    "few_bytes": ("bytes", b"12", "it is b'12', a bytes; pass a tuple of the members of packed3"),
     "other_record": ("record", np.zeros((), wire), "of which other members are elsewhere"),
     "long_text": ("record_by_members", ((1, 2, 3), 1, b"four", ""), "member 'tag'"),
     "no_array": ("array", 1.0, "__cuda_array_interface__ or DLPack"),
@@ -257,7 +257,7 @@ REFUSED = {
     "other_device": ("array", Tensor(np.zeros(3, "f4"), device=10), "device of DLPack's type 10"),
     "other_type": ("array", A(5, "<f8"), "its elements are <f8; pass an array of float, of 4 bytes each"),
     "int_for_float": ("array", A(5, "<i4"), "its elements are <i4"),
-    "big_endian": ("array", A(5, ">f4"), "big-endian; convert them by .astype()"),
+    "big_endian": ("array", A(5, ">f4"), "its elements are >f4; pass an array of float, .* by .astype"),
     "other_rank": ("array", A((5, 1), "<f4"), "it has 2 dimensions; pass an array of 1"),
     "strides": ("array", A(5, "<f4", strides=(8,)), "not contiguous in C order"),
     "c_for_f": ("fortran", A((2, 3), "<f8"), "not contiguous in F order"),
@@ -266,7 +266,7 @@ REFUSED = {
     "masked": ("array", A(5, "<f4", mask=1), "masked"),
     "other_elements": (
         "array_of_records",
-        A(2, f"|V{particle.itemsize}", descr=[("a", "<f4", 10)]),
+        A(2, f"|V{particle.itemsize}", dtype=np.dtype([("a", "<f4", particle.itemsize // 4)])),
         "its elements",
     ),
     "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),

@@ -8,10 +8,10 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._link.inputs import Input
-from numba_ptxlink._link.sources import SourceOptions, compile_once
-from numba_ptxlink._numba_cuda.patches import disk_cache
-from numba_ptxlink._tools import include_scan
+from numba_ptxlink._front_end import disk_keys
+from numba_ptxlink._link.compile import SourceOptions, compile_source
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools import includes
 from numba_ptxlink.linker import PtxLinker
 
 ARCH = pl.Arch.of("sm_90")
@@ -104,7 +104,7 @@ def test_the_path_is_what_was_given(source):
     """`__FILE__` and the compiler's messages show the path as the caller wrote it, as nvcc does."""
     source.write_text('extern "C" __device__ const char* f() { return __FILE__; }\n')
     options = SourceOptions()
-    code = compile_once(Input("cu", "k.cu", source.read_bytes(), path=source), ARCH, "ptx", options).code
+    code = compile_source(Input("cu", "k.cu", source.read_bytes(), path=source), ARCH, "ptx", options).code
     assert ", ".join(str(byte) for byte in b"src/k.cu") in code.decode()
     source.write_text("syntax error\n")
     with pytest.raises(pl.LinkError, match=r"NVRTC could not compile k\.cu(?s:.*)src/k\.cu\(1\): error"):
@@ -113,8 +113,7 @@ def test_the_path_is_what_was_given(source):
 
 def test_the_scan_for_headers_starts_beside_the_source(source):
     """A generated header beside a source is compared with its manifest, though it is on no include path."""
-    found = include_scan.included(SOURCE.encode(), source.parent, {"own.h"}, (), {})
-    assert [str(Path("src", "own.h"))] == list(found)
+    assert {str(Path("src", "own.h"))} == includes.of(SOURCE.encode(), source.parent).first
 
 
 @pytest.mark.parametrize("lto", [False, True])
@@ -136,6 +135,6 @@ def test_a_kernels_link_file_includes_what_numba_cuda_finds(source):
 
 def test_a_kernel_on_disk_depends_on_what_is_beside_the_file(source):
     """`cache=True` builds a kernel again after an edit of the header beside its link file."""
-    before = disk_cache.file_digest(str(source))
+    before = disk_keys.of_file(str(source), lambda folder: (str(folder),))
     define(Path("src", "own.h"), "edited")
-    assert before != disk_cache.file_digest(str(source))
+    assert before != disk_keys.of_file(str(source), lambda folder: (str(folder),))

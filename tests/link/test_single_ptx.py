@@ -12,10 +12,9 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._config import Config
-from numba_ptxlink._link import engine, single_ptx
-from numba_ptxlink._tools import nvjitlink, ptxas
-from numba_ptxlink._tools.nvdisasm import find_tool
-from numba_ptxlink._tools.ptxas_options import AssembleOptions
+from numba_ptxlink._link import plan, single_ptx
+from numba_ptxlink._tools import find, nvjitlink, ptxas
+from numba_ptxlink._tools.options import AssembleOptions
 
 PTX = function().encode()
 ARCH = pl.Arch(8, 0)
@@ -30,13 +29,13 @@ def _no_other_binding(monkeypatch):
 def in_a_toolkit(monkeypatch, version):
     """Let nvJitLink say that it is of another release, and nvPTXCompiler that it is of 13.5."""
     monkeypatch.setattr(nvjitlink, "version", lambda: version)
-    monkeypatch.setattr(single_ptx.packages, "major", lambda: version[0])
+    monkeypatch.setattr(single_ptx.find, "major", lambda: version[0])
     monkeypatch.setattr(single_ptx.assembler, "compiler_version", lambda: (13, 5))
 
 
 def own_ptxas(monkeypatch, folder, release):
     """Put a ptxas that says it is of *release* among the wheels, in place of all others."""
-    real = find_tool("ptxas")
+    real = find.program("ptxas")
     if real is None:
         pytest.skip("there is no ptxas")
     script = folder / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
@@ -47,9 +46,7 @@ def own_ptxas(monkeypatch, folder, release):
     )
     script.chmod(0o755)
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
-    monkeypatch.setattr(
-        "numba_ptxlink._tools.ptxas.find_tools", lambda *_, **__: iter(["/nowhere/ptxas", str(script)])
-    )
+    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(["/nowhere/ptxas", str(script)]))
 
 
 def compile_relocatable(ptx, **options):
@@ -67,7 +64,7 @@ def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
 
 def no_ptxas(monkeypatch):
     """Let no ptxas be installed."""
-    monkeypatch.setattr(single_ptx.ptxas, "find", lambda _: None)
+    monkeypatch.setattr(ptxas, "newest", lambda _: None)
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])
@@ -188,6 +185,6 @@ def test_the_backend_that_is_named_is_for_links_alone(monkeypatch, named):
     """Cubins to be linked or loaded later are the same whatever NUMBA_PTXLINK_BACKEND names."""
     asked = [AssembleOptions(relocatable=True), AssembleOptions()]
     usual = [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]
-    monkeypatch.setattr(engine, "config", lambda: Config(backend=named))
-    assert named == engine.LinkOptions().tool
+    monkeypatch.setattr(plan, "config", lambda: Config(backend=named))
+    assert named == plan.LinkOptions().tool
     assert usual == [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]

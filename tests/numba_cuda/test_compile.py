@@ -29,9 +29,7 @@ def _active():
 
 def compiled(function, signature, **options):
     """Return what `numba.cuda.compile` makes of *function*."""
-    import numba.cuda.compiler
-
-    code, _ = numba.cuda.compiler.compile(function, signature, **{"cc": CC, **options})
+    code, _ = cuda.compile(function, signature, **{"cc": CC, **options})
     return code
 
 
@@ -213,7 +211,7 @@ def test_a_kernel_has_a_c_name():
 def test_launch_bounds_are_checked_as_those_of_exports(bounds):
     """A kernel's are refused where no GPU has them, by the message of `kernel`."""
     options = {"device": False, "abi_info": {}, "launch_bounds": bounds}
-    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel fill: .*; give the maximum number"):
+    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel fill: give the maximum number"):
         compiled(fill, "void(float32[::1], int8)", **options)
 
 
@@ -232,21 +230,17 @@ def test_a_kernel_without_abi_info_is_refused_as_ever():
 
 @pytest.mark.parametrize("output", ["cubin", "fatbin"])
 def test_binary_outputs(output):
-    """Cubins and fat binaries, which stock numba-cuda lacks, link with C++; compile_all makes them too."""
-    import numba.cuda.compiler
-
+    """Cubins and fat binaries, which stock numba-cuda lacks, link with C++."""
     code = compiled(double, "float32(float32)", output=output, abi_info={"abi_name": "twice"})
     assert links(code, "float twice(float)", "*p = twice(*p);")
-    codes, _ = numba.cuda.compiler.compile_all(double, "float32(float32)", cc=CC, output=output)
     magic = {"cubin": b"\x7fELF", "fatbin": b"\x50\xed\x55\xba"}[output]
-    assert [code[:4], *(each[:4] for each in codes)] == [magic] * 2
+    assert code[:4] == magic
 
 
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("sqrt", r"numba-cuda has no `numpy.sqrt` of such numbers; write `math.sqrt`$"),
-        ("cbrt", r"no `numpy.cbrt` .*write `numba.cuda.libdevice.cbrt`$"),
+        ("sqrt", r"numba-cuda has no `numpy.sqrt` .*write it with operators, or functions of `math`$"),
         ("square", r"no `numpy.square` .*write it with operators, or functions of `math`$"),
         (
             "round",

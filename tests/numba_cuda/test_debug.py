@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import fakedevice
@@ -12,7 +11,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink.inspection import find_tool
+from numba_ptxlink._tools import find
 
 SOURCE = """\
 extern "C" __device__ int helper(int a, float b) {
@@ -48,7 +47,7 @@ def make(*, linked: bool, **options):
 
 def lines_of(cubin: bytes, folder: Path) -> set[str]:
     """Return the files that nvdisasm finds machine code mapped to."""
-    tool = find_tool("nvdisasm")
+    tool = find.program("nvdisasm")
     if tool is None:
         pytest.skip("there is no nvdisasm")
     path = folder / "kernel.cubin"
@@ -102,21 +101,6 @@ def test_stock_fails_at_line_numbers_with_lto_and_cuda_source(monkeypatch):
         pl.enable()
 
 
-@pytest.mark.parametrize(("lto", "expected"), [(None, True), (True, True), (False, False)])
-def test_lto_is_honoured_without_a_signature(lto, expected, monkeypatch):
-    """`@cuda.jit(lto=False)` turns LTO off where numba-cuda forgets it, and the default is what it was."""
-    from numba import cuda
-
-    decorate = cuda.jit() if lto is None else cuda.jit(lto=lto)
-    assert expected is decorate(lambda: None).targetoptions["lto"]
-    monkeypatch.undo()
-    pl.disable()
-    try:
-        assert cuda.jit(lto=False)(lambda: None).targetoptions["lto"] is True
-    finally:
-        pl.enable()
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_a_void_function_of_c_is_linked(lto, capfd):
     """A declared `void` function has no result, as C++ has it, so that the prototypes agree."""
@@ -132,8 +116,7 @@ def test_a_void_function_of_c_is_linked(lto, capfd):
     assert ("", "") == capfd.readouterr()
 
 
-@pytest.mark.parametrize("lto", [False, True])
-def test_a_wrong_declaration_is_refused_by_name(lto):
+def test_a_wrong_declaration_is_refused_by_name():
     """A declaration in Python that differs from the C++ definition is refused, both shown by place."""
     from numba import cuda, types
 
@@ -144,7 +127,7 @@ def test_a_wrong_declaration_is_refused_by_name(lto):
         x[0] = wrong(x[0])
 
     with pytest.raises(pl.LinkError) as caught:
-        fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=lto)
+        fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=False)
     said = str(caught.value)
     assert ".func (.b32) wrong(.b64)  defined in wrong.cu" in said
     assert re.search(r"\.func \(\.b32\) wrong\(\.b32\)  declared in \S+kernel \(test_debug\.py:\d+\)", said)
@@ -161,16 +144,3 @@ def test_a_missing_definition_names_the_function():
 
     with pytest.raises(pl.LinkError, match=r"missing is asked for by \S+kernel \(test_debug\.py:\d+\)"):
         fakedevice.compile_kernel(kernel, (types.int32[::1],))
-
-
-def test_a_source_is_compiled_once_for_all_kernels(monkeypatch):
-    """Two kernels that link the same CUDA C++ make NVRTC compile it once."""
-    from numba_ptxlink._tools import nvrtc
-
-    calls = []
-    original = nvrtc.compile_source
-    monkeypatch.setattr(nvrtc, "compile_source", lambda *a, **k: calls.append(a[1]) or original(*a, **k))
-    monkeypatch.setattr(sys.modules[__name__], "SOURCE", f"{SOURCE}// not seen before\n")
-    for _ in range(2):
-        make(linked=True, max_registers=40)
-    assert ["helper.cu"] == calls

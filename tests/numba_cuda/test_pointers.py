@@ -95,13 +95,13 @@ def test_other_pointers_compile_to_the_same(element):
     from numba.cuda.descriptor import cuda_target
 
     from numba_ptxlink._front_end import substitution
-    from numba_ptxlink._numba_cuda.patches import corrections
+    from numba_ptxlink._numba_cuda.patches import c_abi
 
     context = cuda_target.target_context
     context.refresh()
     pointer = types.CPointer(element)
     signature = typing.signature(element, pointer, types.intp)
-    row = next(row for row in corrections.CODE if row.path == "BaseContext.get_function")
+    row = next(row for row in c_abi.C_ABI if row.path == "BaseContext.get_function")
     with substitution.applied((row,)):
         served = BaseContext.get_function(context, operator.getitem, signature)
     stock = substitution.original_of(row)(context, operator.getitem, signature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import warnings
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink._front_end.served import served
-from numba_ptxlink._link import engine
-from numba_ptxlink._tools import nvfatbin, nvrtc
+from numba_ptxlink._front_end.links import completed
+from numba_ptxlink._link import pipeline
+from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -48,11 +49,11 @@ def test_the_interface_is_the_stock_linkers():
 
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
-    before = served().assembled
+    before = completed().assembled
     linker.add_ptx(make_kernel().encode())
     made = linker.complete()
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
-    assert before + 1 == served().assembled
+    assert before + 1 == completed().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
 
 
@@ -122,8 +123,8 @@ def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backend
         used.append(linked.backend)
         return linked
 
-    link = engine.link_inputs
-    monkeypatch.setattr(engine, "link_inputs", link_inputs)
+    link = pipeline.link
+    monkeypatch.setattr(pipeline, "link", link_inputs)
 
     def kernel(x):
         x[0] = x[1] / x[2]
@@ -149,7 +150,8 @@ def test_files_that_cannot_be_added(linker, path, error, message):
 
 
 def test_every_kind_of_error_is_numba_cudas_too(linker):
-    """Callers that catch numba-cuda's LinkerError, or cuda.core's NVRTCError for sources, catch ours."""
+    """Callers catch ours by numba-cuda's LinkerError, NVRTC's and nvJitLink's errors, FileNotFoundError."""
+    from cuda.bindings.nvjitlink import nvJitLinkError
     from cuda.core._utils.cuda_utils import NVRTCError
     from numba.cuda.cudadrv.driver import LinkerError
 
@@ -163,6 +165,12 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
     with pytest.raises(LinkerError, match=r"Missing \.version directive") as caught:
         linker.complete()
     assert "--gpu-name=sm_90" in caught.value.flags
+    assert isinstance(caught.value, nvJitLinkError)
+    with pytest.raises(FileNotFoundError, match=r"missing\.cu not found") as missing:
+        linker.add_file_guess_ext("missing.cu")
+    for error in (caught.value, missing.value):
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        assert (type(error), str(error), error.flags) == (type(copy), str(copy), copy.flags)
 
 
 def test_an_undefined_function_is_for_link_files(linker):
@@ -190,32 +198,6 @@ def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
     ):
         linker.add_file_guess_ext(str(path), ignore_nonlto=True)
     assert linker._inputs == []
-
-
-@pytest.mark.parametrize("lto", [False, True, None])
-def test_lto_ir_that_is_alone_in_a_container_is_optimised(lto):
-    """A fat binary with no other code is optimised at link time, whatever the kernel asked for."""
-    ltoir = nvrtc.compile_source(CALLEE, "callee.cu", pl.Arch(9, 0), output="ltoir").code
-    linker = PtxLinker(cc=(9, 0), lto=lto)
-    linker.add_ptx(nvrtc.compile_source(CALLER, "caller.cu", pl.Arch(9, 0)).code)
-    linker.add_fatbin(nvfatbin.pack([("ltoir", pl.Arch(9, 0), "callee", ltoir)]))
-    assert b"triple" in linker.complete().code
-
-
-def test_lto_ir_in_a_fat_binary_is_not_left_out():
-    """With ignore_nonlto, a fat binary that has LTO-IR for the architecture is linked, without cuobjdump."""
-    from numba.cuda import Fatbin
-
-    added = []
-    for arch in (pl.Arch(9, 0), pl.Arch(10, 0)):
-        ltoir = nvrtc.compile_source(CALLEE, "callee.cu", arch, output="ltoir").code
-        linker = PtxLinker(cc=(9, 0), lto=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            packed = nvfatbin.pack([("ltoir", arch, "callee", ltoir)])
-            linker.add_file_guess_ext(Fatbin(packed), ignore_nonlto=True)
-        added.append(len(linker._inputs))
-    assert [1, 0] == added
 
 
 def test_linkable_code_of_every_form(linker):

@@ -51,10 +51,10 @@ PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
 AT_IMPORT = {
     *("_config", "_front_end", "_locks", "_native", "_native.modules", "_plugin", "_version", "errors"),
     *("_formats", "_formats.kinds"),
-    *("_front_end.activation", "_front_end.carried", "_front_end.describe", "_front_end.imports"),
-    *("_front_end.registry", "_front_end.releases", "_front_end.served", "_front_end.substitution"),
+    *("_front_end.activation", "_front_end.compiler", "_front_end.context", "_front_end.links"),
+    *("_front_end.registry", "_front_end.releases", "_front_end.substitution"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
-    *("_numba_cuda.ptx_linker", "_numba_cuda.release"),
+    *("_numba_cuda.linker", "_numba_cuda.release"),
 }
 
 
@@ -110,12 +110,12 @@ def test_what_an_import_defines_is_cheap_to_define(imported):
 def test_a_library_is_found_before_it_is_loaded(name, loaded):
     """The file that a key identifies a library by is the one that is loaded, before and after."""
     program = (
-        "import json, sys; from cuda import pathfinder; from numba_ptxlink._tools import build_id\n"
+        "import json, sys; from cuda import pathfinder; from numba_ptxlink._tools import find\n"
         "name, loaded = sys.argv[1], sys.argv[2] == 'True'\n"
         "there = lambda: f'lib{name}.so' in open('/proc/self/maps').read()\n"
         "load = lambda: pathfinder.load_nvidia_dynamic_lib(name).abs_path\n"
         "before = load() if loaded else ''\n"
-        "path, early = build_id.library_path(name), there()\n"
+        "path, early = find.library(name), there()\n"
         "print(json.dumps([path, load(), early]))"
     )
     path, opened, early = run("-c", program, name, str(loaded))
@@ -125,16 +125,17 @@ def test_a_library_is_found_before_it_is_loaded(name, loaded):
 
 def test_numba_cuda_is_asked_where_the_file_does_not_tell(monkeypatch):
     """An nvJitLink of CUDA 12, or none, is for numba-cuda to judge; NVRTC without a file has its version."""
-    from numba_ptxlink._numba_cuda.patches import unloaded_tools
-    from numba_ptxlink._tools import build_id
+    from numba_ptxlink._numba_cuda.patches import first_kernel
+    from numba_ptxlink._tools import find
+    from numba_ptxlink.errors import LinkError
 
-    for path, answer in (("/x/libnvJitLink.so.12", "asked"), ("/x/libnvJitLink.so.14", True)):
-        monkeypatch.setattr(build_id, "library_path", lambda _, path=path: path)
-        assert answer == unloaded_tools._wrap_have_nvjitlink(lambda: "asked")()
+    for path, answer in (("/x/libnvJitLink.so.12", False), ("/x/libnvJitLink.so.14", True)):
+        monkeypatch.setattr(find, "library", lambda _, path=path: path)
+        assert answer is first_kernel._wrap_have_nvjitlink(lambda: False)()
 
     def missing(name):
-        raise RuntimeError(name)
+        raise LinkError(name)
 
-    monkeypatch.setattr(build_id, "library_path", missing)
-    assert "asked" == unloaded_tools._wrap_have_nvjitlink(lambda: "asked")()
-    assert "version" == unloaded_tools._wrap_magic_tuple(lambda _: "version")(None)
+    monkeypatch.setattr(find, "library", missing)
+    assert not first_kernel._wrap_have_nvjitlink(lambda: False)()
+    assert "version" == first_kernel._wrap_magic_tuple(lambda _: "version")(None)

@@ -7,7 +7,7 @@ import threading
 import pytest
 from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature, stock
 
-from numba_ptxlink._front_end import served
+from numba_ptxlink._front_end.links import completed
 from numba_ptxlink.errors import PtxlinkError
 
 pytestmark = pytest.mark.usefixtures("replaced")
@@ -22,7 +22,7 @@ def scale(x, y, n):
 
 def links() -> int:
     """Return the number of links so far."""
-    counts = served.served()
+    counts = completed()
     return counts.assembled + counts.linked
 
 

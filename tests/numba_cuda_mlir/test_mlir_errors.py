@@ -8,24 +8,14 @@ import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
-from error_lines import line_of, modes, sites, trapping
+from error_lines import line_of, sites, traps_of
 from mlir_host import copied, host, lowered
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._front_end.protocol import CompileOptions
 
 cuda, types = front_ends.cuda("numba-cuda-mlir"), front_ends.get("numba-cuda-mlir").types
 
 INTS = types.int32(types.int32, types.int32)
-LONGS = types.int64(types.int32, types.int32)
-FLOATS = types.float32(types.float32, types.float32)
-
-
-@cuda.jit(device=True)
-def device_quotient(x, y):
-    """Divide, for other functions."""
-    return x // y
 
 
 @cuda.jit(device=True)
@@ -40,14 +30,8 @@ def positive(x):
 def apart(x):
     """Refuse negative numbers, in a function of its own."""
     if x < 0:
-        raise ValueError("negative", x)
+        raise ValueError("negative")
     return 2 * x
-
-
-@pl.udf("int32(int32, int32)", on_error="trap", checked=True, front_end="numba-cuda-mlir")
-def udf_quotient(x, y):
-    """Divide, for C++ too."""
-    return x // y
 
 
 @cuda.jit(device=True)
@@ -60,52 +44,26 @@ def factorial(n):
     return n * factorial(n - 1)
 
 
-CALLS_DEVICE = copied(errors.calls_device, device_quotient=device_quotient)
-CALLS_UDF = copied(errors.calls_udf, udf_quotient=udf_quotient)
-
-
-@pytest.mark.parametrize(
-    ("function", "signature", "values", "good"),
-    [
-        (errors.quotient, INTS, (7, 0), ((7, 2), 4)),
-        (errors.remainder, INTS, (7, 0), ((7, 4), 4)),
-        (errors.ratio, FLOATS, (7, 0), ((7, 2), 3.5)),
-        (CALLS_DEVICE, INTS, (7, 0), ((7, 2), 4)),
-        (CALLS_UDF, INTS, (7, 0), ((7, 2), 4)),
-        (errors.calls_closure, INTS, (7, 0), ((7, 2), 4)),
-    ],
-    ids=["quotient", "remainder", "ratio", "calls_device", "calls_udf", "calls_closure"],
-)
-def test_a_division_by_zero_is_an_error_where_it_is_checked(function, signature, values, good):
-    """Checked, it returns zero; a division by another number is what it is without a check."""
-    checked = host(pl.udf(signature, name="f", checked=True)(function))
-    assert (0, good[1]) == (checked(*values), checked(*good[0]))
-    assert good[1] == host(pl.udf(signature, name="f")(function))(*good[0])
-
-
-@pytest.mark.parametrize(("index", "item"), [(3, 13), (-1, 13), (-4, 10), (4, 0), (-5, 0)])
-def test_an_index_out_of_range_is_an_error_where_it_is_checked(index, item):
-    """Checked, it returns zero and touches nothing."""
-    memory = np.array([9, 10, 11, 12, 13, 14], np.int32)
-    view = struct.pack("<qqq", memory[1:].ctypes.data, 4, memory.itemsize)
-    signature = types.int32(types.int32[::1], types.int32)
-    assert item == host(pl.udf(signature, checked=True)(errors.item))(view, index)
-    before = memory.copy()
-    host(pl.udf(signature, checked=True)(errors.last_but))(view, index)
-    assert (before == memory).all() == (not -4 <= index < 4)
+def refused(x, y):
+    """Refuse zero, and compute the result behind that."""
+    if y == 0:
+        raise ValueError("no y")
+    result = 2 * x
+    for _ in range(y):
+        result -= x
+    return result
 
 
 @pytest.mark.parametrize(
     ("function", "bad", "good"),
     [
-        (errors.element, (5, 2), ((5, 1), 1)),
         (errors.asserted, (5, 0), ((5, 1), 5)),
-        (errors.told, (5, 0), ((5, 1), 5)),
+        (refused, (5, 0), ((5, 1), 5)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_some_errors_need_no_check(function, bad, good):
-    """`raise`, with computed arguments too, `assert`, and an index out of a tuple are always errors."""
+def test_an_error_returns_zero(function, bad, good):
+    """`raise` and `assert` return zero, also before what is computed for the result alone."""
     call = host(pl.udf(INTS)(function))
     assert (0, good[1]) == (call(*bad), call(*good[0]))
 
@@ -167,68 +125,25 @@ def test_none_has_no_value():
     assert bytes(21) == call(value + bytes(4))[:21]
 
 
-@pytest.mark.parametrize("arch", [pytest.param("sm_90", marks=pytest.mark.slow), "sm_100"])
-@pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item, errors.asserted])
-def test_an_error_traps_where_it_is_to(function, arch, tmp_path):
-    """The PTX traps with on_error="trap" where there is an error, and not without either."""
-    own = {errors.ratio: FLOATS, errors.item: types.int32(types.int32[::1], types.int32)}
-    signature = own.get(function, INTS)
-    traps = trapping(signature, function, tmp_path, arch, front_end="numba-cuda-mlir")
-    always = function is errors.asserted
-    assert traps == {
-        ("zero", False): False,
-        ("zero", True): False,
-        ("trap", False): always,
-        ("trap", True): True,
-    }
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_an_error_traps_where_it_is_to(arch, tmp_path):
+    """The PTX traps with on_error="trap", and not without."""
+    udfs = [pl.udf(INTS, name=on_error, on_error=on_error)(errors.asserted) for on_error in ("zero", "trap")]
+    assert {"zero": False, "trap": True} == traps_of(udfs, tmp_path, arch, front_end="numba-cuda-mlir")
 
 
 RECORD = front_ends.get("numba-cuda-mlir").from_dtype(
     np.dtype([("items", "i4", 4), ("weight", "f4")], align=True)
 )
-TABLE = np.arange(5)
 
 
-def in_shared(_array, index):
-    """Index shared memory."""
-    shared = cuda.shared.array((2, 2), types.int32)
-    shared[index, index] = 1
-    return shared[0, 0]
-
-
-def added_to(array, index):
-    """Write in place."""
-    array[index] += 1
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
-@pytest.mark.parametrize(
-    ("function", "first"),
-    [
-        (lambda array, index: array[index, 1], types.int32[:, :]),
-        (lambda array, index: array[index][1], types.int32[:, ::1]),
-        (lambda record, index: record.items[index], RECORD),
-        (lambda records, index: records[index].weight, types.Array(RECORD, 1, "C")),
-        (lambda _, index: TABLE[index], types.int32),
-        (in_shared, types.int32),
-        (added_to, types.int32[:]),
-    ],
-)
-def test_every_kind_of_array_is_checked(function, first, arch):
-    """Views, arrays in records, constants, shared memory and updates in place are checked alike."""
-    counts = []
-    for checked in (False, True):
-        udf = pl.udf((first, types.int32), name="f", checked=checked, front_end="numba-cuda-mlir")(function)
-        compiled = lowered(udf, arch=Arch.of(arch))
-        counts.append(len(compiled.raises[0]))
-        modules = [*compiled.lowered[0].modules]
-        assert compiled.front_end.compile_ir(modules, compiled.arch, CompileOptions(), lto=False)
-    assert [0, 1] == counts
-
-
-def test_one_export_holds_both_modes(tmp_path):
-    """A helper of a checked and of an unchecked function has a variant for each."""
-    assert [False, True, False] == modes(CALLS_DEVICE, tmp_path, "numba-cuda-mlir")
+@pytest.mark.parametrize("decorate", [pl.udf, pl.kernel])
+def test_checks_are_refused(decorate, tmp_path):
+    """numba-cuda-mlir has no checks of divisions and indices; the error names what has."""
+    signature = types.void(types.int32[::1], types.int32)
+    checked = decorate(signature, name="f", checked=True)(errors.last_but)
+    with pytest.raises(pl.ExportError, match=r"checked=True is not available.* front_end='numba-cuda'"):
+        pl.export([checked], tmp_path, archs=["sm_90"], front_end="numba-cuda-mlir")
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
@@ -239,22 +154,20 @@ def test_the_lines_that_raise_are_listed(tmp_path):
     lines, said = sites(pl.udf(signature)(summed), tmp_path, "numba-cuda-mlir")
     assert [own, callee] == lines
     assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
-    lines, said = sites(pl.udf(signature, checked=True, on_error="trap")(summed), tmp_path, "numba-cuda-mlir")
-    checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
-    assert checks == lines
-    assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
 
 
 def test_a_function_without_errors_makes_no_promise(tmp_path):
-    """A function that only divides says nothing unchecked, and a constant divisor is no error."""
+    """A function that only divides says nothing."""
     assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path, "numba-cuda-mlir") == ([], "")
-    halved = pl.udf("int32(int32)", name="halved", checked=True)(lambda x: x // 2)
-    assert sites(halved, tmp_path, "numba-cuda-mlir") == ([], "")
 
 
 def test_its_own_launches_keep_their_errors():
     """What an export compiled of a device function is not used by others, nor the other way round."""
-    overloads = dict(device_quotient.overloads)
-    lowered(pl.udf(INTS, checked=True)(CALLS_DEVICE))
-    assert overloads == dict(device_quotient.overloads)
-    assert "chip" not in device_quotient.targetoptions or not device_quotient.targetoptions["chip"]
+
+    def calls(x):
+        return positive(x) + 1
+
+    overloads = dict(positive.overloads)
+    lowered(pl.udf(types.int64(types.int32))(calls))
+    assert overloads == dict(positive.overloads)
+    assert "chip" not in positive.targetoptions or not positive.targetoptions["chip"]

@@ -39,12 +39,6 @@ def twice_or_trap(x):
 """
 
 
-@pytest.fixture(autouse=True)
-def _untaught():
-    with front_ends.untaught(NAME):
-        yield
-
-
 def fill(a):
     """Call an `@overload` of numba-cuda-mlir's own."""
     a.fill(2)

@@ -8,12 +8,9 @@ from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._numba_cuda_mlir.codegen import functions
 
 NAME = "numba-cuda-mlir"
 cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
-HEAD = "target triple = x\n"
-BODY = "() {\n  ret void\n}\n"
 
 
 def show(value):
@@ -26,7 +23,7 @@ def show(value):
 @pytest.mark.parametrize("output", ["ptx", "ltoir", "cubin"])
 def test_a_string_chosen_at_run_time_compiles(cc, output):
     """The code holds the function alone, no kernel for statistics of memory."""
-    code, _ = cuda.compile(show, types.void(types.int64), cc=cc, abi="c", output=output)
+    code, _ = cuda.compile(show, types.void(types.int64), cc=cc, abi_info={}, output=output)
     if output == "ptx":
         defined = [each.name for each in parse(code).functions if each.defined]
         assert ["show"] == defined
@@ -35,29 +32,3 @@ def test_a_string_chosen_at_run_time_compiles(cc, output):
         assert pl.assemble(code, f"sm_{cc[0]}{cc[1]}", relocatable=True).code
     else:
         assert b"NRT_MemSys_set" not in code
-
-
-@pytest.mark.parametrize(
-    ("line", "left"),
-    [
-        ('@llvm.used = appending global [1 x ptr] [ptr @b], section ""', []),
-        (
-            '@llvm.used = appending global [2 x i8*] [i8* bitcast (void ()* @b to i8*), i8* @a], section ""',
-            ['@llvm.used = appending global [1 x i8*] [i8* @a], section ""'],
-        ),
-        (
-            '@llvm.compiler.used = appending global [1 x ptr] [ptr @a], section ""',
-            ['@llvm.compiler.used = appending global [1 x ptr] [ptr @a], section ""'],
-        ),
-        ('!nvvm.annotations = !{!0}\n!0 = !{ptr @b, !"kernel", i32 1}', []),
-        (
-            '!nvvm.annotations = !{!0, !1}\n!0 = !{ptr @b, !"k", i32 1}\n!1 = !{ptr @a, !"k", i32 1}',
-            ["!nvvm.annotations = !{!1}", '!1 = !{ptr @a, !"k", i32 1}'],
-        ),
-    ],
-)
-def test_what_names_a_dropped_function_goes_with_it(line, left):
-    """A list of used symbols and annotations name only functions that are there."""
-    module = functions.read(f"{HEAD}define void @a{BODY}define void @b{BODY}{line}")
-    module.keep(["a"])
-    assert (["a"], [HEAD.strip(), *left]) == (list(module.functions), module.rest)

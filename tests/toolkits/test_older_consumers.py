@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from ptx_features import ROWS, TARGETS, TEXT
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
-from numba_ptxlink._tools import ptxas
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +62,7 @@ def test_ptxas_reads_the_ptx(release, source, tmp_path):
 @pytest.mark.parametrize("release", list(WHEELS))
 def test_cubins_are_made_by_the_compiler_of_the_release(release, monkeypatch):
     """Where its wheel is installed, it makes the machine code, and the manifest names it."""
-    site = tools(release).parents[2]
-    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: map(str, site.glob("nvidia/*/bin/ptxas")))
+    monkeypatch.setenv("PATH", f"{tools(release)}:{os.environ['PATH']}")
     exported = pl.export(SOURCES[0], archs=["sm_80"], emit=["cubin", "fatbin"], cuda=release)
     assert exported.read("cubin").startswith(b"\x7fELF")
     assert f'"cubin": "ptxas {release}"' in exported.contents["halves.json"].decode()
@@ -86,7 +85,7 @@ def test_an_older_compiler_takes_what_the_table_says_it_has(row, tmp_path):
 def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
     """The nvcc of CUDA 13.0 links artifacts that were made for it, half arithmetic included."""
     folder = tools("13.0")
-    monkeypatch.setattr(ptxas, "find_tools", lambda *_, **__: iter([str(folder / "ptxas")]))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     exported = pl.export(SOURCES[0], tmp_path, archs=["sm_80"], emit=[kind], cuda="13.0")
     (artifact,) = exported.artifacts.values()
     (tmp_path / "caller.cu").write_text(CALLER)

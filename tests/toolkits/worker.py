@@ -168,13 +168,13 @@ def compile_door() -> None:
 
 
 def doctor() -> None:
-    """Fail where a probe fails, or a cure is of another major version of CUDA."""
+    """Fail where tools do not fit together, or a cure is of another major version of CUDA."""
     diagnosis = pl.diagnose()
-    tried = [each for each in diagnosis.abilities if "LTO-IR, linked by nvJitLink" in each.what]
-    assert len(tried) == 2
-    for each in tried:
-        if not (diagnosis.active and each.able):
-            raise StepError(diagnosis.reason if each.able else each.why)
+    if not diagnosis.active:
+        raise StepError(diagnosis.reason)
+    for problem in diagnosis.problems:
+        if problem.code in ("tool-missing", "nvvm-too-new", "nvjitlink-older", "nvptxcompiler-older"):
+            raise StepError(problem.what)
     other = "cu12" if pl.toolchain().nvrtc >= (13, 0) else "cu13"
     for problem in diagnosis.problems:
         if f"[{other}]" in problem.cure and "new environment" not in problem.cure:

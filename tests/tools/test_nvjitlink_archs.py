@@ -6,7 +6,7 @@ import pytest
 from linkcases import KERNEL, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import compilers, nvjitlink, nvrtc
+from numba_ptxlink._tools import nvjitlink, nvrtc
 
 
 class Crashing:
@@ -31,15 +31,6 @@ def crashing(monkeypatch):
     """Put nvJitLink 12.9 in place."""
     monkeypatch.setattr(nvjitlink, "_binding", Crashing)
     monkeypatch.setattr(nvjitlink, "identity", lambda: ("nvJitLink", "12.9", "stand-in"))
-
-
-@pytest.mark.usefixtures("crashing")
-def test_the_architectures_are_listed_without_trying():
-    """The list is that of the release, and the linker is not asked."""
-    listed = compilers._nvjitlink()
-    assert ("sm_50", "sm_90", "sm_101", "sm_121") == tuple(
-        arch for arch in listed.archs if arch in ("sm_50", "sm_77", "sm_90", "sm_101", "sm_110", "sm_121")
-    )
 
 
 @pytest.mark.usefixtures("crashing")

@@ -108,7 +108,7 @@ def test_kernels_link_cuda_cxx_with_standard_headers(front_end):
         linker.add_cu(source, "least.cu")
         assert b"least" in linker.complete().code
     else:
-        from numba_ptxlink._numba_cuda_mlir import links
+        from numba_ptxlink._numba_cuda_mlir import linker
 
-        code, _ = links.compile_source(source, "least.cu", (9, 0), lto=False)
+        code, _ = linker.compile_source(source, "least.cu", (9, 0), lto=False)
         assert b"least" in code.code

@@ -1,171 +1,72 @@
-"""
-PTX: tokens, a syntax tree of modules, functions and statements, and a printer.
-
-Each name is imported when it is first asked for: the syntax tree takes 20 ms, and a header needs none of it.
-"""
+"""PTX as values: the header and items of a module, and the statements of its functions."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .declarations import (
-        Declaration,
-        Directive,
-        Parameter,
-        Pointer,
-        Pragma,
-        Register,
-        Registers,
-        Variable,
-    )
-    from .header import Header, begins_module, read_header
-    from .lexer import Token, tokens
-    from .module import Alias, File, Function, Item, Module, Section, Unknown, render
-    from .module_parser import parse
-    from .naming import names, renamed
-    from .operands import (
-        Address,
-        Expression,
-        Immediate,
-        Name,
-        Negated,
-        Node,
-        Operand,
-        Pair,
-        Span,
-        String,
-        Vector,
-        Word,
-    )
-    from .printer import replaced
-    from .prototypes import Param, Prototype
-    from .statements import (
-        Block,
-        Call,
-        CallPrototype,
-        Code,
-        Instruction,
-        Label,
-        Line,
-        Location,
-        Statement,
-        Targets,
-        Values,
-        block,
-        flattened,
-    )
+from .header import Header, begins_module, read_header
+from .lexer import MalformedError, Token, names, tokens, with_words
+from .module import Alias, Function, Item, Module, Part, parse
+from .prototypes import Param, Prototype
+from .statements import (
+    CLOSE,
+    OPEN,
+    Brace,
+    Call,
+    Directive,
+    Instruction,
+    Label,
+    Register,
+    Scope,
+    Statement,
+    address,
+    block,
+    called,
+    edited,
+    elements,
+    read,
+    references,
+    scoped,
+    with_labels,
+)
+from .variables import Declaration, Span, Variable, width
 
 __all__ = [
-    "Address",
+    "CLOSE",
+    "OPEN",
     "Alias",
-    "Block",
+    "Brace",
     "Call",
-    "CallPrototype",
-    "Code",
     "Declaration",
     "Directive",
-    "Expression",
-    "File",
     "Function",
     "Header",
-    "Immediate",
     "Instruction",
     "Item",
     "Label",
-    "Line",
-    "Location",
+    "MalformedError",
     "Module",
-    "Name",
-    "Negated",
-    "Node",
-    "Operand",
-    "Pair",
     "Param",
-    "Parameter",
-    "Pointer",
-    "Pragma",
+    "Part",
     "Prototype",
     "Register",
-    "Registers",
-    "Section",
+    "Scope",
     "Span",
     "Statement",
-    "String",
-    "Targets",
     "Token",
-    "Unknown",
-    "Values",
     "Variable",
-    "Vector",
-    "Word",
+    "address",
     "begins_module",
     "block",
-    "flattened",
+    "called",
+    "edited",
+    "elements",
     "names",
     "parse",
+    "read",
     "read_header",
-    "renamed",
-    "render",
-    "replaced",
+    "references",
+    "scoped",
     "tokens",
+    "width",
+    "with_labels",
+    "with_words",
 ]
-
-# No module may be called like a name, which it would hide.
-_HOMES = {
-    "declarations": (
-        "Declaration",
-        "Directive",
-        "Parameter",
-        "Pointer",
-        "Pragma",
-        "Register",
-        "Registers",
-        "Variable",
-    ),
-    "header": ("Header", "begins_module", "read_header"),
-    "lexer": ("Token", "tokens"),
-    "module": ("Alias", "File", "Function", "Item", "Module", "Section", "Unknown", "render"),
-    "module_parser": ("parse",),
-    "naming": ("names", "renamed"),
-    "operands": (
-        "Address",
-        "Expression",
-        "Immediate",
-        "Name",
-        "Negated",
-        "Node",
-        "Operand",
-        "Pair",
-        "Span",
-        "String",
-        "Vector",
-        "Word",
-    ),
-    "printer": ("replaced",),
-    "prototypes": ("Param", "Prototype"),
-    "statements": (
-        "Block",
-        "Call",
-        "CallPrototype",
-        "Code",
-        "Instruction",
-        "Label",
-        "Line",
-        "Location",
-        "Statement",
-        "Targets",
-        "Values",
-        "block",
-        "flattened",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
-    return value

@@ -46,8 +46,7 @@ def read_header(text: str) -> Header:
     while token.kind == "line" or token.text in HEADER:
         end = token.end
         if token.text in HEADER:
-            texts, _, end = listed(text, end)
-            values.setdefault(token.text[1:], texts[::2])
+            values[token.text[1:]], end = listed(text, end)
         token = token_at(text, end)
     return Header.of(values)
 
@@ -60,22 +59,17 @@ def begins_module(text: str) -> bool:
     return token.text == ".version" and token_at(text, token.end).kind == "number"
 
 
-def listed(text: str, start: int) -> tuple[list[str], list[int], int]:
-    """Return the values at *start* and the commas between them, where each begins, and their end."""
+def listed(text: str, start: int) -> tuple[list[str], int]:
+    """Return the values at *start* with commas between them, and their end."""
     texts: list[str] = []
-    starts: list[int] = []
-    token = token_at(text, start)
-    while token.kind in _LEAVES:
+    while (token := token_at(text, start)).kind in _LEAVES:
         texts.append(token.text)
-        starts.append(token.start)
         start = token.end
         comma = token_at(text, start)
-        token = token_at(text, comma.end)
-        if comma.text != "," or token.kind not in _LEAVES:
+        if comma.text != "," or token_at(text, comma.end).kind not in _LEAVES:
             break
-        texts.append(comma.text)
-        starts.append(comma.start)
-    return texts, starts, start
+        start = comma.end
+    return texts, start
 
 
 def is_decimal(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The PTX ISA versions that a CUDA release reads."""
+"""The PTX ISA versions that a CUDA release reads, and that a target needs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ _ISA_OF_RELEASE = {
     (12, 8): (8, 7),
     (12, 9): (8, 8),
 }
+
+# Which version introduced a target, from the same notes; those up to sm_70 are as old as `OLDEST`.
+_TARGETS = {
+    (6, 1): "sm_72",
+    (6, 3): "sm_75",
+    (7, 0): "sm_80",
+    (7, 1): "sm_86",
+    (7, 4): "sm_87",
+    (7, 8): "sm_89 sm_90",
+    (8, 0): "sm_90a",
+    (8, 6): "sm_100 sm_101 sm_100a sm_101a",
+    (8, 7): "sm_120 sm_120a",
+    (8, 8): "sm_100f sm_101f sm_103 sm_103a sm_103f sm_120f sm_121 sm_121a sm_121f",
+    (9, 0): "sm_88 sm_110 sm_110a sm_110f",
+}
+
+OLDEST = PtxVersion(6, 0)
+"""The version that is needed at least; what is older is not told apart."""
 
 _NEWEST_KNOWN = (13, 5)
 _NEWEST_ISA_OF_TABLE = 8
@@ -70,3 +88,13 @@ def first_release(isa: PtxVersion) -> tuple[int, int]:
         return (isa.major + 4, isa.minor)
     known = [release for release, newest in _ISA_OF_RELEASE.items() if PtxVersion(*newest) >= isa]
     return min(known, default=(_NEWEST_ISA_OF_TABLE + 5, 0))
+
+
+def arch_since(target: str) -> PtxVersion | None:
+    """Return the version that introduced *target*, such as "sm_90a", None for one that no table has."""
+    number = target.removeprefix("sm_").rstrip("af")
+    if number.isdigit() and int(number) <= 70:
+        return OLDEST
+    return next(
+        (PtxVersion(*since) for since, targets in _TARGETS.items() if target in targets.split()), None
+    )

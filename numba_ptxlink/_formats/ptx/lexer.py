@@ -1,4 +1,4 @@
-"""Split PTX text into tokens, and skip code without reading its tokens."""
+"""Split PTX into tokens, into statements, and these into operands; the only module that searches its text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "malformed", "end"]
 
@@ -33,11 +33,24 @@ _TOKEN = r"""
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
 _BLANK = re.compile(_TRIVIA, re.ASCII | re.DOTALL)
 _ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
+_SKIPPED = re.compile(_ASIDE, re.DOTALL)
 # The search is fast if each alternative begins with a different letter.
 _BRACE = re.compile(rf"{{|}}|{_ASIDE}", re.DOTALL)
 _STOP = re.compile(rf";|{{|=|{_ASIDE}", re.DOTALL)
-_DELIMITER = re.compile(rf";|,|{{|{_ASIDE}", re.DOTALL)
+_COMMA = re.compile(rf";|,|{_ASIDE}", re.DOTALL)
 _OPERATORS = frozenset(("<<", ">>", "<=", ">=", "==", "!=", "&&", "||"))
+
+_WORDS = r"[A-Za-z_%$][\w$]*"
+_NAME = re.compile(rf"(?<![\w$%.:])(?:{_WORDS})(?![\w$]*\()", re.ASCII)
+_SYMBOL = re.compile(r"(?<![\w$%.:])(?:[A-Za-z_$][\w$]*)(?![\w$]*\()", re.ASCII)
+_OPERAND = re.compile(r"(?:[^,\[({]|\[[^\]]*\]|\{[^}]*\}|\([^)]*\))+", re.ASCII)
+_INNER = r"[^;:{}\"@]*(?:(?:\{[^;:{}\"@]*\}|::)[^;:{}\"@]*)*"
+_STATEMENT = re.compile(
+    r"\s*(?:([%\w$]+)[ \t]*:(?!:)"
+    rf"|(@\s*!?\s*[%\w$]+\s+)?([a-z]\w*(?:\.\w+|::\w+)*)(?=[\s;])(?!\s*\.)({_INNER});"
+    r"|(\.loc\b[^\n]*|\.\w+[^;{}\"]*(?:(?:\"[^\"]*\"|\{[^{}]*\})[^;{}\"]*)*;)|([{}])|(\S))",
+    re.ASCII,
+)
 
 
 class MalformedError(ValueError):
@@ -86,7 +99,7 @@ def kind(token: str) -> Kind:
         return "end"
     if first.isascii() and (first.isalpha() or first == "_" or (first in "%$" and len(token) > 1)):
         return "word"
-    if first.isdigit() or (first == "." and token[1:2].isdigit() and is_number(token)):
+    if first.isdigit() or (first == "." and token[1:2].isdigit() and set(token[1:]) <= set("0123456789eE+-")):
         return "number" if first.isascii() else "malformed"
     if first == "." and len(token) > 1:
         return "directive"
@@ -99,21 +112,15 @@ def kind(token: str) -> Kind:
     return "malformed"
 
 
-def is_number(token: str) -> bool:
-    """Return whether a token that begins with a digit, or a dot and a digit, is a number; `.2d` is not."""
-    return token[0] != "." or all(letter in "0123456789eE+-" for letter in token[1:])
-
-
-def tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of *text*, the end token last."""
-    yield from map(Token, *split(text, 0, len(text)))
-
-
-def split(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
-    """Return the tokens from *start* to *end* as a list of texts and one of offsets, which is faster."""
-    pieces = _PIECE.findall(text, start, end)
+def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
+    """Yield the tokens of *text* from *start* to *end*, the end token last."""
+    pieces = _PIECE.findall(text, start, len(text) if end is None else end)
+    # White space at the end is a match of its own.
+    if len(pieces) > 1 and not pieces[-2][1]:
+        pieces.pop()
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
-    return [token for _, token in pieces], list(itertools.islice(places, 1, None, 2))
+    starts = itertools.islice(places, 1, None, 2)
+    return (Token(token, place) for (_, token), place in zip(pieces, starts, strict=True))
 
 
 def token_at(text: str, start: int) -> Token:
@@ -149,82 +156,67 @@ def block_end(text: str, start: int) -> int | None:
     return None
 
 
-def contains(text: str, directive: re.Pattern[str], start: int, end: int) -> bool:
-    """Return whether *directive* matches between *start* and *end*, outside comments and strings."""
-    match = directive.search(text, start, end)
-    if match is None:
-        return False
-    either = re.compile(rf"{_ASIDE}|{directive.pattern}", re.DOTALL)
-    return any(hit[0][0] not in '"/#@' for hit in either.finditer(text, start, end))
+def delimiter(text: str, start: int) -> tuple[int, str]:
+    """Return where the first semicolon, opening brace or equals sign is, and which, "" for none."""
+    return _found(_STOP, text, start)
 
 
-def declaration(text: str, start: int) -> tuple[list[str], list[int], int, str]:
-    """
-    Return the tokens of the declaration at *start*, each initializer as one token.
-
-    Returns:
-        Texts and offsets of the tokens, the one for the end last; where that end is; and what stands there:
-        a semicolon, an opening brace, or nothing where the text ends.
-    """
-    texts: list[str] = []
-    starts: list[int] = []
-    while True:
-        stop, delimiter = _stop(_STOP, text, start)
-        more, places = split(text, start, stop)
-        texts += more
-        starts += places
-        while texts and not texts[-1]:
-            texts.pop()
-            starts.pop()
-        if delimiter == "=":
-            texts.append(delimiter)
-            starts.append(stop)
-            begin = trivia_end(text, stop + 1)
-            end, start = _initializer_end(text, begin)
-            if end > begin:
-                texts.append(text[begin:end])
-                starts.append(begin)
-        elif delimiter == ";" and _ends_in_pragma(texts):
-            texts.append(delimiter)
-            starts.append(stop)
-            start = stop + 1
-        else:
-            texts.append("")
-            starts.append(stop)
-            return texts, starts, stop, delimiter
+def initializer_end(text: str, start: int) -> tuple[int, int]:
+    """Return the end of the initializer at *start*, and the offset of the comma or semicolon after it."""
+    if text[start : start + 1] == "{":
+        end = block_end(text, start) or len(text)
+        return end, _found(_COMMA, text, end)[0]
+    stop, _ = _found(_COMMA, text, start)
+    return max(token.end for token in tokens(text, start, stop) if token.text or token.start == start), stop
 
 
-def _ends_in_pragma(texts: list[str]) -> bool:
-    """Return whether a function's last directive is a pragma, which has its own semicolon."""
-    at = len(texts) - 1
-    while at > 0 and (texts[at][0] == '"' or texts[at] == ","):
-        at -= 1
-    return at > 0 and texts[at] == ".pragma" and any(text in (".func", ".entry") for text in texts[:2])
-
-
-def _initializer_end(text: str, start: int) -> tuple[int, int]:
-    """Return the offsets of the end of the initializer at *start* and of the comma or semicolon after it."""
-    begin = start
-    while True:
-        stop, delimiter = _stop(_DELIMITER, text, start)
-        if delimiter == "{":
-            end = start = block_end(text, stop) or len(text)
-            after = trivia_end(text, end)
-            if text[after : after + 1] in (",", ";"):
-                return end, after
-        elif text.find("/", begin, stop) < 0:
-            return begin + len(text[begin:stop].rstrip()), stop
-        else:
-            texts, starts = split(text, begin, stop)
-            ends = [place + len(token) for token, place in zip(texts, starts, strict=True) if token]
-            return max(ends, default=begin), stop
-
-
-def _stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
-    """Return the offset of the first delimiter that *pattern* matches, and the delimiter, "" at the end."""
-    match = pattern.search(text, start)
-    while match:
-        if (character := match[0]) in ";,{=":
-            return match.start(), character
-        match = pattern.search(text, match.end())
+def _found(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
+    for match in pattern.finditer(text, start):
+        if match[0] in ";,{=":
+            return match.start(), match[0]
     return len(text), ""
+
+
+def without_comments(text: str) -> str:
+    """Return *text* with a blank for each comment."""
+    if "/" not in text:
+        return text
+    return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
+
+
+def with_words(text: str, new: Mapping[str, str]) -> str:
+    """
+    Return *text* with other words; local names that hide a symbol are renamed like it.
+
+    Registers `a<3>` are a0, a1 and a2, so they do not have the name a; nor has the opcode of `a.u32`.
+    """
+    words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
+    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$.]|\s*<)", re.DOTALL | re.ASCII)
+    return pattern.sub(lambda match: new.get(match[0], match[0]), text)
+
+
+def names(operand: str) -> list[str]:
+    """Return the registers, special registers, variables, functions and labels in *operand*."""
+    return _NAME.findall(operand)
+
+
+def symbols(operand: str) -> list[str]:
+    """Return the same, but for those that begin like registers."""
+    return _SYMBOL.findall(operand)
+
+
+def operands(listed: str) -> tuple[str, ...]:
+    """Return what is between the commas of *listed*, but for those in brackets."""
+    if "[" in listed or "{" in listed or "(" in listed:
+        return tuple(map(str.strip, _OPERAND.findall(listed)))
+    return tuple(map(str.strip, listed.split(","))) if listed and not listed.isspace() else ()
+
+
+def statements(text: str) -> list[tuple[str, str, str, str, str, str, str]]:
+    """
+    Return the statements of *text*, which has no comments.
+
+    Each is a label, or the predicate, opcode and operands of an instruction, or a directive, or a brace, or
+    a letter that belongs to none of these.
+    """
+    return _STATEMENT.findall(text)

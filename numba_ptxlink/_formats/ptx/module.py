@@ -1,120 +1,76 @@
-"""PTX modules as values. The body of a function is parsed at its first use."""
+"""PTX modules as values. The body of a function is read when it is asked for."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numba_ptxlink.errors import LinkError
 
-from . import lexer, printer
-from .declarations import Declaration, Directive, Parameter, Pragma, attributed
-from .lexer import MalformedError
-from .operands import Name, Node, Span
+from . import lexer
+from .header import HEADER, Header, listed
+from .lexer import MalformedError, token_at
 from .prototypes import Prototype
-from .statement_parser import read_outline, read_section, read_statements
-from .statements import Label, Line, Statement, Values, block
+from .statements import Directive, Statement, read
+from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Span, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numba_ptxlink._arch import PtxVersion
 
-    from .header import Header
+    from .lexer import Token
 
-_LOCATION = re.compile(r"\.loc(?![\w$:])", re.ASCII)
-_NOWHERE = Span(-1, -1)
+_KINDS = (".func", ".entry")
+_DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
+# Directives at which reading resumes after an unknown one.
+_STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".alias"))
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class File(Node):
+@dataclass(slots=True)
+class Part:
     """
-    A `.file`, which names a source.
+    A part of a module that is no function and declares no variable.
 
     Args:
-        index: The number that `.loc` knows it by.
-        path: The source.
-        times: Time of its last change and its size, or nothing.
+        keyword: Its directive without the dot, such as "pragma", "line" for one of a preprocessor, "" for
+            text that is not understood. The tool that compiles that reports the error.
+        text: All of it.
+        start: Where it begins in the text of the module.
+        end: Where it ends.
+        cause: Why it is not understood.
     """
 
-    index: int
-    path: str
-    times: tuple[int, ...] = ()
+    keyword: str
+    text: str
+    start: int
+    end: int
+    cause: str = ""
 
-    def __str__(self) -> str:
-        return ", ".join((f'.file {self.index} "{self.path}"', *map(str, self.times)))
 
-
-@dataclass(slots=True, unsafe_hash=True)
-class Alias(Node):
+@dataclass(slots=True)
+class Alias:
     """
     An `.alias`.
 
     Args:
         name: The function that is declared.
         target: The function that is meant.
+        start: Where it begins.
+        end: Where it ends.
     """
 
     name: str
-    target: Name
+    target: str
+    start: int
+    end: int
 
     def __str__(self) -> str:
         return f".alias {self.name}, {self.target};"
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Unknown(Node):
-    """
-    Text that this package does not understand. The tool that compiles it reports the error.
-
-    Args:
-        text: All of it.
-        cause: Why it was not understood.
-    """
-
-    text: str
-    cause: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
 @dataclass(slots=True, eq=False)
-class Section(Node):
-    """
-    A `.section` of DWARF.
-
-    Args:
-        section: Its name, with the dot.
-        text: The text of the module.
-        content_span: Where its braces are.
-    """
-
-    section: str
-    text: str = field(repr=False)
-    content_span: Span = field(repr=False)
-
-    @property
-    def content(self) -> tuple[Label | Values, ...]:
-        """
-        What is in it.
-
-        Raises:
-            LinkError: It is malformed.
-        """
-        try:
-            return read_section(self.text, self.content_span.start + 1, self.content_span.end - 1)
-        except MalformedError as error:
-            raise _refused(self.text, f"section {self.section}", error) from None
-
-    def __str__(self) -> str:
-        lines = "".join(f"{line}\n" for line in self.content)
-        return f".section {self.section}\n{{\n{lines}}}"
-
-
-@dataclass(slots=True, eq=False)
-class Function(Node):
+class Function:
     """
     One occurrence of a function. It begins at its linkage, and ends after its body or its semicolon.
 
@@ -124,30 +80,30 @@ class Function(Node):
         linkage: "visible", "extern", "weak", "common" or "" for local to the module.
         results: What it returns: one, or several where they are registers.
         params: Its parameters, in order.
-        attributes: Such as `.unified`.
-        directives: What stands between the parameters and the body, such as `.maxntid`.
+        attributes: Such as "unified(1, 2)".
+        directives: The words between the parameters and the body, such as ".maxntid".
         line: 1-based line of the text that its kind stands on.
         text: The text of the module.
         linkage_span: Where the linkage is; an empty range where it would be if there is none.
-        name_span: Where the name is.
         body_span: Where the braces of its body are, (-1, -1) for a declaration.
-        closed: Whether the body's closing brace is there.
+        start: Where it begins.
+        end: Where it ends.
     """
 
     name: str
     kind: str
     linkage: str
-    results: tuple[Parameter, ...]
-    params: tuple[Parameter, ...]
-    attributes: tuple[Directive, ...]
-    directives: tuple[Directive | Pragma, ...]
+    results: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    attributes: tuple[str, ...]
+    directives: tuple[str, ...]
     line: int
     text: str = field(repr=False)
-    linkage_span: Span = field(repr=False)
-    name_span: Span = field(repr=False)
-    body_span: Span = field(default=_NOWHERE, repr=False)
-    closed: bool = field(default=True, repr=False)
-    _read: list[tuple[Statement, ...]] = field(default_factory=list, repr=False)
+    linkage_span: Span
+    body_span: Span
+    start: int
+    end: int
+    _body: tuple[Statement, ...] | None = field(default=None, repr=False)
 
     @property
     def defined(self) -> bool:
@@ -165,6 +121,12 @@ class Function(Node):
         )
 
     @property
+    def heading(self) -> str:
+        """Its declaration as spelled, without the semicolon or body."""
+        end = self.body_span.start if self.defined else self.end - 1
+        return lexer.without_comments(self.text[self.start : end]).strip()
+
+    @property
     def body(self) -> tuple[Statement, ...]:
         """
         The statements of the body, read once; none for a declaration.
@@ -172,70 +134,31 @@ class Function(Node):
         Raises:
             LinkError: The body is malformed.
         """
-        if not self._read:
-            self._read.append(self._statements() if self.defined else ())
-        return self._read[0]
-
-    @property
-    def outline(self) -> tuple[Statement, ...]:
-        """
-        The statements of the body, with plain instructions as `Code`.
-
-        Raises:
-            LinkError: The body is malformed.
-        """
-        if not self.defined or not self.closed:
-            return self.body
-        try:
-            return read_outline(self.text, self.body_span.start + 1, self.body_span.end - 1)
-        except MalformedError:
-            # A comment that holds a semicolon, for one, is understood by the full parser alone.
-            return self.body
+        if self._body is None:
+            start, end = self.body_span
+            try:
+                self._body = tuple(read(self.text[start + 1 : end - 1])) if self.defined else ()
+            except MalformedError as error:
+                raise LinkError(
+                    f"The PTX function {self.name} cannot be read: {error.cause}; correct the PTX, "
+                    "or report this if ptxas takes it."
+                ) from None
+        return self._body
 
     @property
     def has_line_numbers(self) -> bool:
         """Whether the body has a `.loc`."""
-        return self.defined and lexer.contains(self.text, _LOCATION, *self.body_span)
-
-    def spans(self) -> Iterator[Span]:
-        """Yield the spans of its heading, statements and braces; one span if the body is malformed."""
-        try:
-            body = self.body
-        except LinkError:
-            body = ()
-        if not body:
-            yield self.span
-            return
-        yield Span(self.start, self.body_span.start + 1)
-        yield from printer.statement_spans(body)
-        yield Span(self.end - 1, self.end)
-
-    @property
-    def heading(self) -> str:
-        """Its declaration as spelled, without the semicolon or body."""
-        linked = f".{self.linkage} " if self.linkage else ""
-        results = f"({', '.join(map(str, self.results))}) " if self.results else ""
-        params = ", ".join(map(str, self.params))
-        directives = "".join(f"\n{directive}" for directive in self.directives)
-        return f"{linked}.{self.kind} {attributed(self.attributes)}{results}{self.name}({params}){directives}"
-
-    def __str__(self) -> str:
-        return f"{self.heading}\n{block(self.body)}" if self.defined else f"{self.heading};"
-
-    def _statements(self) -> tuple[Statement, ...]:
-        start, end = self.body_span
-        try:
-            return read_statements(self.text, start + 1, end - 1 if self.closed else end, closed=self.closed)
-        except MalformedError as error:
-            raise _refused(self.text, f"function {self.name}", error) from None
+        if not self.defined or self.text.find(".loc", *self.body_span) < 0:
+            return False
+        return any(isinstance(each, Directive) and each.keyword == "loc" for each in self.body)
 
 
-Item = Directive | File | Pragma | Alias | Section | Declaration | Function | Line | Unknown
+Item = Function | Declaration | Alias | Part
 
 
 class Module:
     """
-    A PTX module. Its parts lie in its text; `str` puts it together from them again.
+    A PTX module. Its parts lie in its text.
 
     Args:
         text: The text it was read from.
@@ -276,31 +199,37 @@ class Module:
         """Whether it maps its instructions to source lines."""
         return ".loc" in self.text and any(function.has_line_numbers for function in self.functions)
 
+    @property
+    def aliases(self) -> tuple[Alias, ...]:
+        """Its aliases."""
+        return tuple(item for item in self.items if isinstance(item, Alias))
+
     def definition(self, name: str) -> Function | None:
         """Return the definition of the function *name*, None if there is none."""
-        return next(
-            (function for function in self.functions if function.name == name and function.defined), None
-        )
+        return next((each for each in self.functions if each.name == name and each.defined), None)
 
-    def line(self, start: int) -> int:
-        """Return the 1-based line of the offset *start*."""
-        return self.text.count("\n", 0, start) + 1
-
-    def source(self, node: Node) -> str:
-        """Return the text of *node*."""
-        return self.text[node.start : node.end]
+    def source(self, item: Item) -> str:
+        """Return the text of *item*."""
+        return self.text[item.start : item.end]
 
     def replace(self, edits: Mapping[Span, str]) -> str:
         """
         Return the text with other text in some places.
 
         Args:
-            edits: New text for ranges of the text, such as the `span` of a node. Ranges may be empty.
+            edits: New text for ranges of the text, which may be empty.
 
         Raises:
             ValueError: Ranges overlap, or lie outside of the text.
         """
-        return printer.replaced(self.text, edits)
+        pieces: list[str] = []
+        end = 0
+        for (start, stop), new in sorted(edits.items()):
+            if not end <= start <= stop <= len(self.text):
+                raise ValueError(f"the range {start}:{stop} overlaps another, or is outside of the text")
+            pieces += (self.text[end:start], new)
+            end = stop
+        return "".join((*pieces, self.text[end:]))
 
     def relinked(self, names: Mapping[str, str]) -> str:
         """
@@ -312,76 +241,171 @@ class Module:
         """
         edits = {}
         for item in self.items:
-            if isinstance(item, Function):
-                named = [item.name] if item.name in names else []
-            elif isinstance(item, Declaration):
-                named = [variable.name for variable in item.variables if variable.name in names]
-            else:
-                continue
-            if named:
-                start, end = item.linkage_span
-                linkage_ = names[named[0]]
-                blank = " " if linkage_ and start == end else ""
-                edits[Span(start, end)] = f".{linkage_}{blank}" if linkage_ else ""
+            if isinstance(item, (Function, Declaration)):
+                own = [item] if isinstance(item, Function) else item.variables
+                for linkage in [names[each.name] for each in own if each.name in names][:1]:
+                    start, end = item.linkage_span
+                    blank = " " if linkage and start == end else ""
+                    edits[Span(start, end)] = f".{linkage}{blank}" if linkage else ""
         return self.replace(edits)
 
     def without(self, items: Iterable[Item]) -> str:
-        """Return the text without *items* and the `.globl` comments that a compiler wrote for them."""
-        dropped = {item.span for item in items}
-        edits = {}
-        for before, item in zip((None, *self.items), self.items, strict=False):
-            if item.span in dropped:
-                after = self.text.find("\n", item.end)
-                blank = after >= 0 and not self.text[item.end : after].strip()
-                start = self._comment_start(before.end if before else 0, item)
-                edits[Span(start, after + 1 if blank else item.end)] = ""
-        return self.replace(edits)
-
-    def _comment_start(self, start: int, item: Item) -> int:
-        """Return the start of the comment right before *item* that names it, else the start of *item*."""
-        *lines, last = self.text[start : item.start].split("\n")
-        if not lines or last.strip():
-            return item.start
-        begin = item.start - len(last)
-        while len(lines) > 1:
-            line = lines.pop()
-            begin -= len(line) + 1
-            if line.strip():
-                comment = line.split()[:2] in (["//", ".globl"], ["//", ".weak"])
-                return begin if comment and line.split()[2:] == [_symbol(item)] else item.start
-        return item.start
-
-    def __str__(self) -> str:
-        spans = (span for item in self.items for span in _spans(item))
-        return printer.reassembled(self.text, spans)
+        """Return the text without *items*."""
+        return self.replace({Span(item.start, item.end): "" for item in items})
 
     def __repr__(self) -> str:
         return f"<PTX module: {len(self.functions)} functions, {len(self.variables)} variables>"
 
 
-def render(module: Module) -> str:
+def parse(text: str) -> Module:
     """
-    Return *module* spelled from its values: a line for each statement, no comments.
+    Return the PTX module *text*, of which the bodies of functions are read when they are asked for.
 
-    Raises:
-        LinkError: A function, a section or an initializer is malformed.
+    Never raises: text that is not understood becomes a `Part` without a keyword.
     """
-    return "".join(f"{item}\n" for item in module.items)
+    items = _Reader(text).items()
+    values: dict[str, list[str]] = {}
+    for item in items:
+        if isinstance(item, Part) and f".{item.keyword}" in HEADER:
+            values.setdefault(item.keyword, listed(text, item.start + 1 + len(item.keyword))[0])
+        elif not isinstance(item, Part) or item.keyword != "line":
+            break
+    return Module(text, items, Header.of(values))
 
 
-def _spans(item: Item) -> Iterable[Span]:
-    return item.spans() if isinstance(item, Function) else (item.span,)
+class _Reader:
+    """Read the items of *text*, skipping the bodies of functions."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line = 1
+        self._counted = 0
 
-def _symbol(item: Item) -> str:
-    if isinstance(item, Declaration):
-        return item.variables[0].name
-    return item.name if isinstance(item, Function) else ""
+    def items(self) -> list[Item]:
+        """Return all items."""
+        items: list[Item] = []
+        end = 0
+        while (token := token_at(self._text, end)).text:
+            try:
+                item = self._item(token)
+            except MalformedError as error:
+                end = self._unknown_end(token)
+                item = Part("", self._text[token.start : end], token.start, end, error.cause)
+            items.append(item)
+            end = item.end
+        return items
 
+    def _item(self, token: Token) -> Item:
+        if token.text in _DECLARATIONS:
+            return self._declaration(token.start)
+        return self._part(token)
 
-def _refused(text: str, what: str, error: MalformedError) -> LinkError:
-    line = text.count("\n", 0, error.start) + 1
-    return LinkError(
-        f"The PTX {what} cannot be read: line {line}: {error.cause}; correct the PTX, "
-        "or report this if ptxas takes it."
-    )
+    def _part(self, token: Token) -> Part | Alias:
+        text, start = self._text, token.start
+        word = token.text
+        if token.kind == "line":
+            return Part("line", word, start, token.end)
+        if word in HEADER or word == ".file":
+            end = listed(text, token.end)[1]
+            path = token_at(text, end)
+            if word == ".file" and path.kind == "string":
+                end = listed(text, path.start)[1]
+        elif word == ".section":
+            brace, _ = lexer.delimiter(text, start)
+            end = lexer.block_end(text, brace) or -1
+        elif word in (".pragma", ".alias"):
+            end = lexer.delimiter(text, start)[0] + 1
+        else:
+            end = -1
+        if end < 0 or end > len(text):
+            raise MalformedError(f"{word[:40]!r} begins no known directive", start)
+        if word == ".alias":
+            cursor = Cursor(text, [*lexer.tokens(text, token.end, end - 1)])
+            name = cursor.take("word")
+            cursor.expect(",")
+            return Alias(name, cursor.take("word"), start, end)
+        return Part(word[1:], text[start:end], start, end)
+
+    def _declaration(self, start: int) -> Function | Declaration:
+        """Read a function or a declaration of variables, each initializer as one token."""
+        text = self._text
+        tokens: list[Token] = []
+        at = start
+        while True:
+            stop, delimiter = lexer.delimiter(text, at)
+            tokens += [*lexer.tokens(text, at, stop)][:-1]
+            if delimiter == "=":
+                begin = lexer.trivia_end(text, stop + 1)
+                end, at = lexer.initializer_end(text, begin)
+                tokens += (lexer.Token("=", stop), lexer.Token(text[begin:end], begin))
+            elif delimiter == ";" and ".pragma" in [token.text for token in tokens[-4:]]:
+                # A pragma before the body of a function has its own semicolon.
+                at = stop + 1
+            else:
+                break
+        cursor = Cursor(text, [*tokens, lexer.Token("", stop)])
+        if any(token.text in _KINDS for token in tokens[:2]):
+            return self._function(cursor, stop, delimiter)
+        if delimiter != ";":
+            raise MalformedError("';' is expected", stop)
+        return cursor.declaration(self._line_of, stop + 1)
+
+    def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
+        start = cursor.token.start
+        linked, linkage_span = cursor.linkage()
+        line = self._line_of(cursor.token.start)
+        kind = cursor.take()[1:]
+        attributes: tuple[str, ...] = ()
+        while cursor.accept(".attribute"):
+            attributes += cursor.attributes()
+        results = cursor.parameters()
+        name, *more = cursor.take("word").split(".")
+        params = cursor.parameters()
+        directives = [f".{word}" for word in more]
+        while token := cursor.token.text:
+            if cursor.token.kind == "directive":
+                directives.append(token)
+            elif cursor.token.kind not in ("number", "word", "string") and token != ",":
+                cursor.fail("a directive is expected")
+            cursor.at += 1
+        end, body_span = stop + 1, NOWHERE
+        if delimiter == "{":
+            closing = lexer.block_end(self._text, stop)
+            if closing is None:
+                raise MalformedError("'}' is expected", stop)
+            end, body_span = closing, Span(stop, closing)
+        elif delimiter != ";":
+            cursor.fail("';' or '{' is expected")
+        return Function(
+            name,
+            kind,
+            linked,
+            results,
+            params,
+            attributes,
+            tuple(directives),
+            line,
+            self._text,
+            linkage_span,
+            body_span,
+            start,
+            end,
+        )
+
+    def _unknown_end(self, token: Token) -> int:
+        """Return the end of the unknown text that begins with *token*."""
+        end = token.end
+        while token.text != ";":
+            if token.text == "{":
+                return lexer.block_end(self._text, token.start) or len(self._text)
+            token = token_at(self._text, end)
+            if not token.text or (token.text in _STARTS and token.text not in SPACES):
+                break
+            end = token.end
+        return end
+
+    def _line_of(self, start: int) -> int:
+        """Return the line of *start*, which must not precede that of the last call."""
+        self._line += self._text.count("\n", self._counted, start)
+        self._counted = start
+        return self._line

@@ -1,33 +1,66 @@
-"""Statements of PTX functions and sections as values."""
+"""
+The statements of PTX functions: one form for each, in the order of the text, blocks as braces.
+
+They are values without places. A pass makes other statements of them, and `str` prints each.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .declarations import Declaration, Directive, Parameter, Pragma, Registers
-from .operands import Name, Negated, Node, Operand
-from .prototypes import Prototype
+from . import lexer
+from .variables import Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+_DIGITS = "0123456789"
+_JUMPS = ("bra", "brx", "cal")
+_DECLARING = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
 
-_BRANCH = re.compile(r"bra(?:\.uni)?\s+([\w$%]+)\s*;", re.ASCII)
-_BETWEEN_WORDS = str.maketrans(dict.fromkeys("()[]{},;+-*/|&!<>=^~?@\0", " "))
-# What begins a register, a number, a special register or a part of an opcode.
-_NOT_NAMES = frozenset("%0123456789.")
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Label(Node):
+class Instruction(NamedTuple):
     """
-    A label.
+    An instruction.
 
     Args:
-        name: Its name.
+        guard: Its predicate as it is spelled before it, such as "@!%p1 ", "" without one.
+        word: Its opcode with the modifiers, such as "ld.global.v4.f32".
+        operands: What is between its commas. Those of a call are the results in parentheses, if any, the
+            function, the arguments in parentheses, if any, and for an indirect call its prototype.
     """
+
+    guard: str
+    word: str
+    operands: tuple[str, ...]
+
+    @property
+    def opcode(self) -> str:
+        """Its name alone, such as "ld"."""
+        return self.word.partition(".")[0]
+
+    @property
+    def modifiers(self) -> list[str]:
+        """What follows the name, without dots: ["global", "v4", "f32"]."""
+        return self.word.split(".")[1:]
+
+    @property
+    def names(self) -> list[str]:
+        """The registers, variables, functions and labels in its operands."""
+        return lexer.names(",".join(self.operands))
+
+    @property
+    def symbols(self) -> list[str]:
+        """The same, but for those that begin like registers."""
+        return lexer.symbols(",".join(self.operands))
+
+    def __str__(self) -> str:
+        operands = f" {', '.join(self.operands)}" if self.operands else ""
+        return f"{self.guard}{self.word}{operands};"
+
+
+class Label(NamedTuple):
+    """A label."""
 
     name: str
 
@@ -35,264 +68,208 @@ class Label(Node):
         return f"{self.name}:"
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Instruction(Node):
-    """
-    An instruction that is no call.
-
-    Args:
-        opcode: Its name alone, such as "ld".
-        modifiers: What follows the name, without dots: ("global", "v4", "f32").
-        operands: What it works on.
-        predicate: The register that it depends on, `Negated` for its opposite.
-    """
-
-    opcode: str
-    modifiers: tuple[str, ...] = ()
-    operands: tuple[Operand, ...] = ()
-    predicate: Name | Negated | None = None
-
-    def __str__(self) -> str:
-        operands = f" {', '.join(map(str, self.operands))}" if self.operands else ""
-        return f"{_guard(self.predicate)}{'.'.join((self.opcode, *self.modifiers))}{operands};"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Call(Node):
-    """
-    A call.
-
-    Args:
-        callee: The function, or the register or table that holds it.
-        arguments: What is passed.
-        results: What is returned.
-        prototype: For an indirect call, the label of its prototype or of its targets, or their table.
-        modifiers: Such as ("uni",).
-        predicate: The register that it depends on, `Negated` for its opposite.
-    """
-
-    callee: Operand
-    arguments: tuple[Operand, ...] = ()
-    results: tuple[Operand, ...] = ()
-    prototype: Name | None = None
-    modifiers: tuple[str, ...] = ()
-    predicate: Name | Negated | None = None
-
-    def __str__(self) -> str:
-        results = f" ({', '.join(map(str, self.results))})," if self.results else ""
-        arguments = f", ({', '.join(map(str, self.arguments))})" if self.arguments or self.prototype else ""
-        prototype = f", {self.prototype}" if self.prototype else ""
-        call = ".".join(("call", *self.modifiers))
-        return f"{_guard(self.predicate)}{call}{results} {self.callee}{arguments}{prototype};"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Location(Node):
-    """
-    A `.loc`: where in a source the instructions after it come from.
-
-    Args:
-        file: The number of a `.file`.
-        line: 1-based.
-        column: 1-based, 0 where it is not known.
-        function: For an inlined function, the label of its name among the strings of DWARF.
-        offset: What is added to that label.
-        inlined_at: File, line and column it was inlined at.
-    """
-
-    file: int
-    line: int
-    column: int
-    function: Name | None = None
-    offset: int = 0
-    inlined_at: tuple[int, int, int] | None = None
-
-    def __str__(self) -> str:
-        offset = f" + {self.offset}" if self.offset else ""
-        function = f", function_name {self.function}{offset}" if self.function else ""
-        inlined = ", inlined_at {} {} {}".format(*self.inlined_at) if self.inlined_at else ""
-        return f".loc {self.file} {self.line} {self.column}{function}{inlined}"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Targets(Node):
-    """
-    A list of labels or functions that a branch or a call may go to.
-
-    Args:
-        name: Its label, "" where there is none.
-        keyword: "branchtargets" or "calltargets".
-        targets: The labels or functions.
-    """
-
-    name: str
-    keyword: str
-    targets: tuple[Name, ...]
-
-    def __str__(self) -> str:
-        return f"{_labelled(self.name)}.{self.keyword} {', '.join(map(str, self.targets))};"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class CallPrototype(Node):
-    """
-    A `.callprototype`, which an indirect call names.
-
-    Args:
-        name: Its label, "" where there is none.
-        results: What is returned.
-        params: What is passed.
-        directives: Such as `.noreturn`.
-    """
-
-    name: str
-    results: tuple[Parameter, ...] = ()
-    params: tuple[Parameter, ...] = ()
-    directives: tuple[Directive | Pragma, ...] = ()
-
-    def __str__(self) -> str:
-        results = f"({', '.join(map(str, self.results))}) " if self.results else ""
-        directives = "".join(f" {directive}" for directive in self.directives)
-        params = ", ".join(map(str, self.params))
-        return f"{_labelled(self.name)}.callprototype {results}_ ({params}){directives};"
-
-    @property
-    def prototype(self) -> Prototype:
-        """The part on which caller and callee must agree."""
-        result = self.results[0].param if self.results else None
-        return Prototype(self.name, result, tuple(parameter.param for parameter in self.params))
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Line(Node):
-    """
-    A line for a preprocessor, such as `#line`, or of DWARF in PTX 1.
-
-    Args:
-        text: All of it.
-    """
+class Directive(NamedTuple):
+    """A directive that declares nothing, such as `.loc` or `.branchtargets`, with its semicolon."""
 
     text: str
 
-    def __str__(self) -> str:
-        return f"\n{self.text}\n"
+    @property
+    def keyword(self) -> str:
+        """Its name without the dot."""
+        return self.text[1:].split(maxsplit=1)[0]
 
-
-@dataclass(slots=True, unsafe_hash=True)
-class Block(Node):
-    """
-    Statements in braces, with a scope of names of their own.
-
-    Args:
-        statements: What is between the braces.
-    """
-
-    statements: tuple[Statement, ...]
+    @property
+    def names(self) -> list[str]:
+        """The labels and functions in it."""
+        return [] if self.keyword in ("loc", "pragma") else lexer.names(self.text)
 
     def __str__(self) -> str:
-        return block(self.statements)
+        return self.text
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Code(Node):
-    """
-    Labels and instructions in the outline of a function.
-
-    Args:
-        text: All of them.
-    """
+class Brace(NamedTuple):
+    """The begin or the end of a block, which has a scope of names of its own."""
 
     text: str
 
     def __str__(self) -> str:
         return self.text
 
-    @property
-    def labels(self) -> list[Name]:
-        """The labels that it has."""
-        text, labels, end = self.text, [], 0
-        while (colon := text.find(":", end)) >= 0:
-            begin = max(text.rfind(";", end, colon) + 1, end)
-            end = colon + 1
-            if text.startswith(":", end):
-                # A modifier such as `.shared::cta`.
-                end += 1
-                continue
-            name = text[begin:colon].lstrip()
-            place = self.start + colon - len(name)
-            name = name.rstrip()
-            labels.append(Name(name, start=place, end=place + len(name)))
-        return labels
 
-    @property
-    def targets(self) -> list[Name]:
-        """The labels that it branches to."""
-        return [
-            Name(match[1], start=self.start + match.start(1), end=self.start + match.end(1))
-            for match in _BRANCH.finditer(self.text)
-        ]
-
-    @property
-    def names(self) -> set[str]:
-        """The names in it that do not have the form of a register, and opcodes without modifiers."""
-        words = set(self.text.translate(_BETWEEN_WORDS).split())
-        return {word for word in words if word[0] not in _NOT_NAMES and "." not in word and ":" not in word}
+OPEN, CLOSE = Brace("{"), Brace("}")
+Statement = Instruction | Label | Directive | Brace | Declaration
 
 
-Statement = (
-    Label
-    | Instruction
-    | Call
-    | Registers
-    | Declaration
-    | Location
-    | Pragma
-    | Targets
-    | CallPrototype
-    | Directive
-    | Line
-    | Block
-    | Code
-)
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Values(Node):
+def read(text: str) -> Iterator[Statement]:
     """
-    A line of a `.section`.
+    Yield the statements in *text*, the inside of a function's body.
+
+    Raises:
+        MalformedError: There is something else.
+    """
+    pieces = lexer.statements(lexer.without_comments(text))
+    for label, guard, word, listed, directive, brace, other in pieces:
+        if word:
+            if guard:
+                guard = f"@{guard[1:].replace(' ', '').strip()} "  # noqa: PLW2901
+            yield Instruction(guard, word, lexer.operands(listed))
+        elif label:
+            yield Label(label)
+        elif directive:
+            declares = directive.split(maxsplit=1)[0] in _DECLARING
+            yield Declaration.of(directive) if declares else Directive(directive)
+        elif brace:
+            yield Brace(brace)
+        else:
+            raise lexer.MalformedError(f"a statement is expected, not {other!r}", 0)
+
+
+def references(statement: Statement) -> Collection[str]:
+    """Return the names in *statement*, but for those that it declares."""
+    if isinstance(statement, (Instruction, Directive)):
+        return statement.names
+    if isinstance(statement, Declaration):
+        return [symbol for variable in statement.variables for symbol in variable.symbols]
+    return ()
+
+
+def address(operand: str) -> tuple[str, int] | None:
+    """Return the base and the offset of an address such as "[%rd1+4]", None for another operand."""
+    if operand[:1] != "[" or operand[-1:] != "]":
+        return None
+    base, _, offset = operand[1:-1].partition("+")
+    base = base.strip()
+    if not base or not base.replace("$", "_").replace("%", "_", 1).isidentifier():
+        return None
+    try:
+        return base, int(offset or 0)
+    except ValueError:
+        return None
+
+
+def elements(operand: str) -> tuple[str, ...]:
+    """Return the elements of a vector in braces, or *operand* alone."""
+    return lexer.operands(operand[1:-1]) if operand[:1] == "{" else (operand,)
+
+
+class Register(NamedTuple):
+    """
+    A register, or another name that a block declares.
 
     Args:
-        type: The type without its dot, such as "b32".
-        values: Numbers, labels and sections.
+        block: The number of the block, which no other block of the function has.
+        name: The name.
+        type: The type of the register without its dot, "" for another name.
     """
 
+    block: int
+    name: str
     type: str
-    values: tuple[tuple[Operand | str, ...], ...]
-
-    def __str__(self) -> str:
-        return f".{self.type} {', '.join(''.join(map(str, value)) for value in self.values)}"
 
 
-def block(statements: Iterable[Statement]) -> str:
-    """Return *statements* in braces, a line for each."""
-    return "".join(("{\n", *(f"{_terminated(statement)}\n" for statement in statements), "}"))
+class Scope:
+    """
+    The names that are declared at a place: those of its block up to there, and those around the block.
+
+    Args:
+        block: The number of the block.
+        outer: The names where the block begins.
+    """
+
+    def __init__(self, block: int = 0, outer: Scope | None = None) -> None:
+        self.block = block
+        self.outer = outer
+        self._names: dict[str, str] = {}
+        self._counted: dict[str, tuple[str, int]] = {}
+        self._found: dict[str, Register | None] = {}
+
+    def declared(self, declaration: Declaration) -> Scope:
+        """Return the names after *declaration*."""
+        after = self
+        if self._found:
+            after = Scope(self.block, self.outer)
+            after._names, after._counted = self._names.copy(), self._counted.copy()
+        for variable in declaration.variables:
+            kind = variable.type if variable.space == "reg" else ""
+            if variable.count is None:
+                after._names.setdefault(variable.name, kind)
+            else:
+                after._counted.setdefault(variable.name, (kind, variable.count))
+        return after
+
+    def find(self, name: str) -> Register | None:
+        """Return what *name* means here, None if no block declares it."""
+        try:
+            return self._found[name]
+        except KeyError:
+            found = self._found[name] = self._own(name) or (self.outer.find(name) if self.outer else None)
+            return found
+
+    def _own(self, name: str) -> Register | None:
+        if name in self._names:
+            return Register(self.block, name, self._names[name])
+        # Of `r1<5>` is r12, as of `r<13>`.
+        for end in range(len(name.rstrip(_DIGITS)), len(name)):
+            counted = self._counted.get(name[:end])
+            if counted and int(name[end:][:9]) < counted[1]:
+                return Register(self.block, name, counted[0])
+        return None
 
 
-def flattened(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Yield *statements* and, after each block, its statements."""
-    for statement in statements:
-        yield statement
-        if isinstance(statement, Block):
-            yield from flattened(statement.statements)
+def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
+    """Yield the statements of *body* with their numbers, and the names that are declared there."""
+    scope, blocks = Scope(), 0
+    for number, statement in enumerate(body):
+        if isinstance(statement, Brace):
+            blocks += 1
+            scope = Scope(blocks, scope) if statement == OPEN else scope.outer or scope
+        elif isinstance(statement, Declaration):
+            scope = scope.declared(statement)
+        yield number, statement, scope
 
 
-def _guard(predicate: Name | Negated | None) -> str:
-    return f"@{predicate} " if predicate else ""
+class Call(NamedTuple):
+    """
+    What a call consists of.
+
+    Args:
+        callee: The function, or the register or table that holds it.
+        results: The variables for what it returns.
+        arguments: The variables that are passed.
+        prototype: For an indirect call, the label of its prototype or of its targets, or their table.
+    """
+
+    callee: str
+    results: tuple[str, ...]
+    arguments: tuple[str, ...]
+    prototype: str
 
 
-def _labelled(name: str) -> str:
-    return f"{name}: " if name else ""
+def called(call: Instruction) -> Call:
+    """Return what the instruction *call* consists of."""
+    rest = list(call.operands)
+    results = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
+    callee = rest.pop(0) if rest else ""
+    arguments = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
+    return Call(callee, results, arguments, ", ".join(rest))
 
 
-def _terminated(statement: Statement) -> str:
-    return f"{statement};" if isinstance(statement, Directive) else str(statement)
+def edited(body: Iterable[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
+    """Return *body* with other statements in the places of those whose numbers *edits* has."""
+    return tuple(new for place, old in enumerate(body) for new in edits.get(place, (old,)))
+
+
+def with_labels(statement: Statement, new: dict[str, str]) -> Statement:
+    """Return *statement* with other labels."""
+    if isinstance(statement, Label):
+        return Label(new.get(statement.name, statement.name))
+    if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):
+        return Directive(lexer.with_words(statement.text, new))
+    if isinstance(statement, Instruction) and statement.word[:3] in _JUMPS:
+        return statement._replace(operands=tuple(new.get(each, each) for each in statement.operands))
+    return statement
+
+
+def block(body: Iterable[Statement]) -> str:
+    """Return the text of *body* in braces, a line for each statement."""
+    return "\n".join(("{", *map(str, body), "}"))

@@ -1,34 +1,105 @@
-"""Keep a parameter in registers in place of memory: one for each part that accesses never cut."""
+"""
+Keep a parameter or a local variable in registers: one for each part of it that no access cuts.
+
+All accesses to it are known, lie in it, and are aligned. So a byte is in one register, whatever reads or
+writes it, and whole registers of 32 and 64 bits are joined and parted. What is cut within a word stays in
+memory (`cuts_words`): of a register that nothing has written, ptxas takes any bits whatever masks them, so a
+part that is undefined would change its neighbours. Registers of less than 32 bits begin as zero for the same
+reason, which ptxas drops where a store follows: what they are extended with is defined.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._formats import ptx
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from numba_ptxlink._formats import ptx
+    Find = Callable[[str], ptx.Register | None]
 
-    from .body import Access
+LANES = {"v2": 2, "v4": 4, "v8": 8}
+"""How many elements a vector has."""
 
 # A move of 128 bits in one register wants PTX 8.3; two of 64 do not.
 _WIDEST = 8
+_WORD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """
+    One load or store at a constant offset.
+
+    Args:
+        guard: Its predicate as it is spelled before an instruction, "" without one.
+        stores: Whether it stores.
+        offset: Bytes from the start of the variable.
+        type: The type of an element without its dot, such as "f32".
+        values: The operands that are loaded or stored, one for each element.
+        bits: Their widths in bits, None for an immediate.
+    """
+
+    guard: str
+    stores: bool
+    offset: int
+    type: str
+    values: tuple[str, ...]
+    bits: tuple[int | None, ...]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Offset and size of each element, in bytes."""
+        size = ptx.width(self.type) // 8
+        return [(self.offset + size * number, size) for number in range(len(self.values))]
+
+    @classmethod
+    def of(cls, instruction: ptx.Instruction, find: Find, offset: int = 0) -> Access | None:
+        """
+        Return *instruction* as an access, None for another form.
+
+        Args:
+            instruction: The instruction.
+            find: What returns the register that a name means.
+            offset: What is added to the offset that it has.
+        """
+        opcode, *modifiers = instruction.word.split(".")
+        shapes = [LANES[word] for word in modifiers if word in LANES]
+        kind = modifiers[-1] if modifiers else ""
+        if opcode not in ("ld", "st") or len(instruction.operands) != 2:
+            return None
+        if len(modifiers) - len(shapes) > 2 or ptx.width(kind) not in (8, 16, 32, 64, 128):
+            return None
+        place, value = instruction.operands if opcode == "st" else instruction.operands[::-1]
+        address, values = ptx.address(place), ptx.elements(value)
+        if address is None or [len(values)] != (shapes or [1]):
+            return None
+        bits: list[int | None] = []
+        for each in values:
+            register = find(each)
+            bits.append(ptx.width(register.type) if register else None)
+            # An element of a vector, a symbol, or a predicate.
+            if not bits[-1] if register else not (each == "_" or each.removeprefix("-")[:1].isdigit()):
+                return None
+        return cls(instruction.guard, opcode == "st", offset + address[1], kind, values, tuple(bits))
 
 
 class Cells:
     """
-    The registers that hold the bytes of a parameter.
+    The registers that hold the bytes of a variable.
 
     Accesses are aligned and have sizes that are powers of two, so any two are nested or apart: a range that
     has smaller ones in it is halved until it has none.
 
     Args:
         prefix: What the names of the registers begin with.
-        size: Bytes of the parameter.
+        size: Bytes of the variable.
         accesses: All accesses to it.
 
     Raises:
-        ValueError: An access is not aligned, or lies outside of the parameter.
+        ValueError: An access is not aligned, or lies outside of the variable.
     """
 
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
@@ -43,14 +114,24 @@ class Cells:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def declarations(self) -> str:
-        """Return the `.reg` statements of the registers."""
+    @property
+    def cuts_words(self) -> bool:
+        """Whether an access is to several parts of less than a word."""
+        narrow = [start for start, size in self._cells if size < _WORD]
+        cut = self._ranges - self._cells.keys()
+        return any(0 <= start - offset < size for offset, size in cut for start in narrow)
+
+    def declarations(self) -> list[ptx.Statement]:
+        """Return the declarations of the registers, and the zeros of those that can be part of a word."""
         names: dict[int, list[str]] = {}
         for (_, size), name in self._cells.items():
             names.setdefault(max(16, size * 8), []).append(name)
-        return " ".join(f".reg .b{bits} {', '.join(listed)};" for bits, listed in names.items())
+        return [
+            *(ptx.Declaration.registers(f"b{bits}", listed) for bits, listed in names.items()),
+            *(ptx.Instruction("", "mov.b16", (name, "0")) for name in names.get(16, ())),
+        ]
 
-    def moves(self, access: Access) -> str:
+    def moves(self, access: Access) -> list[ptx.Statement]:
         """
         Return the statements that stand for *access*.
 
@@ -59,7 +140,7 @@ class Cells:
         """
         moves = _Moves(self._cells, f"{self._prefix}t", access.guard)
         for value, bits, (offset, size) in zip(access.values, access.bits, access.ranges, strict=True):
-            if str(value) == "_":
+            if value == "_":
                 continue
             if bits is not None and bits < size * 8:
                 raise ValueError(f"{value} has {bits} bits for {size} bytes")
@@ -67,7 +148,7 @@ class Cells:
                 moves.store(value, bits, access.type, offset, size)
             else:
                 moves.load(value, bits or 0, access.type, offset, size)
-        return moves.text()
+        return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
         inner = any(offset <= start < offset + size and length < size for start, length in self._ranges)
@@ -79,57 +160,48 @@ class Cells:
 
 
 class _Moves:
-    """
-    Moves between registers of the program and the cells of a parameter.
-
-    A cell of one byte is a register of 16 bits whose upper half is zero.
-    """
+    """Moves between registers of the program and the cells of a variable."""
 
     def __init__(self, cells: Mapping[tuple[int, int], str], temporary: str, guard: str) -> None:
         self._cells = cells
         self._prefix = temporary
         self._guard = guard
-        self._lines: list[str] = []
-        self._temporaries: list[int] = []
+        self._moves: list[ptx.Statement] = []
+        self._temporaries: list[ptx.Statement] = []
 
-    def text(self) -> str:
+    def statements(self) -> list[ptx.Statement]:
         """Return the moves, in a block of their own if they need further registers."""
         if not self._temporaries:
-            return " ".join(self._lines)
-        registers = (
-            f".reg .b{bits} {self._prefix}{number};" for number, bits in enumerate(self._temporaries)
-        )
-        return " ".join(("{", *registers, *self._lines, "}"))
+            return self._moves
+        return [ptx.OPEN, *self._temporaries, *self._moves, ptx.CLOSE]
 
-    def load(self, target: ptx.Operand, bits: int, kind: str, offset: int, size: int) -> None:
+    def load(self, target: str, bits: int, kind: str, offset: int, size: int) -> None:
         """Move *size* bytes at *offset* to *target*, which is wider or as wide, extended as `ld` does."""
         source = self._joined(offset, size)
         sign = "s" if kind[0] == "s" else "u"
-        if size == 1 and (sign == "s" or bits != 16):
-            self._add(f"cvt.{sign}{bits}.{sign}8 {target}, {source};")
-        elif bits > max(16, size * 8):
-            self._add(f"cvt.{sign}{bits}.{sign}{size * 8} {target}, {source};")
+        if size == 1 or bits > size * 8:
+            self._add(f"cvt.{sign}{bits}.{sign}{size * 8}", target, source)
         else:
-            self._add(f"mov.b{bits} {target}, {source};")
+            self._add(f"mov.b{bits}", target, source)
 
-    def store(self, source: ptx.Operand, bits: int | None, kind: str, offset: int, size: int) -> None:
+    def store(self, source: str, bits: int | None, kind: str, offset: int, size: int) -> None:
         """Move *source*, an immediate or the lower bytes of a register, to *size* bytes at *offset*."""
         cell = self._cells.get((offset, size))
         if size > _WIDEST and bits is not None:
-            self._spread(str(source), offset, size)
+            self._spread(source, offset, size)
             return
         whole = cell or self._temporary(size * 8)
         if size == 1 and bits is None:
-            self._add(f"mov.b16 {whole}, {_integer(source) & 255};")
+            self._add("mov.b16", whole, str(int(source.removesuffix("U"), 0) & 255))
         elif size == 1:
-            self._add(f"cvt.u16.u8 {whole}, {source};")
+            self._add("cvt.u16.u8", whole, source)
         elif bits is None:
             # A decimal point has no meaning in a move of bits.
-            self._add(f"mov.{'f' if kind in ('f32', 'f64') else 'b'}{size * 8} {whole}, {source};")
+            self._add(f"mov.{'f' if kind in ('f32', 'f64') else 'b'}{size * 8}", whole, source)
         elif bits > size * 8:
-            self._add(f"cvt.u{size * 8}.u{bits} {whole}, {source};")
+            self._add(f"cvt.u{size * 8}.u{bits}", whole, source)
         else:
-            self._add(f"mov.b{bits} {whole}, {source};")
+            self._add(f"mov.b{bits}", whole, source)
         if not cell:
             self._spread(whole, offset, size)
 
@@ -141,34 +213,23 @@ class _Moves:
         half = size // 2
         low, high = self._joined(offset, half), self._joined(offset + half, half)
         whole = self._temporary(size * 8)
-        if size == 2:
-            self._add(f"shl.b16 {whole}, {high}, 8;")
-            self._add(f"or.b16 {whole}, {whole}, {low};")
-        else:
-            self._add(f"mov.b{size * 8} {whole}, {{{low}, {high}}};")
+        self._add(f"mov.b{size * 8}", whole, f"{{{low}, {high}}}")
         return whole
 
     def _spread(self, whole: str, offset: int, size: int) -> None:
         """Move the halves of *whole* to the cells of *size* bytes at *offset*."""
         half = size // 2
-        cells = [self._cells.get((start, half)) for start in (offset, offset + half)]
-        low, high = (cell or self._temporary(half * 8) for cell in cells)
-        if size == 2:
-            self._add(f"and.b16 {low}, {whole}, 255;")
-            self._add(f"shr.u16 {high}, {whole}, 8;")
-        else:
-            self._add(f"mov.b{size * 8} {{{low}, {high}}}, {whole};")
-        for part, cell, start in ((low, cells[0], offset), (high, cells[1], offset + half)):
-            if not cell:
-                self._spread(part, start, half)
+        places = (offset, half), (offset + half, half)
+        low, high = (self._cells.get(place) or self._temporary(half * 8) for place in places)
+        self._add(f"mov.b{size * 8}", f"{{{low}, {high}}}", whole)
+        for part, place in zip((low, high), places, strict=True):
+            if place not in self._cells:
+                self._spread(part, *place)
 
     def _temporary(self, bits: int) -> str:
-        self._temporaries.append(max(16, bits))
-        return f"{self._prefix}{len(self._temporaries) - 1}"
+        name = f"{self._prefix}{len(self._temporaries)}"
+        self._temporaries.append(ptx.Declaration.registers(f"b{max(16, bits)}", [name]))
+        return name
 
-    def _add(self, line: str) -> None:
-        self._lines.append(f"{self._guard}{line}")
-
-
-def _integer(immediate: ptx.Operand) -> int:
-    return int(str(immediate).rstrip("U"), 0)
+    def _add(self, word: str, *operands: str) -> None:
+        self._moves.append(ptx.Instruction(self._guard, word, operands))

@@ -6,7 +6,6 @@ What cannot be combined faithfully raises `NotCombinedError` with the reason; a 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,14 +16,10 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_ARCH = re.compile(r"sm_\d+[af]?")
 # CUDA C++ Programming Guide, "Independent Thread Scheduling".
 _INDEPENDENT_THREADS = 70
 # PTX ISA, "Pragma Strings": which bytes of the next load are used.
-_HINT = "used_bytes_mask"
-_NUMBERED = re.compile(r"__(\d{1,9})(?![\w$])", re.ASCII)
-# Comments and strings, whose words are no names.
-_ASIDE = r'"[^"]*"|//[^\n]*|/\*.*?\*/'
+_HINT = '.pragma "used_bytes_mask'
 
 
 class NotCombinedError(Exception):
@@ -55,8 +50,8 @@ class Combined:
     @property
     def text(self) -> str:
         """The module, without line numbers."""
-        defined = (plain(function) for function in self.functions if function.defined)
-        return self.printed({function.name: source(function) for function in defined})
+        defined = (function for function in self.functions if function.defined)
+        return self.printed({function.name: printed(function, plain(function)) for function in defined})
 
     def printed(self, bodies: Mapping[str, str]) -> str:
         """
@@ -76,9 +71,9 @@ class Combined:
         )
 
 
-def source(function: ptx.Function) -> str:
-    """Return the text of *function*."""
-    return function.text[function.start : function.end]
+def printed(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
+    """Return the text of *function* with another body."""
+    return f"{function.heading}\n{ptx.block(body)}"
 
 
 def combine(modules: Sequence[ptx.Module]) -> Combined:
@@ -101,9 +96,12 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     if both:
         raise NotCombinedError(f"{min(both)} is a function and a variable")
     pragmas = dict.fromkeys(
-        str(item) for module in parts for item in module.items if isinstance(item, ptx.Pragma)
+        item.text
+        for module in parts
+        for item in module.items
+        if isinstance(item, ptx.Part) and item.keyword == "pragma"
     )
-    aliases = [item for module in parts for item in module.items if isinstance(item, ptx.Alias)]
+    aliases = [alias for module in parts for alias in module.aliases]
     kernels = {
         function.name: _declaration(function, functions[function.name][1])
         for module in parts
@@ -131,9 +129,9 @@ def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
     if "debug" in module.target:
         raise NotCombinedError("an input has debug information")
     for item in module.items:
-        if isinstance(item, ptx.Unknown):
+        if isinstance(item, ptx.Part) and not item.keyword:
             raise NotCombinedError(f"PTX that is not understood: {item.cause}")
-        if isinstance(item, ptx.Line):
+        if isinstance(item, ptx.Part) and item.keyword == "line":
             raise NotCombinedError("an input has lines for a preprocessor")
     for name, _ in symbols:
         if name[0] == "%":
@@ -145,7 +143,7 @@ def _header(modules: Sequence[ptx.Module]) -> str:
     archs: list[Arch] = []
     others: set[tuple[str, ...]] = set()
     for module in modules:
-        named = [word for word in module.target if _ARCH.fullmatch(word)]
+        named = [word for word in module.target if word.startswith("sm_")]
         if len(named) != 1 or module.version is None:
             raise NotCombinedError("an input lacks its version or target")
         archs.append(Arch.of(named[0]))
@@ -157,7 +155,7 @@ def _header(modules: Sequence[ptx.Module]) -> str:
         raise NotCombinedError(f"the inputs are for {' and '.join(sorted(specific))}")
     if {module.address_size for module in modules} != {64}:
         raise NotCombinedError("an input has no 64-bit addresses")
-    numbers = [int(re.sub(r"\D", "", arch.sm)) for arch in archs]
+    numbers = [int("".join(filter(str.isdigit, arch.sm))) for arch in archs]
     # Code for older devices counts on all threads of a warp running in step.
     if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
         oldest, newest = min(numbers), max(numbers)
@@ -184,30 +182,15 @@ def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str
         clashes.append({name for name in private - shared if counts[name] > 1})
     if not any(clashes):
         return [*modules]
-    # No word of the modules ends with a number as high.
-    numbers = (int(number) for module in modules for number in _NUMBERED.findall(module.text))
-    first = max(numbers, default=-1) + 1
+    suffix = "__"
+    while any(f"{name}{suffix}" in module.text for names in clashes for name in names for module in modules):
+        suffix += "_"
     return [
-        ptx.parse(_with_names(module.text, {name: f"{name}__{first + position}" for name in sorted(names)}))
+        ptx.parse(ptx.with_words(module.text, {name: f"{name}{suffix}{position}" for name in names}))
         if names
         else module
         for position, (module, names) in enumerate(zip(modules, clashes, strict=True))
     ]
-
-
-def _with_names(text: str, new: dict[str, str]) -> str:
-    """
-    Return *text* with other words; local names that hide a symbol are renamed like it.
-
-    Registers `a<3>` are a0, a1 and a2, so they do not have the name a; nor has the opcode of `a.u32`.
-    """
-    words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
-    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$.]|\s*<)", re.DOTALL | re.ASCII)
-
-    def renamed(match: re.Match[str]) -> str:
-        return new.get(match[0], match[0])
-
-    return pattern.sub(renamed, text)
 
 
 def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
@@ -215,9 +198,8 @@ def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
         yield function.name, function.linkage
     for variable in module.variables:
         yield variable.name, variable.linkage
-    for item in module.items:
-        if isinstance(item, ptx.Alias):
-            yield item.name, "visible"
+    for alias in module.aliases:
+        yield alias.name, "visible"
 
 
 def _chosen_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
@@ -255,8 +237,7 @@ def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variab
             if not isinstance(item, ptx.Declaration):
                 continue
             for variable in item.variables:
-                single = len(item.variables) == 1
-                entry = variable, module.source(item) if single else str(variable)
+                entry = variable, item.alone(variable) if len(item.variables) > 1 else item.text
                 other = chosen.get(variable.name)
                 chosen[variable.name] = entry if other is None else _stronger(other, entry)
     return chosen
@@ -305,18 +286,11 @@ def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[p
     return order.values()
 
 
-def plain(function: ptx.Function) -> ptx.Function:
-    """Return *function* without line numbers, and without hints for a load, which another may follow here."""
-    if not function.has_line_numbers and function.text.find(_HINT, *function.body_span) < 0:
-        return function
-    edits = {
-        statement.span: ""
-        for statement in ptx.flattened(function.body)
-        if isinstance(statement, ptx.Location) or _is_hint(statement)
-    }
-    (edited,) = ptx.parse(ptx.replaced(function.text, edits, function.span)).functions
-    return edited
-
-
-def _is_hint(statement: ptx.Statement) -> bool:
-    return isinstance(statement, ptx.Pragma) and any(value.startswith(_HINT) for value in statement.values)
+def plain(function: ptx.Function) -> tuple[ptx.Statement, ...]:
+    """Return the body without line numbers, and without hints for a load, which another may follow here."""
+    return tuple(
+        statement
+        for statement in function.body
+        if not isinstance(statement, ptx.Directive)
+        or not (statement.keyword == "loc" or statement.text.startswith(_HINT))
+    )

@@ -16,170 +16,119 @@ beside those of inlined calls it need not.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._formats.ptx.declarations import width
-from numba_ptxlink.errors import LinkError
 
-from .body import VECTORS, Access, size_of
-from .cells import Cells
-from .scan import NAME, NotReadError
+from .cells import LANES, Access, Cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .scan import Instruction, Register, Scanned
+    from collections.abc import Iterable, Mapping, Sequence
 
 STACK_ALIGNMENT = 16
 """What a stack begins at, in bytes."""
 MOST_CELLS = 256
 """Registers that may take the place of one variable: more would be put into local memory again."""
 
-# A search is fast for a pattern that begins with a letter: what is before it is looked at second.
-_DECLARATION = re.compile(r"\.(?<=[;{}:\s]\.)(?:reg|local|param|shared|global|const)\b[^;]*;", re.ASCII)
-_ALIGNMENT = re.compile(r"(\.local(?<=[;{}:\s]\.local)\s+\.align)\s+(?:1|2|4|8)\b", re.ASCII)
-_MOVING = re.compile(
-    r"(?:mov|cvta\.local|cvta\.to\.local|add)\.[bus]64\s+([%\w$]+)\s*,\s*([%\w$]+)", re.ASCII
-)
-_SUM = re.compile(r"\s+([%\w$]+)\s*,\s*([%\w$]+)\s*(?:([,+])\s*(-?\d{1,9})\s*)?", re.ASCII)
 _CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
-_ACCESS = re.compile(r"(?:ld|st)(\.local)?(?:\.v[248])?\.[bsuf]\d+", re.ASCII)
 
 
 class _Address(NamedTuple):
     """The address of a byte of a variable, "local" or "generic"."""
 
-    variable: Register
+    variable: ptx.Register
     offset: int
     space: str
 
 
 class _Use(NamedTuple):
-    """An instruction that names an address, with what its names mean."""
+    """An instruction, its number, and what the names in it mean."""
 
-    instruction: Instruction
-    names: dict[str, Register | None]
+    place: int
+    instruction: ptx.Instruction
+    names: dict[str, ptx.Register]
 
 
 @dataclass(eq=False)
 class _Variable:
-    """A variable in local memory: its declaration, where that is, and what uses it."""
+    """A variable in local memory: the number of its declaration, and what uses it."""
 
-    declaration: ptx.Variable
-    span: ptx.Span
-    moves: list[Instruction] = field(default_factory=list)
-    accesses: list[tuple[_Use, int]] = field(default_factory=list)
+    declared: ptx.Variable
+    place: int
+    moves: list[int] = field(default_factory=list)
+    accesses: dict[int, Access] = field(default_factory=dict)
 
 
-def promoted(scanned: Scanned, prefix: str) -> Scanned:
+def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Statement]:
     """
-    Return a function with registers in place of its local variables, where that is proven to be the same.
+    Return *body* with registers in place of its local variables, where that is proven to be the same.
 
     Args:
-        scanned: The function.
-        prefix: What no name in its text begins with.
+        body: The statements of a function.
+        prefix: What no name in them begins with.
     """
-    if ".local" not in scanned.text:
-        return scanned
-    try:
-        variables = _read(scanned)
-    except NotReadError:
-        return scanned
-    edits: dict[ptx.Span, str] = {}
-    for number, variable in enumerate(variables):
-        try:
-            edits.update(_in_registers(variable, f"%{prefix}l{number}_"))
-        except (NotReadError, ValueError):
-            continue
-    return scanned.edited(edits)
-
-
-def aligned(text: str) -> str:
-    """Return the function *text* with its local variables aligned to `STACK_ALIGNMENT`."""
-    return _ALIGNMENT.sub(rf"\1 {STACK_ALIGNMENT}", text) if ".local" in text else text
-
-
-def _read(scanned: Scanned) -> list[_Variable]:
-    """Return the variables in a function whose addresses are known wherever they are."""
-    declared = _declared(scanned.body)
-    names = _names(scanned.body, declared)
+    variables: dict[ptx.Register, _Variable] = {}
     uses: list[_Use] = []
-    variables: dict[Register, _Variable] = {}
-    for instruction, scope in scanned.instructions():
-        words = NAME.findall(instruction.operands)
-        if names.isdisjoint(words):
-            continue
-        meant = {name: scope.find(name) for name in words if not name[0].isdigit()}
-        uses.append(_Use(instruction, meant))
-        for name, register in meant.items():
-            if name in declared and register and not register.type:
-                variables.setdefault(register, declared[name])
+    if not any(_is_local(statement) for statement in body):
+        return body
+    for place, statement, scope in ptx.scoped(body):
+        if isinstance(statement, ptx.Instruction):
+            found = {name: scope.find(name) for name in statement.names}
+            names = {name: register for name, register in found.items() if register}
+            uses.append(_Use(place, statement, names))
+        elif isinstance(statement, ptx.Declaration) and _is_local(statement):
+            (declared, *others) = statement.variables
+            if not others and declared.count is None:
+                variables[ptx.Register(scope.block, declared.name, "")] = _Variable(declared, place)
+    escaped = _escaped(uses, variables)
+    edits: dict[int, list[ptx.Statement]] = {}
+    for number, (register, variable) in enumerate(variables.items()):
+        if register not in escaped:
+            try:
+                edits |= _in_registers(variable, f"%{prefix}l{number}_")
+            except ValueError:
+                continue
+    return ptx.edited(body, edits)
+
+
+def aligned(body: Iterable[ptx.Statement]) -> list[ptx.Statement]:
+    """Return *body* with its local variables aligned to `STACK_ALIGNMENT`."""
+    return [
+        ptx.Declaration(
+            statement.text.replace(f".align {alignment}", f".align {STACK_ALIGNMENT}", 1), statement.variables
+        )
+        if isinstance(statement, ptx.Declaration)
+        and _is_local(statement)
+        and 0 < (alignment := statement.variables[0].alignment) < STACK_ALIGNMENT
+        else statement
+        for statement in body
+    ]
+
+
+def _escaped(uses: list[_Use], variables: Mapping[ptx.Register, _Variable]) -> set[ptx.Register]:
+    """Note *uses* with their *variables*; return those that something else may reach."""
     addresses = _addresses(uses, variables)
-    escaped: set[Register] = set()
+    escaped: set[ptx.Register] = set()
     for use in uses:
         held = {register for register in use.names.values() if register in addresses}
         if held and not _understood(use, held, addresses, variables):
             escaped.update(addresses[register].variable for register in held)
-    return [variable for register, variable in variables.items() if register not in escaped]
+    return escaped
 
 
-def _declared(inner: str) -> dict[str, _Variable]:
-    """Return the variables in local memory whose declarations and names are the only ones of their kind."""
-    directives = list(_DECLARATION.finditer(inner))
-    counts = Counter(name for directive in directives for name in set(NAME.findall(directive[0])))
-    declared: dict[str, _Variable] = {}
-    for directive in directives:
-        if not directive[0].startswith(".local"):
-            continue
-        (statement,) = _parsed(directive[0])
-        if isinstance(statement, ptx.Declaration) and len(statement.variables) == 1:
-            (variable,) = statement.variables
-            if variable.count is None and counts[variable.name] == 1:
-                declared[variable.name] = _Variable(variable, ptx.Span(*directive.span()))
-    return declared
+def _is_local(statement: ptx.Statement) -> bool:
+    return isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
 
 
-def _parsed(statement: str) -> tuple[ptx.Statement, ...]:
-    """
-    Return *statement* as a node.
-
-    Raises:
-        NotReadError: It is malformed.
-    """
-    (function,) = ptx.parse(f".func f() {{ {statement} }}").functions
-    try:
-        return function.body
-    except LinkError as error:
-        raise NotReadError from error
-
-
-def _names(inner: str, declared: Mapping[str, _Variable]) -> set[str]:
-    """Return the names of all registers that may hold addresses of variables, in whatever block."""
-    targets: dict[str, set[str]] = {}
-    for target, source in _MOVING.findall(inner):
-        targets.setdefault(source, set()).add(target)
-    names = set(declared)
-    added = list(declared)
-    while added:
-        fresh = targets.get(added.pop(), set()) - names
-        names |= fresh
-        added += fresh
-    return names
-
-
-def _addresses(uses: Iterable[_Use], variables: Iterable[Register]) -> dict[Register, _Address]:
+def _addresses(uses: Iterable[_Use], variables: Iterable[ptx.Register]) -> dict[ptx.Register, _Address]:
     """Return what registers hold that an address is moved to, whatever else is written to them."""
     addresses = {register: _Address(register, 0, "local") for register in variables}
-    moves: dict[Register, list[_Use]] = {}
+    moves: dict[ptx.Register, list[_Use]] = {}
     for use in uses:
-        parts = _SUM.fullmatch(use.instruction.operands)
-        source = use.names.get(parts[2]) if parts else None
-        if source:
-            moves.setdefault(source, []).append(use)
+        if use.instruction.opcode in ("mov", "add", "cvta"):
+            for register in use.names.values():
+                moves.setdefault(register, []).append(use)
     fresh = list(addresses)
     while fresh:
         for use in moves.get(fresh.pop(), ()):
@@ -190,92 +139,67 @@ def _addresses(uses: Iterable[_Use], variables: Iterable[Register]) -> dict[Regi
     return addresses
 
 
-def _moved(use: _Use, addresses: Mapping[Register, _Address]) -> tuple[Register | None, _Address | None]:
+def _moved(
+    use: _Use, addresses: Mapping[ptx.Register, _Address]
+) -> tuple[ptx.Register | None, _Address | None]:
     """Return the register that *use* moves an address to, and that address; None for another instruction."""
-    opcode, _, kind = use.instruction.opcode.rpartition(".")
-    parts = _SUM.fullmatch(use.instruction.operands) if kind in ("b64", "u64", "s64") else None
-    target, source = (use.names.get(parts[1]), use.names.get(parts[2])) if parts else (None, None)
+    word, _, kind = use.instruction.word.rpartition(".")
+    if kind not in ("b64", "u64", "s64") or len(use.instruction.operands) < 2:
+        return None, None
+    first, second, *others = use.instruction.operands
+    base, offset = ptx.address(f"[{second}]") or ("", 0)
+    target, source = use.names.get(first), use.names.get(base)
     address = addresses.get(source) if source else None
-    if parts is None or address is None or (target and not target.type.endswith("64")):
-        return target, None
-    _, _, sign, number = parts.groups()
-    if opcode in _CONVERTED and sign is None and address.space == _CONVERTED[opcode][0]:
-        return target, address._replace(space=_CONVERTED[opcode][1])
-    if (opcode == "mov" and sign != ",") or (opcode == "add" and sign == ","):
-        return target, address._replace(offset=address.offset + int(number or 0))
-    return target, None
+    if not target or not address or ptx.width(target.type) != 64:
+        return None, None
+    if word == "add" and not offset and len(others) == 1:
+        sign, digits = others[0][:1] == "-", others[0].removeprefix("-")
+        if digits.isdecimal():
+            return target, address._replace(offset=address.offset + (-int(digits) if sign else int(digits)))
+    elif word == "mov" and not others:
+        return target, address._replace(offset=address.offset + offset)
+    elif word in _CONVERTED and not others and not offset and address.space == _CONVERTED[word][0]:
+        return target, address._replace(space=_CONVERTED[word][1])
+    return None, None
 
 
 def _understood(
     use: _Use,
-    held: set[Register],
-    addresses: Mapping[Register, _Address],
-    variables: Mapping[Register, _Variable],
+    held: set[ptx.Register],
+    addresses: Mapping[ptx.Register, _Address],
+    variables: Mapping[ptx.Register, _Variable],
 ) -> bool:
     """Note *use* with its variable; return whether it is one that registers can stand for."""
-    target, given = _moved(use, addresses)
-    if target and given and addresses.get(target) == given and len(held) <= 2:
-        variables[given.variable].moves.append(use.instruction)
+    target, moved = _moved(use, addresses)
+    if target and moved and addresses.get(target) == moved and len(held) <= 2:
+        variables[moved.variable].moves.append(use.place)
         return True
-    form = _ACCESS.fullmatch(use.instruction.opcode)
-    bases = re.findall(r"\[\s*([%\w$]+)\s*(?:\+\s*-?\d+\s*)?\]", use.instruction.operands)
-    if not form or len(held) != 1 or len(bases) != 1:
+    if len(held) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
-    register = use.names.get(bases[0])
-    if register not in held or NAME.findall(use.instruction.operands).count(bases[0]) != 1:
-        return False
+    (register,) = held
     address = addresses[register]
-    if address.space != ("local" if form[1] else "generic"):
+    at = use.instruction.operands[use.instruction.opcode == "ld" :][:1]
+    base = ptx.address(*at) if at else None
+    space = [word for word in use.instruction.modifiers[:-1] if word not in LANES]
+    if not base or use.names.get(base[0]) != register or use.instruction.names.count(base[0]) != 1:
         return False
-    variables[address.variable].accesses.append((use, address.offset))
+    access = Access.of(use.instruction, use.names.get, address.offset)
+    if not access or space != (["local"] if address.space == "local" else []):
+        return False
+    variables[address.variable].accesses[use.place] = access
     return True
 
 
-def _in_registers(variable: _Variable, prefix: str) -> dict[ptx.Span, str]:
+def _in_registers(variable: _Variable, prefix: str) -> dict[int, list[ptx.Statement]]:
     """
     Return the edits that put registers in the place of *variable*.
 
     Raises:
-        ValueError: Its accesses cut each other, or are too many.
+        ValueError: Its accesses cut each other's words, or are too many.
     """
-    accesses = [_access(use, offset) for use, offset in variable.accesses]
-    cells = Cells(prefix, size_of(variable.declaration), accesses)
-    if len(cells) > MOST_CELLS:
+    cells = Cells(prefix, variable.declared.size, variable.accesses.values())
+    if len(cells) > MOST_CELLS or cells.cuts_words:
         raise ValueError(f"{len(cells)} registers")
-    edits = {_span(instruction): "" for instruction in variable.moves}
-    edits.update(
-        (_span(use.instruction), cells.moves(access))
-        for (use, _), access in zip(variable.accesses, accesses, strict=True)
-    )
-    return {variable.span: cells.declarations(), **edits}
-
-
-def _access(use: _Use, offset: int) -> Access:
-    guard, opcode, operands = use.instruction[:3]
-    (instruction,) = _parsed(f"{guard}{opcode}{operands};")
-    assert isinstance(instruction, ptx.Instruction)  # noqa: S101 - it has the form of an access
-    stores = instruction.opcode == "st"
-    address, value = instruction.operands if stores else instruction.operands[::-1]
-    kind = instruction.modifiers[-1]
-    shape = next((word for word in instruction.modifiers if word in VECTORS), "")
-    values = value.elements if isinstance(value, ptx.Vector) else (value,)
-    if len(values) != VECTORS.get(shape, 1) or width(kind) not in (8, 16, 32, 64, 128):
-        raise ValueError(f"{instruction} has an unknown form")
-    bits = tuple(_bits(use, element) for element in values)
-    if not isinstance(address, ptx.Address) or address.offset is None or address.suffix:
-        raise ValueError(f"{instruction} has an unknown address")
-    return Access(instruction, offset + address.offset, kind, values, bits)
-
-
-def _bits(use: _Use, value: ptx.Operand) -> int | None:
-    """Return the bits of the register *value*, None for a number."""
-    if isinstance(value, (ptx.Immediate, ptx.Expression)) or str(value) == "_":
-        return None
-    register = use.names.get(value.name) if isinstance(value, ptx.Name) and not value.selector else None
-    if register is None or not width(register.type):
-        raise ValueError(f"{value} is no register")
-    return width(register.type)
-
-
-def _span(instruction: Instruction) -> ptx.Span:
-    return ptx.Span(instruction.start, instruction.end)
+    edits: dict[int, list[ptx.Statement]] = {place: [] for place in variable.moves}
+    edits |= {place: cells.moves(access) for place, access in variable.accesses.items()}
+    return {variable.place: cells.declarations(), **edits}

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._link.checks import check
-from numba_ptxlink._link.inputs import Input
+from numba_ptxlink._link.read import Input
 from numba_ptxlink.errors import LinkError
 
 from .combine import NotCombinedError, combine
 from .inline import inline
-from .shared import hoisted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +49,6 @@ def fuse(
     inputs: Sequence[Input],
     arch: Arch,
     *,
-    checks: str = "cheap",
     everything: bool = False,
     closed: bool = True,
 ) -> Fused | str:
@@ -61,13 +58,10 @@ def fuse(
     Args:
         inputs: Inputs of a link, all of them PTX.
         arch: The architecture of the link.
-        checks: How much is compared before, as in a link.
         everything: Whether to inline every call that can be, not only those between inputs to functions that
             are small or have one caller.
         closed: Whether they are all inputs of the link.
 
-    Raises:
-        LinkError: The inputs contradict each other.
     """
     newest = max(assembler.supported_ptx_versions())
     for source in inputs:
@@ -80,19 +74,13 @@ def fuse(
             "package": cache.key.package_version(),
             "inline": "all" if everything else "auto",
             "closed": str(closed),
-            # All of PTX is read, whatever the choice, unless nothing is compared.
-            "checks": str(checks != "none"),
             "arch": arch.sm,
             "inputs": [source.code for source in inputs],
         },
     )
 
-    def fused() -> cache.Entry:
-        findings = check(inputs, arch, assembler.compiler_version(), "numba-ptxlink", checks=checks)
-        return _fused(findings.inputs, everything=everything, closed=closed)
-
     try:
-        entry = cache.cached(key, fused)
+        entry = cache.cached(key, lambda: _fused(inputs, everything=everything, closed=closed))
     except NotCombinedError as error:
         return str(error)
     name = "+".join(source.name for source in inputs)
@@ -101,7 +89,7 @@ def fuse(
 
 def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
     try:
-        combined = combine([hoisted(source.module) for source in inputs])
+        combined = combine([source.module for source in inputs])
         product = inline(combined, everything=everything, closed=closed)
     except LinkError as error:
         # A linker tells what is wrong with PTX that cannot be read here, or reads it.

@@ -2,8 +2,10 @@
 Inline calls in a PTX module: put the body of the called function in the place of the call.
 
 ptxas never inlines a function. The body becomes a block, which has a scope of its own, so its registers and
-variables keep their names. The variables that a call passes become registers, or local memory if the function
-takes their address. A call that cannot be inlined stays, with a reason.
+variables keep their names; labels get new ones. A parameter of the function and the variable that the call
+passes for it are one thing, with the accesses of both: registers, or local memory if the function takes its
+address. All uses of both are known, else the call stays, with a reason: so does one whose names would mean
+another thing.
 """
 
 from __future__ import annotations
@@ -13,19 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._formats.ptx.statement_parser import DEEPEST
 
-from .body import Body, guard, hides
+from .body import Body
 from .cells import Cells
-from .combine import plain, source
+from .combine import plain, printed
 from .depots import aligned, promoted
-from .scan import Scanned
 from .spaces import proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from .body import Access, Param, Site
+    from .body import Site
+    from .cells import Access
     from .combine import Combined
 
 SMALL = 200
@@ -34,8 +35,7 @@ SMALL = 200
 LARGEST = 50_000
 """Instructions that a caller may grow to."""
 
-# That of an inlined body, one around it where the call has a predicate, and one around moves of parts.
-_OWN_BLOCKS = 3
+_Edits = dict[int, list[ptx.Statement]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Inliner:
     def __init__(self, combined: Combined, *, everything: bool, closed: bool) -> None:
         self._combined = combined
         self._functions = {function.name: function for function in combined.functions if function.defined}
-        self._aliases = {alias.name: alias.target.name for alias in combined.aliases}
+        self._aliases = {alias.name: alias.target for alias in combined.aliases}
         self._closed = closed and any(function.kind == "entry" for function in self._functions.values())
         self._everything = everything
         self._bodies = self._read()
@@ -85,28 +85,30 @@ class _Inliner:
         self._reached_from = {name: body.reached for name, body in self._bodies.items()}
         self._left: list[str] = []
         self._count = 0
+        texts = {body.function.text for body in self._bodies.values()}
         # It is in no name of the functions.
-        texts = [source(body.function) for body in self._bodies.values()]
         self._prefix = "inl"
         while any(self._prefix in text for text in texts):
             self._prefix += "_"
 
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
-        expanded = {name: self._expanded(name) for name in self._bottom_up()}
+        changed = {name for name in self._bottom_up() if self._expanded(name)}
         reached = set(_reachable(self._roots(), self._reached_from.get))
         dropped = tuple(name for name in self._functions if name not in reached)
         texts = {
-            name: self._finished(expanded[name], body.function) if expanded[name] else source(body.function)
+            name: self._finished(body) if name in changed else printed(body.function, body.statements)
             for name, body in self._bodies.items()
             if name in reached
         }
         return Inlined(self._combined.printed(texts), self._count, tuple(self._left), dropped)
 
-    def _finished(self, text: str, function: ptx.Function) -> str:
-        """Return the function *text* with what can be known of it now that its calls are inlined."""
-        scanned = promoted(Scanned(text, function), self._prefix)
-        return aligned(proven(scanned, function, f"%{self._prefix}_").text)
+    def _finished(self, body: Body) -> str:
+        """Return the text of a function with what can be known of it now that its calls are inlined."""
+        function = body.function
+        params = {parameter.name for parameter in function.params if function.kind == "entry"}
+        statements = promoted(body.statements, self._prefix)
+        return printed(function, aligned(proven(statements, params)))
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
@@ -115,7 +117,8 @@ class _Inliner:
         def reached_from(name: str) -> set[str] | None:
             if name not in self._functions:
                 return None
-            bodies[name] = Body(plain(self._functions[name]))
+            function = self._functions[name]
+            bodies[name] = Body(function, plain(function))
             return bodies[name].reached
 
         for _ in _reachable(self._roots(), reached_from):
@@ -145,17 +148,17 @@ class _Inliner:
     def _callees(self, name: str) -> Iterator[str]:
         return iter([site.callee for site in self._bodies[name].sites if site.callee in self._bodies])
 
-    def _expanded(self, name: str) -> str:
-        """Inline the calls of the function *name*; return its new text, "" if nothing changes."""
+    def _expanded(self, name: str) -> bool:
+        """Inline the calls of the function *name*; return whether there are such."""
         body = self._bodies[name]
-        edits: dict[ptx.Span, str] = {}
+        edits: _Edits = {}
         size = body.size
         self._reached_from[name] = body.symbols.copy()
         for site in body.sites:
             reason = self._obstacle(name, site, size)
             if not reason:
                 try:
-                    edits.update(self._inlined(site))
+                    edits.update(self._inlined(body, site))
                 except ValueError as error:
                     reason = str(error)
             if reason:
@@ -168,13 +171,10 @@ class _Inliner:
         if body.indirect:
             calls = "1 call" if body.indirect == 1 else f"{body.indirect} calls"
             self._left.append(f"{name}: {calls} through a pointer: the function is known at run time alone")
-        if not edits:
-            return ""
-        text = ptx.replaced(body.function.text, edits, body.function.span)
-        if self._callers[name]:
-            (function,) = ptx.parse(text).functions
-            self._bodies[name] = Body(function)
-        return text
+        body.statements = ptx.edited(body.statements, edits)
+        if edits and self._callers[name]:
+            self._bodies[name] = Body(body.function, body.statements)
+        return bool(edits)
 
     def _obstacle(self, caller: str, site: Site, size: int) -> str:
         """Return why a call stays, "" if it can be inlined and is worth it."""
@@ -194,8 +194,6 @@ class _Inliner:
         callee = self._bodies[site.callee].size
         if size + callee > LARGEST:
             return f"{caller} would grow beyond {LARGEST} instructions"
-        if site.depth + self._bodies[site.callee].depth + _OWN_BLOCKS > DEEPEST:
-            return f"blocks would be nested more than {DEEPEST} deep"
         if self._everything:
             return ""
         origins = self._combined.origins
@@ -205,25 +203,33 @@ class _Inliner:
             return f"it has {callee} instructions and {self._callers[site.callee]} calls"
         return ""
 
-    def _inlined(self, site: Site) -> dict[ptx.Span, str]:
-        """Return the edits of the caller that inline the call *site*."""
+    def _inlined(self, caller: Body, site: Site) -> _Edits:
+        """Return the edits of *caller* that inline the call *site*."""
         callee = self._bodies[site.callee]
         name = f"{self._prefix}{self._count}_"
-        outside: dict[ptx.Span, str] = {}
-        inside: dict[ptx.Span, str] = {}
+        outside: _Edits = {}
+        inside: _Edits = {}
         for place, (formal, param) in enumerate(zip(callee.formals, site.passed, strict=True)):
-            if param is None or param.declaration is None:
-                raise ValueError(f"{formal.name} is not passed in a variable")
-            if formal.addresses:
-                declaration, accesses = _in_memory(f"{name}{place}_", formal, param, inside)
+            assert param  # noqa: S101 - it is no obstacle
+            accesses = *param.accesses.values(), *formal.accesses.values()
+            cells = None if formal.addresses else Cells(f"%{name}{place}_", param.size, accesses)
+            if cells is None or cells.cuts_words:
+                memory = f"{name}{place}_"
+                size, alignment = param.size, max(formal.alignment, param.alignment)
+                declaration = f".local .align {alignment} .b8 {memory}[{size}];"
+                outside[param.declaration] = [ptx.Declaration.of(declaration)]
+                for number in formal.addresses:
+                    guard, word, operands = callee.statements[number]  # type: ignore[misc]
+                    inside[number] = [ptx.Instruction(guard, word, (operands[0], memory))]
+                outside |= {number: [_local(access, memory)] for number, access in param.accesses.items()}
+                inside |= {number: [_local(access, memory)] for number, access in formal.accesses.items()}
             else:
-                cells = Cells(f"%{name}{place}_", param.size, (*param.accesses, *formal.accesses))
-                declaration = cells.declarations()
-                accesses = {access: cells.moves(access) for access in (*param.accesses, *formal.accesses)}
-            outside[param.declaration.span] = declaration
-            outside.update((access.instruction.span, accesses[access]) for access in param.accesses)
-            inside.update((access.instruction.span, accesses[access]) for access in formal.accesses)
-        outside[site.call.span] = _guarded(site.call, f"${name}", _block(callee, f"${name}", inside))
+                outside[param.declaration] = cells.declarations()
+                outside |= {number: cells.moves(access) for number, access in param.accesses.items()}
+                inside |= {number: cells.moves(access) for number, access in formal.accesses.items()}
+        call = caller.statements[site.place]
+        assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
+        outside[site.place] = _guarded(call, f"${name}", _block(callee, f"${name}", inside))
         return outside
 
     def _roots(self) -> Iterator[str]:
@@ -235,7 +241,7 @@ class _Inliner:
         for variable, _ in self._combined.variables:
             yield from variable.symbols
         for alias in self._combined.aliases:
-            yield from (alias.name, alias.target.name)
+            yield from (alias.name, alias.target)
 
 
 def _reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
@@ -278,58 +284,39 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
             return f"{formal.name} is not passed in a variable"
         if param.size != formal.size:
             return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
-        if param.joined or param.calls > 1 or param.exposed or param.addresses:
-            cause = "is declared with others in one statement" if param.joined else "has other uses"
-            return f"the variable for {formal.name} {cause}"
-    visible = site.visible | {label.name for label in caller.labels}
-    hidden = [name for name in callee.reached if hides(visible, name)]
+        if param.calls > 1 or param.exposed or param.addresses:
+            return f"the variable for {formal.name} has other uses"
+    taken = {formal.name for formal in caller.formals}.union(caller.labels)
+    hidden = [name for name in callee.reached if name in taken or site.scope.find(name)]
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
 
 
-def _in_memory(
-    name: str, formal: Param, param: Param, inside: dict[ptx.Span, str]
-) -> tuple[str, dict[Access, str]]:
-    """Return the declaration of local memory for a parameter, and the text of each access to it."""
-    for instruction in formal.addresses:
-        inside[instruction.operands[1].span] = name
-    alignment = max(formal.alignment, param.alignment)
-    accesses = {access: _local(access, name) for access in (*param.accesses, *formal.accesses)}
-    return f".local .align {alignment} .b8 {name}[{param.size}];", accesses
+def _local(access: Access, name: str) -> ptx.Statement:
+    shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
+    value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
+    operands = f"[{name}+{access.offset}]", value
+    word = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
+    return ptx.Instruction(access.guard, word, operands if access.stores else operands[::-1])
 
 
-def _local(access: Access, name: str) -> str:
-    shape, values = "", str(access.values[0])
-    if len(access.values) > 1:
-        shape, values = f".v{len(access.values)}", f"{{{', '.join(map(str, access.values))}}}"
-    operands = (f"[{name}+{access.offset}]", values)
-    first, second = operands if access.stores else operands[::-1]
-    return f"{access.guard}{access.instruction.opcode}.local{shape}.{access.type} {first}, {second};"
-
-
-def _block(callee: Body, prefix: str, edits: dict[ptx.Span, str]) -> str:
+def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
     """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
-    function = callee.function
     end = f"{prefix}end"
-    names = dict.fromkeys(label.name for label in callee.labels)
-    labels = {name: f"{prefix}{number}" for number, name in enumerate(names)}
-    edits = {
-        **edits,
-        **{name.span: labels[name.name] for name in (*callee.labels, *callee.jumps) if name.name in labels},
-    }
-    last = next(reversed(callee.statements), None)
+    labels = {name: f"{prefix}{number}" for number, name in enumerate(dict.fromkeys(callee.labels))}
     jumps = False
-    for instruction in callee.returns:
-        falls = instruction is last and not instruction.predicate
-        edits[instruction.span] = "" if falls else f"{guard(instruction.predicate)}bra {end};"
+    for place in callee.returns:
+        guard = callee.statements[place].guard  # type: ignore[union-attr] # it is an instruction
+        falls = place == len(callee.statements) - 1 and not guard
+        edits[place] = [] if falls else [ptx.Instruction(guard, "bra", (end,))]
         jumps |= not falls
-    start, stop = function.body_span
-    text = ptx.replaced(function.text, edits, ptx.Span(start + 1, stop - 1))
-    return f"{{{text}\n{end}:\n}}" if jumps else f"{{{text}}}"
+    statements = [ptx.with_labels(each, labels) for each in ptx.edited(callee.statements, edits)]
+    return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 
 
-def _guarded(call: ptx.Call, prefix: str, block: str) -> str:
-    predicate = call.predicate
-    if not predicate:
+def _guarded(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> list[ptx.Statement]:
+    if not call.guard:
         return block
-    opposite = predicate.operand if isinstance(predicate, ptx.Negated) else f"!{predicate}"
-    return f"{{ @{opposite} bra {prefix}skip;\n{block}\n{prefix}skip:\n}}"
+    register = call.guard[1:].lstrip("!")
+    opposite = f"@{register}" if call.guard[1] == "!" else f"@!{register}"
+    skip = f"{prefix}skip"
+    return [ptx.OPEN, ptx.Instruction(opposite, "bra", (skip,)), *block, ptx.Label(skip), ptx.CLOSE]

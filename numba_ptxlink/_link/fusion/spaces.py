@@ -1,271 +1,267 @@
 """
-Give generic accesses the state space that they can only reach, where a compiler could not see it before.
+Make generic accesses global where their addresses can only be such, and a compiler could not see it before.
 
-A 64-bit register holds numbers, or what depends on addresses of one state space, or what is not known. These
-labels form a lattice, from numbers at the bottom by the state spaces to what is not known. All definitions of
-a register count, whatever their order and predicates; it has the least label above those of all of them:
+Each register has a number: how many bits of its value are foreign, which means that they were loaded,
+returned, received from other threads or made of an address that is not known to be of global memory. All
+definitions of a register count, whatever their order and predicates; it has the largest of their numbers.
 
-- Constants, and what has 32 bits or fewer or is masked by a constant to them, are numbers.
-- A parameter of a kernel, or a member of one, is an address of global memory, as NVVM takes it too. A host
-  cannot have another one: shared, local and parameter memory exist while a grid runs ("Device Memory Space
-  Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide). If it is a number, that does no harm:
-  what is accessed is one address and numbers.
-- `cvta` of a state space, and `cvta.to.global`, give an address of that space.
-- What is moved, added, multiplied, divided, rounded, chosen or scaled has the least label above those of all
-  operands: a quotient of an address, times the divisor, is an address again.
-- Everything else is not known: what was loaded with 64 bits, returned, received from other threads or put
-  together of parts, which shifts and constant factors of more than 15 bits may do, and the names of
-  variables, whose addresses are not generic.
+- No bit is foreign of constants, special registers, addresses that `cvta` takes for global, what a kernel
+  gets as a parameter or as a member of one, and whatever is computed of these alone. A host can have no
+  address of other memory: shared, local and parameter memory exist while a grid runs ("Device Memory Space
+  Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide).
+- 32 bits are of a foreign value in a register of that width, as of any floating-point number, and more as far
+  as such are added up, or scaled by constants. A mask leaves as many as it has.
+- All are of everything else, and of what has more than `_MOST`, or grows in a loop: it could be an address of
+  another window, put together of parts.
 
-So the sum of a parameter and a loaded word of 64 bits is not known, and an access to it stays generic: either
-could be the address. What only branches tell of an address is not followed.
-A generic address of global memory is its address there (PTX ISA, "Generic Addressing"), so `.global` is all
-that changes. An address in a window is converted by `cvta.to` first, which costs nothing in machine code.
+So an address with few foreign bits is one of global memory with a number added, and the access is global: its
+generic address is the same there (PTX ISA, "Generic Addressing"). What only predicates and branches tell of
+an address is not followed. Nothing becomes shared or local: a sum may reach another window or block.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._formats.ptx.declarations import width
-
-from .scan import NAME, NotReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from .scan import Instruction, Register, Scanned, Scope
-
-_ORDERS = r"(?:\.(?:weak|volatile|relaxed|acquire|release|acq_rel|mmio|cta|cluster|gpu|sys)(?![\w:]))*"
-_SPACES = r"(?:global|shared|local|param|const)\b"
-_REST = rf"(?![\w.:]*\.{_SPACES})\.[\w.:]+"
-_GENERIC = re.compile(rf"\b(ld|st|atom|red)({_ORDERS})({_REST})", re.ASCII)
-_BASE = re.compile(r"\[\s*([%\w$]+)\s*(?:\+[^\]]*)?\]", re.ASCII)
-# What every state space has: a vector and a type.
-_PLAIN = re.compile(r"(?:\.v[24])?\.[bsuf]\d+", re.ASCII)
-# The operands after the result that it depends on; what other opcodes give is not known.
-_SOURCES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("mov", "neg", "not", "abs", "shr", "cvt"), (0,)),
-    **dict.fromkeys(("add", "sub", "mul", "div", "rem", "min", "max", "selp"), (0, 1)),
-    **dict.fromkeys(("and", "or", "xor", "shl"), (0, 1)),
-    "mad": (0, 1, 2),
-}
-# Bits that a number may be scaled by: more may make it the upper half of an address.
-_LARGEST_SCALE = 15
-_ADDRESSED = ("global", "shared", "local", "const")
-_UNKNOWN = ""
-_ACCESSING = frozenset(("ld", "st", "atom", "red"))
+_SPACES = frozenset(("global", "shared", "local", "param", "const"))
+# What orders an access stands before its state space.
+_ORDERS = frozenset(
+    ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys")
+)
+_ACCESSING = ("ld", "st", "atom", "red")
+# Opcodes whose result depends on their operands alone; what others give is foreign.
+_PURE_WORDS = (
+    "abs add and bfe bfi bfind brev clz cnot copysign cos cvt div ex2 fma lg2 lop3 mad mad24 max min mov "
+    "mul mul24 neg not or popc prmt rcp rem rsqrt sad selp set setp shf shl shr sin slct sqrt sub tanh xor"
+)
+_PURE = frozenset(_PURE_WORDS.split())
+# Types of registers that count as foreign: floating point and predicates.
+_NOT_FOLLOWED = ("f", "p")
+_DIGITS = "0123456789"
+_ALL, _NARROW = 64, 32
+# Fewer bits than an address of a window has.
+_MOST = 40
 
 
-class _Access(NamedTuple):
+class _Value(NamedTuple):
     """
-    An access to a generic address.
+    An operand that is no register.
 
     Args:
-        instruction: The access.
-        parts: The opcode, what orders it, and its other modifiers.
-        base: The register of the address.
+        foreign: How many bits of it are foreign.
+        number: The whole number that it is, None for another value.
     """
 
-    instruction: Instruction
-    parts: tuple[str, str, str]
-    base: Register
-
-    @property
-    def span(self) -> ptx.Span:
-        """Where the statement is, after its labels."""
-        return ptx.Span(self.instruction.start, self.instruction.end)
-
-    def exists(self, space: str) -> bool:
-        """Return whether PTX has this access for the window *space*."""
-        opcode, order, rest = self.parts
-        if opcode in ("atom", "red"):
-            return space == "shared" and "::" not in rest
-        return order in ("", ".weak") and bool(_PLAIN.fullmatch(rest)) and (opcode, space) != ("st", "const")
-
-    def converted(self, space: str, temporary: str) -> str:
-        """Return the access to an address of *space*, in a block of its own."""
-        opcode, order, rest = self.parts
-        guard, operands = self.instruction.guard, self.instruction.operands
-        address = _BASE.sub(lambda base: base[0].replace(base[1], temporary, 1), operands, count=1)
-        return (
-            f"{{ .reg .b64 {temporary}; cvta.to.{space}.u64 {temporary}, {self.base.name}; "
-            f"{guard}{opcode}{order}.{space}{rest}{address}; }}"
-        )
+    foreign: int
+    number: int | None = None
 
 
-def proven(scanned: Scanned, function: ptx.Function, temporary: str) -> Scanned:
+class _Definition(NamedTuple):
+    """An instruction that writes one register."""
+
+    target: ptx.Register
+    opcode: str
+    modifiers: Sequence[str]
+    operands: Sequence[ptx.Register | _Value]
+
+    def foreign(self, known: dict[ptx.Register, int]) -> int:
+        """Return how many bits of what it writes are foreign, -1 while that is not known of an operand."""
+        bits = [
+            known.get(operand, -1) if isinstance(operand, ptx.Register) else operand.foreign
+            for operand in self.operands
+        ]
+        if min(bits, default=0) < 0:
+            return -1
+        if self.opcode == "cvta":
+            return 0 if self.modifiers[:-1] in (["global"], ["to", "global"]) else _ALL
+        if self.opcode in _PURE and not any(bits):
+            return 0
+        if ptx.width(self.target.type) < _ALL:
+            return _NARROW
+        rule = _RULES.get(self.opcode)
+        if rule is None or not {"hi", "cc", "f32", "f64", "f16"}.isdisjoint(self.modifiers):
+            return _ALL
+        numbers = [getattr(operand, "number", None) for operand in self.operands]
+        foreign = rule(bits, numbers)
+        return foreign if foreign <= _MOST else _ALL
+
+
+def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[ptx.Statement]:
     """
-    Return a function with state spaces for the generic accesses that can only reach one.
+    Return *body* with global accesses in place of generic ones that can only be such.
 
-    Takes time linear in the text. Where there are statements of an unknown form, nothing is changed.
+    Takes time linear in the text.
 
     Args:
-        scanned: The function.
-        function: What it was before its calls were inlined: its heading is the same.
-        temporary: A name of a register that is not in its text.
+        body: The statements of a function.
+        params: The parameters of a kernel.
     """
-    if not _GENERIC.search(scanned.text):
-        return scanned
-    flow = _Flow({parameter.name for parameter in function.params if function.kind == "entry"})
+    generic = {place: _base(statement) for place, statement in enumerate(body) if _is_generic(statement)}
+    if not generic:
+        return body
+    skipped = _not_followed(body)
+    bases: dict[int, ptx.Register] = {}
+    writers: dict[ptx.Register, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
+    for place, statement, scope in ptx.scoped(body):
+        if not isinstance(statement, ptx.Instruction) or not statement.operands:
+            continue
+        first = statement.operands[0]
+        names = [first] if first[1:].isalnum() else ptx.names(first) if first[:1] != "[" else ()
+        for name in names:
+            if name.rstrip(_DIGITS) not in skipped and (register := scope.find(name)):
+                writers.setdefault(register, []).append((statement, scope))
+        if place in generic:
+            base = scope.find(generic[place])
+            if base and ptx.width(base.type) == _ALL:
+                bases[place] = base
+    known = _settled(_definitions(bases.values(), writers, params))
+    proofs = [place for place, base in bases.items() if known.get(base, _ALL) <= _MOST]
+    return ptx.edited(body, {place: [_in_global(body[place])] for place in proofs})
+
+
+def _not_followed(body: Iterable[ptx.Statement]) -> set[str]:
+    """Return the names, without numbers, of registers that count as foreign wherever they are."""
+    return {
+        variable.name.rstrip(_DIGITS)
+        for statement in body
+        if isinstance(statement, ptx.Declaration)
+        for variable in statement.variables
+        if variable.space == "reg" and variable.type[0] in _NOT_FOLLOWED
+    }
+
+
+def _base(access: ptx.Statement) -> str:
+    """Return what holds the address of *access*."""
+    assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is one
+    base, _ = ptx.address(access.operands[access.opcode in ("ld", "atom")]) or ("", 0)
+    return base
+
+
+def _is_generic(statement: ptx.Statement) -> bool:
+    return (
+        isinstance(statement, ptx.Instruction)
+        and statement.word.startswith(_ACCESSING)
+        and statement.opcode in _ACCESSING
+        and len(statement.operands) > 1
+        and _SPACES.isdisjoint(word.partition("::")[0] for word in statement.modifiers)
+    )
+
+
+def _in_global(access: ptx.Statement) -> ptx.Statement:
+    assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is an access
+    opcode, *modifiers = access.word.split(".")
+    orders = sum(word in _ORDERS for word in modifiers)
+    return access._replace(word=".".join((opcode, *modifiers[:orders], "global", *modifiers[orders:])))
+
+
+def _settled(definitions: Sequence[_Definition]) -> dict[ptx.Register, int]:
+    """Return how many bits of each register are foreign."""
+    known: dict[ptx.Register, int] = {}
+    readers: dict[ptx.Register, list[_Definition]] = {}
+    for definition in definitions:
+        for operand in definition.operands:
+            if isinstance(operand, ptx.Register):
+                readers.setdefault(operand, []).append(definition)
+    fresh = list(reversed(definitions))
+    while fresh:
+        definition = fresh.pop()
+        foreign = definition.foreign(known)
+        if foreign > known.get(definition.target, -1):
+            known[definition.target] = foreign
+            fresh += readers.get(definition.target, ())
+    return known
+
+
+def _definitions(
+    bases: Iterable[ptx.Register],
+    writers: Mapping[ptx.Register, Sequence[tuple[ptx.Instruction, ptx.Scope]]],
+    params: Collection[str],
+) -> list[_Definition]:
+    """Return what writes *bases*, and all that it depends on."""
+    definitions: list[_Definition] = []
+    pending, seen = list(bases), set(bases)
+    while pending:
+        register = pending.pop()
+        if register not in writers:
+            foreign = min(_ALL, max(_NARROW, ptx.width(register.type)))
+            definitions.append(_Definition(register, "mov", (), (_Value(foreign),)))
+            continue
+        for instruction, scope in writers[register]:
+            definition = _definition(register, instruction, scope, params)
+            definitions.append(definition)
+            fresh = {each for each in definition.operands if isinstance(each, ptx.Register)} - seen
+            seen |= fresh
+            pending += fresh
+    return definitions
+
+
+def _definition(
+    target: ptx.Register, instruction: ptx.Instruction, scope: ptx.Scope, params: Collection[str]
+) -> _Definition:
+    opcode, *modifiers = instruction.word.split(".")
+    first, *others = instruction.operands
+    if opcode == "ld":
+        address = ptx.address(others[0]) if others else None
+        if address and "param" in modifiers and address[0] in params and not scope.find(address[0]):
+            return _Definition(target, "mov", (), (_Value(0),))
+        foreign = _NARROW if ptx.width(modifiers[-1]) < _ALL else _ALL
+        return _Definition(target, "mov", (), (_Value(foreign),))
+    if first != target.name:
+        return _Definition(target, "mov", (), (_Value(_ALL),))
+    sources = others[:2] if opcode == "selp" else others
+    return _Definition(target, opcode, modifiers, [_operand(each, scope) for each in sources])
+
+
+def _operand(spelled: str, scope: ptx.Scope) -> ptx.Register | _Value:
+    register = scope.find(spelled.removeprefix("!"))
+    if register and register.type:
+        return register
+    digits = spelled.removeprefix("-")
+    if not digits[:1].isdigit():
+        # A special register, or the address of a variable in its state space.
+        return _Value(0 if spelled[:1] == "%" else _ALL)
     try:
-        flow.read(scanned)
-    except NotReadError:
-        return scanned
-    spaces = flow.spaces()
-    edits: dict[ptx.Span, str] = {}
-    for access in flow.accesses:
-        space = spaces.get(access.base, _UNKNOWN)
-        if space == "global":
-            opcode, order, _ = access.parts
-            place = access.instruction.place + len(opcode) + len(order)
-            edits[ptx.Span(place, place)] = ".global"
-        elif space and access.exists(space):
-            edits[access.span] = access.converted(space, temporary)
-    return scanned.edited(edits)
-
-
-class _Flow:
-    """
-    Where the addresses in the registers of a function come from.
-
-    Args:
-        params: The parameters that hold addresses of global memory.
-
-    Attributes:
-        accesses: The accesses to generic addresses.
-    """
-
-    def __init__(self, params: Container[str]) -> None:
-        self.accesses: list[_Access] = []
-        self._params = params
-        self._facts: list[tuple[Register, str]] = []
-        self._flows: dict[Register, list[Register]] = {}
-
-    def spaces(self) -> dict[Register, str]:
-        """Return the state space of the addresses in each register that may hold one, "" if not known."""
-        spaces: dict[Register, str] = {}
-        facts = self._facts.copy()
-        while facts:
-            register, space = facts.pop()
-            space = space if space in _ADDRESSED else _UNKNOWN
-            known = spaces.get(register)
-            if known not in (space, _UNKNOWN):
-                space = space if known is None else _UNKNOWN
-                spaces[register] = space
-                facts += [(target, space) for target in self._flows.get(register, ())]
-        return spaces
-
-    def read(self, scanned: Scanned) -> None:
-        """
-        Follow the instructions of a function.
-
-        Raises:
-            NotReadError: A statement has an unknown form.
-        """
-        for instruction, scope in scanned.instructions(wide=True):
-            self._instruction(instruction, scope)
-
-    def _instruction(self, instruction: Instruction, scope: Scope) -> None:
-        spelled, listed = instruction.opcode, instruction.operands
-        opcode, *modifiers = spelled.split(".")
-        first, _, others = listed.partition(",")
-        first = first.strip()
-        if opcode in _ACCESSING and (generic := _GENERIC.fullmatch(spelled)):
-            address = _BASE.search(listed)
-            base = _address(scope, address[1]) if address else None
-            if base:
-                self.accesses.append(_Access(instruction, (generic[1], generic[2], generic[3]), base))
-        if opcode == "call":
-            self._define(NAME.findall(listed.partition(")")[0]), _UNKNOWN, scope)
-        elif opcode == "ld" and ".param" in spelled:
-            address = _BASE.search(listed)
-            passed = address and address[1] in self._params and not scope.declares(address[1])
-            self._define(NAME.findall(listed.partition("[")[0]), "global" if passed else _UNKNOWN, scope)
-        elif first[:1] == "{":
-            self._define(NAME.findall(listed.partition("}")[0]), _UNKNOWN, scope)
-        elif "|" in first:
-            self._define(NAME.findall(first), _UNKNOWN, scope)
-        elif target := _address(scope, first):
-            self._derive(target, opcode, modifiers, [operand.strip() for operand in others.split(",")], scope)
-
-    def _derive(
-        self, target: Register, opcode: str, modifiers: Sequence[str], operands: list[str], scope: Scope
-    ) -> None:
-        if opcode == "cvta":
-            self._facts.append((target, _space_of(modifiers)))
-            return
-        sources = _sources(opcode, modifiers, operands)
-        if sources is None:
-            self._facts.append((target, _UNKNOWN))
-            return
-        for operand in sources:
-            source = _address(scope, operand)
-            if source:
-                self._flows.setdefault(source, []).append(target)
-            elif not _is_number(operand):
-                self._facts.append((target, _UNKNOWN))
-
-    def _define(self, names: Iterable[str], space: str, scope: Scope) -> None:
-        self._facts += [(register, space) for name in names if (register := _address(scope, name))]
-
-
-def _address(scope: Scope, name: str) -> Register | None:
-    """Return the register *name*, None if it is none that can hold an address."""
-    register = scope.find(name)
-    return register if register and register.type in ("b64", "u64", "s64") else None
-
-
-def _space_of(modifiers: Sequence[str]) -> str:
-    """Return the state space of the address that a `cvta` gives."""
-    to = modifiers[:1] == ["to"]
-    space = "".join(modifiers[to : to + 1])
-    # An address of a window is not generic.
-    return space.removesuffix("::cta") if space == "global" or not to else _UNKNOWN
-
-
-def _sources(opcode: str, modifiers: Sequence[str], operands: list[str]) -> list[str] | None:
-    """Return the operands that the label of the result depends on, None for an unknown result."""
-    if _is_narrow(opcode, modifiers, operands):
-        return []
-    places = _SOURCES.get(opcode)
-    if places is None or len(operands) <= max(places) or _joins(opcode, modifiers, operands):
-        return None
-    if opcode in ("mul", "mad") and "wide" in modifiers:
-        return operands[2:]
-    return [operands[place] for place in places]
-
-
-def _is_narrow(opcode: str, modifiers: Sequence[str], operands: Sequence[str]) -> bool:
-    """Return whether the result is made of 32 bits or fewer."""
-    if opcode in ("ld", "cvt"):
-        return any(0 < width(kind) < 64 for kind in modifiers)
-    return opcode == "and" and any(0 <= value < 1 << 32 for value in map(_constant, operands))
-
-
-def _joins(opcode: str, modifiers: Sequence[str], operands: Sequence[str]) -> bool:
-    """Return whether an instruction may put an address together of parts, or move one to its place."""
-    if opcode == "shl":
-        return not 0 <= _constant(operands[1]) <= _LARGEST_SCALE
-    if opcode in ("or", "xor"):
-        return not any(map(_is_number, operands))
-    return opcode in ("mul", "mad") and "hi" not in modifiers and not all(map(_scales, operands[:2]))
-
-
-def _scales(factor: str) -> bool:
-    """Return whether *factor* is no constant that moves bits of the other one into the upper half."""
-    return not _is_number(factor) or abs(_constant(factor)) <= 1 << _LARGEST_SCALE
-
-
-def _constant(operand: str) -> int:
-    """Return the integer *operand*, one below all of 64 bits if it is another operand."""
-    try:
-        return int(operand.removesuffix("U"), 0)
+        return _Value(0, int(spelled.removesuffix("U"), 0))
     except ValueError:
-        return -1 << 64
+        return _Value(0 if digits.replace(".", "").isalnum() else _ALL)
 
 
-def _is_number(operand: str) -> bool:
-    return operand.removeprefix("-")[:1].isdigit() and operand.replace("-", "").isalnum()
+_Numbers = list[int | None]
+
+
+def _largest(bits: list[int], _: _Numbers) -> int:
+    return max(bits)
+
+
+def _sum(bits: list[int], _: _Numbers) -> int:
+    return max(bits) + all(bits)
+
+
+def _masked(bits: list[int], numbers: _Numbers) -> int:
+    masks = [number.bit_length() for number in numbers if number is not None and number >= 0]
+    return min(masks, default=max(bits))
+
+
+def _shifted(bits: list[int], numbers: _Numbers) -> int:
+    count = numbers[-1]
+    return _ALL if count is None or count < 0 else bits[0] + count
+
+
+def _product(bits: list[int], numbers: _Numbers) -> int:
+    factors = [abs(number).bit_length() for number in numbers[:2] if number is not None]
+    product = max(bits[:2]) and max(bits[:2]) + (factors[0] if factors else _ALL)
+    return _sum([product, *bits[2:]], numbers) if bits[2:] else product
+
+
+_RULES: dict[str, Callable[[list[int], _Numbers], int]] = {
+    **dict.fromkeys(("mov", "selp", "cvt", "min", "max", "neg", "or", "xor"), _largest),
+    **dict.fromkeys(("add", "sub"), _sum),
+    **dict.fromkeys(("mul", "mad"), _product),
+    "and": _masked,
+    "shl": _shifted,
+}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import struct
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
 
-from .elements import Leaves, RefusedError, is_numpy, of_descr, of_dtype, of_typestr
+from .elements import RefusedError, is_numpy, itemsize
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -34,22 +35,26 @@ class Launch:
     producers: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
 
-    def after(self, producer: int | None) -> None:
+    def after(self, producer: int) -> None:
         """Note the stream that an array is written in."""
-        if producer is not None and producer != (self.stream or _LEGACY):
+        if producer not in range(1 << 64):
+            raise RefusedError(f"{producer:#x} is no stream; pass another array")
+        if producer != (self.stream or _LEGACY):
             self.producers.append(producer)
 
 
 class DeviceArray(NamedTuple):
-    """An array in device memory; strides count bytes, and `leaves` is None for elements of any type."""
+    """An array in device memory; strides count bytes, and `dtype` is NumPy's or the text for one."""
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     itemsize: int
-    leaves: Leaves | None
-    dtype: str
+    dtype: Any
     readonly: bool
+
+
+_HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
 
 
 def read(value: Any, launch: Launch) -> DeviceArray | None:
@@ -68,55 +73,37 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
             if not is_tensor:
                 raise
             interface = None
-        if interface is not None:
-            return _of_interface(interface, getattr(value, "dtype", None), launch)
-        if is_tensor:
-            return _of_dlpack(value, launch)
+        if interface is None and not is_tensor:
+            array = None
+        elif interface is None:
+            array = _of_dlpack(value, launch)
+        else:
+            array = _of_interface(interface, getattr(value, "dtype", None), launch)
     except RefusedError:
         raise
     except Exception as error:
         raise RefusedError(f"it cannot be read: {error}; detach or copy it") from error
-    if hasattr(value, "__array_interface__"):
+    if array is None and hasattr(value, "__array_interface__"):
         raise RefusedError(_HOST)
-    return None
-
-
-_HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
+    if array and (len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0):
+        raise RefusedError("its shape and its strides are impossible; pass a copy")
+    return array
 
 
 def _of_interface(interface: Any, dtype: Any, launch: Launch) -> DeviceArray:
     if interface.get("mask") is not None:
         raise RefusedError("it is a masked array; pass the array without its mask")
-    shape = tuple(map(int, interface["shape"]))
-    typestr = interface["typestr"]
-    itemsize, leaves = of_typestr(typestr)
-    told: Any = typestr
-    if interface.get("descr"):
-        leaves = of_descr(interface["descr"], itemsize)
-        told = interface["descr"] if typestr[1] == "V" else typestr
-    elif is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == itemsize:
-        # Numba's interface tells the size of records alone.
-        leaves, told = of_dtype(dtype), dtype
-    strides = interface.get("strides")
-    strides = contiguous(shape, itemsize, "c") if strides is None else tuple(map(int, strides))
+    shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
+    size, strides = itemsize(typestr), interface.get("strides")
+    strides = contiguous(shape, size, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
-    producer = interface.get("stream")
-    _check_numbers(int(address or 0), shape, strides, 0 if producer is None else operator.index(producer))
-    launch.after(producer)
-    return DeviceArray(int(address or 0), shape, strides, itemsize, leaves, str(told), bool(readonly))
-
-
-def _check_numbers(address: int, shape: tuple[int, ...], strides: tuple[int, ...], stream: int) -> None:
-    if len(shape) != len(strides):
-        raise RefusedError(f"it has {len(shape)} extents and {len(strides)} strides; pass a copy")
-    for what, number, allowed in (
-        ("address", address, range(1 << 64)),
-        ("stream", stream, range(1 << 64)),
-        *(("extent", extent, range(1 << 63)) for extent in shape),
-        *(("stride", stride, range(-(1 << 63), 1 << 63)) for stride in strides),
-    ):
-        if number not in allowed:
-            raise RefusedError(f"its interface has an impossible {what}, {number:#x}; pass another array")
+    if interface.get("stream") is not None:
+        launch.after(operator.index(interface["stream"]))
+    # The interface tells the size of records alone.
+    is_record = is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == size
+    return DeviceArray(
+        int(address or 0), shape, strides, size, dtype if is_record else typestr, bool(readonly)
+    )
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
@@ -132,43 +119,16 @@ def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int,
 
 def is_contiguous(array: DeviceArray, layout: str) -> bool:
     """Return whether *array* has no gaps in the order of *layout*, by NumPy's rules."""
-    if 0 in array.shape:
-        return True
     expected = contiguous(array.shape, array.itemsize, layout)
-    return all(
+    return 0 in array.shape or all(
         extent == 1 or stride == wanted
         for extent, stride, wanted in zip(array.shape, array.strides, expected, strict=True)
     )
 
 
-class _Tensor(ctypes.Structure):
-    """The `DLTensor` of dlpack.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Versioned(ctypes.Structure):
-    """The `DLManagedTensorVersioned` of dlpack.h."""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
-    )
+# `DLTensor` in dlpack.h: data, device type and number, dimensions, code, bits and lanes of an element, shape,
+# strides, offset. In a `DLManagedTensorVersioned` it lies behind flags.
+_TENSOR, _FLAGS, _BEHIND_FLAGS = struct.Struct("PiiiBBHPPQ"), 24, 32
 
 
 def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
@@ -185,27 +145,29 @@ def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
         capsule = value.__dlpack__(stream=stream)
     # The tensor stays the capsule's, which deletes it.
     launch.kept.append(capsule)
-    tensor, readonly = _opened(capsule)
-    size = tensor.bits * tensor.lanes // 8
-    shape = tuple(tensor.shape[: tensor.ndim])
-    strides = contiguous(shape, size, "c")
-    if tensor.strides:
-        strides = tuple(stride * size for stride in tensor.strides[: tensor.ndim])
-    code = f"{_DLPACK_CODES.get(tensor.code, '?')}{size}"
-    if tensor.lanes != 1 or "?" in code or tensor.bits % 8:
-        raise RefusedError(
-            f"its elements are of DLPack's type {tensor.code}, {tensor.bits} bits, which C has not"
-        )
-    address = (tensor.data or 0) + tensor.byte_offset
-    return DeviceArray(address, shape, strides, size, ((0, code, ()),), f"<{code}", readonly)
+    place, readonly = _opened(capsule)
+    data, _, _, ndim, code, bits, lanes, extents, steps, offset = _TENSOR.unpack(
+        ctypes.string_at(place, _TENSOR.size)
+    )
+    letter, size = _DLPACK_CODES.get(code), bits // 8
+    if lanes != 1 or letter is None or bits % 8:
+        raise RefusedError(f"its elements are of DLPack's type {code}, {bits} bits, which C has not")
+    shape = _integers(extents, ndim)
+    strides = tuple(step * size for step in _integers(steps, ndim)) if steps else contiguous(shape, size, "c")
+    return DeviceArray(data + offset, shape, strides, size, f"<{letter}{size}", readonly)
 
 
-def _opened(capsule: Any) -> tuple[_Tensor, bool]:
+def _opened(capsule: Any) -> tuple[int, bool]:
+    """Return the address of the `DLTensor` in a capsule, and whether it may only be read."""
     open_ = ctypes.pythonapi.PyCapsule_GetPointer
     open_.restype, open_.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    is_valid = ctypes.pythonapi.PyCapsule_IsValid
-    is_valid.restype, is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
-    if is_valid(capsule, b"dltensor_versioned"):
-        managed = _Versioned.from_address(open_(capsule, b"dltensor_versioned"))
-        return managed.tensor, bool(managed.flags & _READONLY)
-    return _Tensor.from_address(open_(capsule, b"dltensor")), False
+    try:
+        managed = open_(capsule, b"dltensor_versioned")
+    except ValueError:
+        return open_(capsule, b"dltensor"), False
+    (flags,) = _integers(managed + _FLAGS, 1)
+    return managed + _BEHIND_FLAGS, bool(flags & _READONLY)
+
+
+def _integers(place: int, count: int) -> tuple[int, ...]:
+    return struct.unpack(f"{count}q", ctypes.string_at(place, 8 * count))

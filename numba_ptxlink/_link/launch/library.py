@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 import os
@@ -58,32 +57,27 @@ def load(source: str | os.PathLike[str] | Export) -> Library:
     Raises:
         LaunchError: There is no manifest, or it tells too little of the kernels.
     """
+    try:
+        return _library(source)
+    except Exception as error:
+        raise LaunchError(
+            f"The export could not be loaded: {type(error).__name__}: {error}; give the path of an export's "
+            ".json file, or an Export, and export again where a file is damaged or of another release."
+        ) from error
+
+
+def _library(source: str | os.PathLike[str] | Export) -> Library:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
-        try:
-            content = path.read_bytes()
-        except (OSError, ValueError) as error:
-            # A path with a NUL in it is a ValueError.
-            reason = getattr(error, "strerror", error)
-            shown = str(path).replace("\0", "\\0")
-            raise LaunchError(
-                f"{shown} could not be read: {reason}; give the .json file of an export."
-            ) from error
         files: Mapping[str, bytes] | Path = path.parent
-    elif not hasattr(source, "manifest") or not hasattr(source, "contents"):
-        raise LaunchError(f"load() takes the path of an export's .json file, or an Export, not {source!r}.")
+        content = manifests.content_of(path)
     else:
         path, files = source.manifest, source.contents
         content = files[path.name]
     manifest = manifests.parse(content, path)
     if manifest is None:
-        raise LaunchError(f"{path} is no manifest of this release; export again.")
-    try:
-        return Library(manifest, files)
-    except LaunchError:
-        raise
-    except Exception as error:
-        raise LaunchError(f"{path} is damaged: {type(error).__name__}: {error}; export again.") from error
+        raise ValueError(f"{path} is no manifest of this release")
+    return Library(manifest, files)
 
 
 class Library(Mapping[str, "LoadedKernel"]):
@@ -100,8 +94,10 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path) -> None:
         self._manifest = manifest
         self._files = files
-        for entry in manifest.artifacts:
-            _check_texts(entry["kind"], entry["file"], entry["sha256"], entry["arch"] or "")
+        self._artifacts = {
+            (str(entry["kind"]), str(entry["arch"] or "")): (str(entry["file"]), str(entry["sha256"]))
+            for entry in manifest.artifacts
+        }
         self._lock = Lock()
         self._handle = 0
         self._kernels = {
@@ -111,10 +107,12 @@ class Library(Mapping[str, "LoadedKernel"]):
         }
 
     def __getitem__(self, name: str) -> LoadedKernel:
-        kernel: LoadedKernel | None = vars(self).get("_kernels", {}).get(name)
-        if kernel is None:
-            raise _NoKernelError(self._missing(name))
-        return kernel
+        # A copy that is being made has nothing yet.
+        kernels: dict[str, LoadedKernel] = vars(self).get("_kernels", {})
+        if name not in kernels:
+            known = ", ".join(map(str, kernels)) or "none"
+            raise _NoKernelError(f"{shown(name)} is no kernel of the export; its kernels: {known}")
+        return kernels[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kernels)
@@ -125,23 +123,11 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __getattr__(self, name: str) -> LoadedKernel:
         return self[name]
 
-    def _missing(self, name: object) -> str:
-        """Return the message that there is no kernel *name*."""
-        # A copy that is being made has nothing yet.
-        known, manifest = list(vars(self).get("_kernels", ())), vars(self).get("_manifest")
-        if manifest and any(name == function["symbol"] for function in manifest.functions):
-            what = f"{name} is a function, which C++ and kernels call, and no kernel"
-        else:
-            near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
-            meant = f", did you mean {near[0]!r}?" if near else ""
-            what = f"the export has no kernel {shown(name)}{meant}"
-        return f"{what}; its kernels: {', '.join(known) or 'none'}"
-
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._kernels})
 
     def __repr__(self) -> str:
-        return f"<kernels of {self._manifest.path}: {', '.join(self) or 'none'}>"
+        return f"<kernels of {self._manifest.path}: {', '.join(map(str, self)) or 'none'}>"
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -154,45 +140,26 @@ class Library(Mapping[str, "LoadedKernel"]):
         Raises:
             LaunchError: There is none or several, it could not be read, or it is not of this export.
         """
-        manifest = self._manifest
-        sm = Arch.of(arch).sm if arch else None
-        entries = [
-            entry for entry in manifest.artifacts if entry["kind"] == kind and (not sm or entry["arch"] == sm)
-        ]
-        if len(entries) != 1:
-            what = f"{kind} for {sm}" if sm else kind
-            have = ", ".join(
-                " for ".join(filter(None, (entry["kind"], entry["arch"]))) for entry in manifest.artifacts
-            )
-            count = f"{len(entries)} artifacts" if entries else "no artifact"
-            raise LaunchError(
-                f"{manifest.path} lists {count} of {what}; it has {have or 'none'}: name one, or export it."
-            )
-        name = entries[0]["file"]
+        path, sm = self._manifest.path, Arch.of(arch).sm if arch else ""
+        chosen = [key for key in self._artifacts if key[0] == kind and sm in {"", key[1]}]
+        if len(chosen) != 1:
+            have = ", ".join(" for ".join(filter(None, key)) for key in self._artifacts) or "none"
+            what = f"{len(chosen) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
+            raise LaunchError(f"{path} lists {what}; it has {have}: name one, or export it.")
+        (name, digest), files = self._artifacts[chosen[0]], self._files
         try:
-            files = self._files
             content = (files / name).read_bytes() if isinstance(files, Path) else files[name]
-        except KeyError as error:
-            raise LaunchError(
-                f"The export holds no {name}, which {manifest.path} lists; export again."
-            ) from error
-        except OSError as error:
-            raise LaunchError(
-                f"{error.filename} could not be read: {error.strerror}; keep it beside {manifest.path.name}."
-            ) from error
-        if manifests.digest(content) != entries[0]["sha256"]:
-            raise LaunchError(f"{name} is not what {manifest.path} lists; export again.")
+        except (KeyError, OSError) as error:
+            reason = getattr(error, "strerror", "it is not there")
+            raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error
+        if manifests.digest(content) != digest:
+            raise LaunchError(f"{name} is not what {path} lists; export again.")
         return content
 
     def _load(self) -> int:
         """Return the driver's handle of the code."""
         with self._lock.held:
             if not self._handle:
-                if not any(entry["kind"] == KERNELS for entry in self._manifest.artifacts):
-                    raise LaunchError(
-                        f"{self._manifest.path} lists no code that a driver loads; export the kernels with "
-                        f'emit=["{KERNELS}"], or --emit {KERNELS}.'
-                    )
                 self._handle = driver.load(self.read(KERNELS), str(self._manifest.path))
             return self._handle
 
@@ -217,28 +184,20 @@ class LoadedKernel:
     """
 
     def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: Types) -> None:
-        self.name: str = function["symbol"]
-        self.declaration: str = function["declaration"]
-        _check_texts(self.name, self.declaration)
+        self.name = str(function["symbol"])
+        self.declaration = str(function["declaration"])
         self._load = load
         self._cooperative = function.get("cooperative") is True
         self._handle = 0
         self._parameters: list[tuple[str, str, int, int, values.Pack]] = []
         self._size = 0
-        try:
-            for parameter in function["parameters"]:
-                layout = values.layout(types, parameter["type"])
-                place = operator.index(parameter["offset"])
-                _check_texts(parameter["name"])
-                if place < self._size or layout.size < 0:
-                    raise ValueError(f"{parameter['name']} of {self.name} is at {place}")
-                self._parameters.append((parameter["name"], parameter["type"], place, *layout))
-                self._size = place + layout.size
-        except KeyError as error:
-            raise LaunchError(
-                f"The manifest does not describe {error} of kernel {self.name}: it was written by a release "
-                "that could not load kernels, or by a later one; export again."
-            ) from error
+        for parameter in function["parameters"]:
+            layout = values.layout(types, parameter["type"])
+            place = operator.index(parameter["offset"])
+            if place < self._size or layout.size < 0:
+                raise ValueError(f"{parameter['name']} of {self.name} is at {place}")
+            self._parameters.append((parameter["name"], parameter["type"], place, *layout))
+            self._size = place + layout.size
         self._offsets = [parameter[2] for parameter in self._parameters]
 
     def __repr__(self) -> str:
@@ -256,11 +215,20 @@ class LoadedKernel:
                 f"Kernel {self.name} is launched by {self.name}[grid, block, stream, shared](...), where the "
                 "last two may be left out."
             )
-        defaults: tuple[Any, ...] = (None, 0)
-        checked = _checked(*config, *defaults[len(config) - 2 :])
-        return functools.partial(self._launch, *checked, config)
+        names = ("grid", "block", "stream", "shared")
+        return functools.partial(self.launch, **dict(zip(names, config, strict=False)))
 
-    def launch(self, *args: Any, grid: Any, block: Any, stream: Any = None, shared: int = 0) -> None:
+    def launch(
+        self,
+        *args: Any,
+        grid: Any,
+        block: Any,
+        stream: Any = None,
+        shared: int = 0,
+        cluster: Any = None,
+        cooperative: bool = False,
+        programmatic_dependent: bool = False,
+    ) -> None:
         """
         Launch the kernel; returns when it is queued.
 
@@ -274,47 +242,34 @@ class LoadedKernel:
             block: The number of threads of a block: one to three numbers.
             stream: One of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
             shared: The dynamic shared memory of a block, in bytes.
+            cluster: The number of blocks of a cluster: one to three numbers; None for what the kernel says.
+            cooperative: Whether all blocks have to run at once, as for a kernel that synchronises its grid,
+                which is launched so in any case.
+            programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has
+                ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
 
         Raises:
             LaunchError: An argument is not what its parameter takes, the kernel cannot be loaded, or the
                 driver refuses the launch.
         """
-        self._launch(*_checked(grid, block, stream, shared), stream, *args)
-
-    # Its own names are by place alone: an argument may have been given by any.
-    def _launch(
-        self,
-        grid: Dim3,
-        block: Dim3,
-        stream: int,
-        shared: int,
-        _owner: object,
-        /,
-        *args: Any,
-        **named: Any,
-    ) -> None:
-        """Launch with a checked configuration, whose stream lives as long as its *_owner*."""
-        if named:
-            raise LaunchError(
-                f"Kernel {self.name} takes ({self._names}) in this order and not by name, and was given "
-                f"{', '.join(named)} by name; stream and shared memory belong into the brackets."
-            )
-        launch = Launch(stream)
-        buffer = self._pack(args, launch)
-        driver.enter(stream)
-        for producer in launch.producers:
-            driver.wait(stream, producer)
-        driver.launch(
-            self.handle,
-            grid,
-            block,
-            shared,
-            stream,
-            buffer,
-            self._offsets,
-            self.name,
-            cooperative=self._cooperative,
+        size = operator.index(shared) if hasattr(shared, "__index__") else -1
+        if size not in _SIZES:
+            raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
+        how = driver.Configuration(
+            _dim3("grid", grid),
+            _dim3("block", block),
+            streams.handle(stream),
+            size,
+            None if cluster is None else _dim3("cluster", cluster),
+            self._cooperative or cooperative,
+            programmatic_dependent,
         )
+        launch = Launch(how.stream)
+        buffer = self._pack(args, launch)
+        driver.enter(how.stream)
+        for producer in launch.producers:
+            driver.wait(how.stream, producer)
+        driver.launch(self.handle, how, buffer, self._offsets, self.name)
 
     @property
     def handle(self) -> int:
@@ -339,15 +294,10 @@ class LoadedKernel:
             ) from error
         return Kernel.from_handle(self.handle)
 
-    @property
-    def _names(self) -> str:
-        return ", ".join(parameter[0] for parameter in self._parameters)
-
     def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
         if len(args) != len(self._parameters):
-            raise LaunchError(
-                f"Kernel {self.name} takes ({self._names}), and was given {len(args)} arguments."
-            )
+            names = ", ".join(parameter[0] for parameter in self._parameters)
+            raise LaunchError(f"Kernel {self.name} takes ({names}), and was given {len(args)} arguments.")
         buffer = bytearray(self._size)
         for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
             try:
@@ -363,32 +313,13 @@ class LoadedKernel:
         return buffer
 
 
-def _check_texts(*texts: Any) -> None:
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"{text!r} stands for a text")
-
-
-def _checked(grid: Any, block: Any, stream: Any, shared: Any) -> tuple[Dim3, Dim3, int, int]:
-    """Return a configuration as the driver takes it."""
-    try:
-        size = operator.index(shared)
-    except TypeError:
-        size = -1
-    if size not in _SIZES:
-        raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
-    return _dim3("grid", grid), _dim3("block", block), streams.handle(stream), size
-
-
 def _dim3(what: str, extents: Any) -> Dim3:
     given = extents if isinstance(extents, (tuple, list)) else (extents,)
     try:
         numbers = [operator.index(extent) for extent in given]
     except TypeError:
         numbers = []
-    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
-        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three positive numbers.")
-    if max(numbers) > _LARGEST:
-        raise LaunchError(f"The {what} is {shown(extents)}; pass numbers up to {_LARGEST}, CUDA's largest.")
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or max(numbers) > _LARGEST:
+        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three numbers from 1 to {_LARGEST}.")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

@@ -24,22 +24,13 @@ def handle(stream: Any) -> int:
     if stream is None:
         return 0
     try:
-        number = _number(stream)
-    except LaunchError:
-        raise
+        # What is no number of 64 bits has no such bytes.
+        return int.from_bytes(_number(stream).to_bytes(8, "little"), "little")
     except Exception as error:
         raise LaunchError(
-            f"The handle of {shown(stream)} cannot be read: {error}; pass the handle, or another stream."
+            f"{shown(stream)} is no stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
+            "handle, or None."
         ) from error
-    if number not in _HANDLES:
-        raise LaunchError(
-            f"{shown(stream)} is no stream; pass one of cuda.core, CuPy, PyTorch or Numba, its handle, or "
-            "None."
-        )
-    return number
-
-
-_HANDLES = range(1 << 64)
 
 
 def _number(stream: Any) -> int:
@@ -47,15 +38,11 @@ def _number(stream: Any) -> int:
     if protocol is not None:
         # A property before cuda.core 0.3.
         version, number = protocol() if callable(protocol) else protocol
-        if version == 0:
-            return operator.index(number) if hasattr(number, "__index__") else int(number)
-        raise LaunchError(f"{stream!r} follows version {version} of __cuda_stream__, not 0; pass its handle.")
-    for name in ("cuda_stream", "ptr"):
-        number = getattr(stream, name, None)
-        if number is not None:
-            return operator.index(number)
-    try:
-        return operator.index(stream)
-    except TypeError:
-        # Numba's, whose handle is an object of the bindings or of ctypes.
-        return int(stream) if hasattr(stream, "external") else -1
+        if version != 0:
+            raise ValueError(f"it follows version {version} of __cuda_stream__")
+        return int(number)
+    # Numba's is an object of the bindings or of ctypes.
+    if hasattr(stream, "external"):
+        return int(stream)
+    names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
+    return operator.index(getattr(stream, next(names, ""), stream))

@@ -6,14 +6,12 @@ import cmath
 import operator
 import struct
 from collections.abc import Callable, Mapping
+from numbers import Complex, Real
 from typing import Any, NamedTuple
-
-from numba_ptxlink._cabi import numbers
-from numba_ptxlink._cabi.numbers import FloatFormat
 
 from . import arrays, elements
 from .arrays import DeviceArray, Launch
-from .elements import Leaves, RefusedError, Types, shown
+from .elements import RefusedError, Types, shown
 
 Pack = Callable[[Any, Launch], bytes]
 
@@ -33,16 +31,7 @@ def layout(types: Types, name: str) -> Layout:
         KeyError: *types* do not describe it.
     """
     entry = types[name]
-    number = numbers.of_kind(entry["kind"], entry["size"])
-    if number is not None and number.format is not None:
-        return Layout(entry["size"], _float(name, entry["size"], number.format))
     return Layout(entry["size"], _MAKERS[entry["kind"]](types, name, entry))
-
-
-# What Python packs itself.
-_PACKED = {FloatFormat(5, 10): "<e", FloatFormat(8, 23): "<f", FloatFormat(11, 52): "<d"}
-_ADDRESSES = range(1 << 64)
-_LONG = 256  # bits of an integer that is not written out
 
 
 def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -51,231 +40,160 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
     def pack(value: Any, _: Launch) -> bytes:
         try:
-            number = operator.index(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RefusedError(f"it is {_shown(value)}; pass an integer") from error
-        if number not in allowed:
-            text = str(number) if number.bit_length() < _LONG else f"an integer of {number.bit_length()} bits"
+            return operator.index(value).to_bytes(size, "little", signed=signed)
+        except (TypeError, OverflowError) as error:
             raise RefusedError(
-                f"{text} is no {name}; pass an integer from {allowed.start} to {allowed.stop - 1}"
-            )
-        return number.to_bytes(size, "little", signed=signed)
+                f"it is {_shown(value)}, and no {name}; pass an integer from {allowed.start} to "
+                f"{allowed.stop - 1}"
+            ) from error
 
     return pack
 
 
 def _bool(*_: Any) -> Pack:
     def pack(value: Any, _: Launch) -> bytes:
-        if _is_bool(value):
+        if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
-        if isinstance(value, int) and value in {0, 1}:
-            return bytes([value])
         raise RefusedError(f"it is {_shown(value)}; pass True or False")
 
     return pack
 
 
-def _char(*_: Any) -> Pack:
+def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
+    encode = _bfloat16 if entry["kind"] == "bfloat16" else struct.Struct(_FLOATS[entry["size"]]).pack
+
     def pack(value: Any, _: Launch) -> bytes:
-        if isinstance(value, (bytes, bytearray)) and len(value) == 1:
-            return bytes(value)
-        raise RefusedError(f"it is {_shown(value)}; pass one byte, such as b'x'")
+        number = _number(value, float, Real, "a number")
+        try:
+            return encode(number)
+        except OverflowError as error:
+            raise RefusedError(f"{number} is too large for {name}; pass less, or math.inf") from error
 
     return pack
 
 
-def _float(name: str, size: int, form: FloatFormat) -> Pack:
-    code = struct.Struct(_PACKED[form]) if form in _PACKED else None
-
-    def pack(value: Any, _: Launch) -> bytes:
-        number = _REAL.read(value)
-        try:
-            return code.pack(number) if code else form.encode(number).to_bytes(size, "little")
-        except OverflowError as error:
-            hint = "pass less, or math.inf" if form.infinite else "pass less"
-            raise RefusedError(f"{number} is too large for {name}; {hint}") from error
-
-    return pack
+_FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
-class _Numbers(NamedTuple):
-    """
-    The numbers of Python that one of its types holds.
-
-    Args:
-        type: It.
-        methods: What its numbers have, one or the other.
-        never: NumPy's letters for the kinds of NumPy's types that have these, too, and are others.
-        article: What they are called.
-        larger: What ends the message about one that is larger than all of its values.
-    """
-
-    type: type[float | complex]
-    methods: tuple[str, str]
-    never: frozenset[str]
-    article: str
-    larger: str
-
-    def read(self, value: Any) -> Any:
-        """Return the number *value*, converted to the type."""
-        if type(value) is self.type:
-            return value
-        one, other = self.methods
-        is_number = hasattr(value, one) or hasattr(value, other)
-        is_other = isinstance(value, (str, bytes)) or _dtype_kind(value) in self.never
-        if not is_number or is_other or _shape(value):
-            raise RefusedError(f"it is {_shown(value)}; pass {self.article}")
-        try:
-            number = self.type(value)
-        except OverflowError as error:
-            raise RefusedError(f"{_shown(value)} is too large for {self.larger}") from error
-        except (TypeError, ValueError) as error:
-            raise RefusedError(f"it is {_shown(value)}; pass {self.article}") from error
-        # Numbers of a larger range become infinite without a word.
-        if cmath.isinf(number) and not cmath.isnan(number) and value != number:
-            raise RefusedError(f"{_shown(value)} is too large for {self.larger}")
-        return number
+def _bfloat16(number: float) -> bytes:
+    """Return the upper half of a float, rounded to the nearest and to even."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", number))
+    upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
+    if upper & 0x7FFF == 0x7F80 and not cmath.isinf(number):
+        raise OverflowError
+    return struct.pack("<H", upper)
 
 
-_REAL = _Numbers(
-    float, ("__float__", "__index__"), frozenset("cSUMmV"), "a number", "double; pass less, or math.inf"
-)
-_COMPLEX = _Numbers(
-    complex, ("__complex__", "__float__"), frozenset("SUMmV"), "a complex number", "complex; pass less"
-)
+def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
+    """Return *value* as a float or complex number, if its type is a number of Python or NumPy that is one."""
+    # The types that packages add to NumPy, such as bfloat16, are none of Python's kinds.
+    is_added = elements.is_numpy(value, "generic") and value.dtype.kind in "bVf"
+    if not (isinstance(value, accepted) or is_added):
+        raise RefusedError(f"it is {_shown(value)}; pass {article}")
+    try:
+        number = kind(value)
+    except (OverflowError, TypeError) as error:
+        raise RefusedError(f"{_shown(value)} cannot be {article} of C; pass less") from error
+    # Numbers of a larger range become infinite without a word.
+    if cmath.isinf(number) and not cmath.isnan(number) and value != number:
+        raise RefusedError(f"{_shown(value)} is too large; pass less")
+    return number
 
 
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     part = layout(types, entry["element"]).pack
 
     def pack(value: Any, launch: Launch) -> bytes:
-        number = _COMPLEX.read(value)
+        number = _number(value, complex, Complex, "a complex number")
         return part(number.real, launch) + part(number.imag, launch)
 
     return pack
 
 
 def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    element, count = entry["element"], entry["count"]
-    kind, size, one = types[element]["kind"], entry["size"], layout(types, element).pack
-    axes = tuple("xyzw")[:count] if entry["kind"] == "vector" else None
+    element, count, size = entry["element"], entry["count"], entry["size"]
+    is_text, one = types[element]["kind"] == "char", layout(types, element).pack
 
     def pack(value: Any, launch: Launch) -> bytes:
-        if kind == "char" and isinstance(value, (bytes, bytearray)) and len(value) <= size:
-            return bytes(value).ljust(size, b"\0")
+        if is_text and isinstance(value, bytes) and len(value) <= size:
+            return value.ljust(size, b"\0")
         if element == "uint32_t" and isinstance(value, str) and len(value) <= count:
             return value.encode("utf-32-le").ljust(size, b"\0")
-        if axes and getattr(getattr(value, "dtype", None), "names", None) == axes:
-            value = tuple(value[axis] for axis in axes)
         parts = _sequence(value, count, name)
-        content = b"".join([one(part, launch) for part in parts])
-        return content.ljust(size, b"\0")
+        return b"".join([one(part, launch) for part in parts]).ljust(size, b"\0")
 
     return pack
 
 
 def _sequence(value: Any, count: int, name: str) -> list[Any]:
     # What has no order, or is used up, is none.
-    is_sequence = isinstance(value, (tuple, list)) or (elements.is_numpy(value, "ndarray") and _shape(value))
+    is_sequence = isinstance(value, (tuple, list)) or (elements.is_numpy(value, "ndarray") and value.shape)
     if not is_sequence or hasattr(value, "mask") or len(value) != count:
         raise RefusedError(f"it is {_shown(value)}; for {name} pass {count} values, such as a tuple")
     return list(value)
 
 
 def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, expected = entry["size"], None
-    if not _has_view(types, name):
-        expected = elements.of_type(types, name)
-    members = [(part["name"], part["offset"], *layout(types, part["type"])) for part in entry["members"]]
-    names = [member[0] for member in members]
+    size, members, names = entry["size"], entry["members"], elements.fields(entry)
+    layouts = [(member["offset"], *layout(types, member["type"])) for member in members]
 
     def pack(value: Any, launch: Launch) -> bytes:
-        content = _content(value, expected, size, name)
-        if content is not None:
-            return content
+        is_record = elements.is_numpy(value, "void") or (
+            elements.is_numpy(value, "ndarray") and not value.shape
+        )
+        if is_record and not elements.is_like(types, name, value.dtype):
+            raise RefusedError(
+                f"it is of {value.dtype}, of which other members are elsewhere or have other names; pass one "
+                f"of the members of {name}, converted by .astype(), or a tuple"
+            )
+        if is_record or isinstance(value, bytes):
+            content = value.tobytes() if is_record else value
+            if len(content) != size or _has_view(types, name):
+                raise RefusedError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
+            return bytes(content)
         packed = bytearray(size)
-        for (member, offset, extent, one), part in zip(members, _parts(value, names, name), strict=True):
+        for field, (offset, extent, one), part in zip(
+            names, layouts, _parts(value, names, name), strict=True
+        ):
             try:
                 packed[offset : offset + extent] = one(part, launch)
             except RefusedError as error:
-                raise RefusedError(f"member {member!r}: {error}") from error
+                raise RefusedError(f"member {field!r}: {error}") from error
         return bytes(packed)
 
-    return _optional(pack, size) if name.startswith("optional_") and names == _OPTIONAL else pack
-
-
-_OPTIONAL = ["value", "has_value"]
-
-
-def _optional(pack: Pack, size: int) -> Pack:
     def pack_optional(value: Any, launch: Launch) -> bytes:
-        if value is None:
-            return bytes(size)
-        try:
-            return pack((value, True), launch)
-        except RefusedError:
-            # The pair of its members is taken, too, where it is not a value itself.
-            is_pair = isinstance(value, (tuple, list)) and len(value) == len(_OPTIONAL) and _is_bool(value[1])
-            if is_pair or (isinstance(value, Mapping) and set(value) == set(_OPTIONAL)):
-                return pack(value, launch)
-            raise
+        return bytes(size) if value is None else pack((value, True), launch)
 
-    return pack_optional
+    is_optional = name.startswith("optional_") and names == ["value", "has_value"]
+    return pack_optional if is_optional else pack
 
 
 def _has_view(types: Types, name: str) -> bool:
     entry = types[name]
     inner = [part["type"] for part in entry.get("members", ())]
-    inner += [entry["element"]] if entry["kind"] == "array" else []
     return entry["kind"] == "view" or any(_has_view(types, part) for part in inner)
 
 
 def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool) or (_dtype_kind(value) == "b" and not _shape(value))
+    return isinstance(value, bool) or elements.is_numpy(value, "bool_")
 
 
 def _parts(value: Any, names: list[str], name: str) -> list[Any]:
-    """Return the values of the members of a struct, which a mapping has by their names."""
-    if isinstance(value, Mapping):
-        if set(value) != set(names):
-            raise RefusedError(f"it has the keys {', '.join(map(str, value))}; pass {', '.join(names)}")
-        return [value[member] for member in names]
-    own = getattr(value, "_fields", None) if isinstance(value, tuple) else None
-    if own is not None and len(own) == len(names) and not elements.is_tuple(names):
-        for mine, member in zip(own, names, strict=True):
-            if not elements.is_name(mine, member):
-                raise RefusedError(f"it has the members {', '.join(own)}; pass {', '.join(names)}")
-    return _sequence(value, len(names), name)
-
-
-def _content(value: Any, expected: Leaves | None, size: int, name: str) -> bytes | None:
-    """Return the bytes of *value* where it is a record of NumPy, or bytes; None for something else."""
-    if isinstance(value, (bytes, bytearray)):
-        if expected is None:
-            raise RefusedError(f"it is {_shown(value)}, and {name} holds arrays; pass a tuple with them")
-        if len(value) != size:
-            raise RefusedError(f"it has {len(value)} bytes; pass the {size} of {name}")
-        return bytes(value)
-    dtype = getattr(value, "dtype", None)
-    is_record = elements.is_numpy(value, "void") or (
-        elements.is_numpy(value, "ndarray") and not _shape(value)
+    """Return the values of the members of a struct, which mappings and named tuples have by their names."""
+    own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
+    differs = own != names if isinstance(value, tuple) else set(own) != set(names)
+    # A tuple in C has no names.
+    if differs and not (isinstance(value, tuple) and elements.is_tuple(names)):
+        raise RefusedError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
+    return (
+        [value[field] for field in names]
+        if isinstance(value, Mapping)
+        else _sequence(value, len(names), name)
     )
-    if not is_record or dtype is None:
-        return None
-    if expected is None:
-        raise RefusedError(f"it is of {dtype}, and {name} holds arrays; pass a tuple with them")
-    own = elements.of_dtype(dtype)
-    if dtype.itemsize != size or not elements.is_alike(own, expected):
-        raise RefusedError(
-            f"it is of {dtype}, of which other members are elsewhere or have other names; pass one of the "
-            f"members of {name}, converted by .astype(), or a tuple"
-        )
-    return bytes(value.tobytes())
 
 
 def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     target = types[entry["target"]]
-    expected = None if target["kind"] in ("void", "view") else elements.of_type(types, entry["target"])
 
     def pack(value: Any, launch: Launch) -> bytes:
         if value is None:
@@ -287,8 +205,8 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             array = arrays.read(value, launch)
             if array is None:
                 raise RefusedError(f"it is {_shown(value)}; pass an array on the device, or an address")
-            if expected is not None:
-                _check_elements(array, expected, target, entry["target"])
+            if target["kind"] not in {"void", "view"}:
+                _check_elements(types, entry["target"], array)
             if array.readonly and not entry.get("readonly"):
                 raise RefusedError(f"it is read-only, and a kernel may write through {name}; copy it")
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
@@ -298,9 +216,11 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             raise RefusedError(
                 f"{shown(address)} is no multiple of {target['align']}; pass an aligned address"
             )
-        if address not in _ADDRESSES:
-            raise RefusedError(f"{_shown(address)} is no address; pass one of the device, or an array")
-        return address.to_bytes(8, "little")
+        try:
+            return address.to_bytes(8, "little")
+        except OverflowError as error:
+            reason = f"{_shown(address)} is no address; pass one of the device, or an array"
+            raise RefusedError(reason) from error
 
     return pack
 
@@ -318,7 +238,7 @@ def _address(value: Any) -> int | None:
 
 def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     element, ndim, order = entry["element"], entry["ndim"], entry["layout"]
-    expected, code = elements.of_type(types, element), struct.Struct(f"<Q{2 * ndim}q")
+    code = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, launch: Launch) -> bytes:
         array = arrays.read(value, launch)
@@ -328,7 +248,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
             )
         if len(array.shape) != ndim:
             raise RefusedError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
-        _check_elements(array, expected, types[element], element)
+        _check_elements(types, element, array)
         if array.readonly and not entry["readonly"]:
             raise RefusedError("it is read-only, and the kernel may write to it; pass a copy")
         if order != "any" and not arrays.is_contiguous(array, order):
@@ -341,24 +261,15 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _check_elements(array: DeviceArray, expected: Leaves, entry: Mapping[str, Any], name: str) -> None:
-    alike = array.itemsize == entry["size"] and (
-        array.leaves is None or elements.is_alike(array.leaves, expected)
-    )
-    if not alike:
+def _check_elements(types: Types, name: str, array: DeviceArray) -> None:
+    entry = types[name]
+    if not elements.is_like(types, name, array.dtype):
         raise RefusedError(
-            f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each"
+            f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each, by "
+            ".astype() for example"
         )
     if array.address % entry["align"] and 0 not in array.shape:
         raise RefusedError(f"its address is no multiple of {entry['align']}; pass an aligned copy")
-
-
-def _shape(value: Any) -> Any:
-    return getattr(value, "shape", None)
-
-
-def _dtype_kind(value: Any) -> str:
-    return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def _shown(value: Any) -> str:
@@ -369,7 +280,10 @@ _MAKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
     "bool": _bool,
     "int": _integer,
     "uint": _integer,
-    "char": _char,
+    "char": _integer,
+    "float": _float,
+    "float16": _float,
+    "bfloat16": _float,
     "complex": _complex,
     "vector": _elements,
     "array": _elements,

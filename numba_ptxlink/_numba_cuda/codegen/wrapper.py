@@ -18,8 +18,6 @@ from numba.cuda.cudadrv import nvvm
 
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature, is_large, unaligned_member
-from numba_ptxlink._numba_cuda.context import LibraryNotes, notes
-from numba_ptxlink._numba_cuda.packed import unaligned_kinds
 
 from . import flat
 from .convert import Structs, from_c, from_return, holds_record, ir_type, to_c
@@ -146,7 +144,6 @@ def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) ->
 def _inner(compiled: Any, *, inline: bool) -> ir.Function:
     inner = compiled.library.get_function(compiled.fndesc.llvm_func_name)
     inner.linkage = "internal"
-    notes(compiled.library, LibraryNotes).unaligned = unaligned_kinds(compiled)
     for name, variable in inner.module.globals.items():
         # Only CPU code looks up the environment by this symbol.
         if name.startswith("_ZN08NumbaEnv"):

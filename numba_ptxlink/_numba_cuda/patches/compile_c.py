@@ -107,7 +107,7 @@ def _emit(
     compiled: Any, name: str, given: Mapping[str, Any], options: AbiOptions, *, inline: bool, kernel: bool
 ) -> Any:
     from numba_ptxlink import abi
-    from numba_ptxlink._cabi import names as cnames
+    from numba_ptxlink._export import marks
     from numba_ptxlink._export.signatures import record_names
     from numba_ptxlink._front_end import registry
     from numba_ptxlink._numba_cuda.codegen import wrapper
@@ -116,19 +116,15 @@ def _emit(
     # No caller relies on the flat prototype of a kernel: stock numba-cuda rejects kernels with the C ABI.
     if aggregates == "value" or (kernel and aggregates is None):
         function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
-        labels: list[str] = []
-        for label in inspect.signature(function).parameters:
-            labels.append(cnames.legal(label, labels))
         signature = abi.c_signature(
             name,
             compiled.signature.return_type,
-            zip(labels, compiled.signature.args, strict=True),
+            zip(marks.parameters(function), compiled.signature.args, strict=True),
             kernel=kernel,
             names=record_names(function, registry.get("numba-cuda")),
         )
-        outcome = current().result
-        if outcome is not None:
-            outcome.signature = signature
+        if not given["lto"]:
+            abi.check_ptx(signature, "output='ltoir'")
         bounds = given["launch_bounds"]
         return wrapper.emit(compiled, signature, options, inline=inline, launch_bounds=bounds)
     if kernel:
@@ -146,13 +142,12 @@ def _default_name(function: Any) -> str:
 def _wrap_compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - Numba's name for it
-        from numba_ptxlink._tools import packages
+        from numba_ptxlink._tools import find
 
         arguments = _arguments(original, args, kwargs)
         output, outcome = arguments["output"], Result()
-        with packages.explaining(), entered(result=outcome):
+        with find.explaining(), entered(result=outcome):
             code, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
-            _check_passing(outcome, output)
             if arguments["abi"] == "c":
                 code = _resolved(code, outcome) if output in _BINARY else _resolved_if_possible(code, outcome)
         if output not in _BINARY:
@@ -168,13 +163,6 @@ def _wrap_compile(original: Any) -> Any:
         return _binary(code, arguments, output, ltoir, outcome.cc), result
 
     return compile
-
-
-def _check_passing(outcome: Result, output: str) -> None:
-    from numba_ptxlink import abi
-
-    if output != LTOIR and outcome.signature is not None:
-        abi.check_ptx(outcome.signature, "output='ltoir'")
 
 
 def _resolved(code: Any, made: Result) -> Any:
@@ -215,55 +203,11 @@ def _ltoir_for_fatbin(ltoir: bytes, made: Result) -> bytes:
 
 def _binary(ptx: str, given: Mapping[str, Any], output: str, ltoir: bytes, cc: tuple[Any, ...]) -> bytes:
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._export import externs
-    from numba_ptxlink._formats.ptx import parse
-    from numba_ptxlink._link import single_ptx
-    from numba_ptxlink._tools import nvfatbin
-    from numba_ptxlink._tools.ptxas_options import AssembleOptions
+    from numba_ptxlink._export.binary import binary
 
-    arch = Arch.of(cc)
-    # A kernel without undefined symbols can be loaded without linking.
-    relocatable = given["device"] or not externs.is_complete(parse(ptx))
-    options = AssembleOptions(
-        relocatable=relocatable,
-        opt_level=0 if given["debug"] or given["opt"] is False else 3,
-        debug=bool(given["debug"]),
-        lineinfo=given["lineinfo"],
-    )
-    cubin, _ = single_ptx.compile_ptx(ptx.encode(), arch, options)
-    if output == CUBIN:
-        return cubin
-    entries = [(PTX, arch, PTX, ptx.encode()), (CUBIN, arch, CUBIN, cubin)]
-    if ltoir:
-        entries.append((LTOIR, arch, LTOIR, ltoir))
-    return nvfatbin.pack(entries)
-
-
-def _wrap_compile_all(original: Any) -> Any:
-    @functools.wraps(original)
-    def compile_all(*args: Any, **kwargs: Any) -> Any:
-        from numba_ptxlink._tools import packages
-
-        arguments = _arguments(original, args, kwargs)
-        output, outcome = arguments["output"], Result()
-        with packages.explaining(), entered(result=outcome):
-            codes, result = original(**{**arguments, "output": PTX if output in _BINARY else output})
-        _check_passing(outcome, output)
-        if output not in _BINARY:
-            return codes, result
-        if outcome.library is None:
-            # disable() has restored the function that this one calls: numba-cuda's answer is due.
-            return original(**arguments)
-        if not all(isinstance(code, (str, bytes)) for code in codes):
-            raise ExportError(
-                f'compile_all(output="{output}") takes functions that link CUDA C++ only; use output="ptx".'
-            )
-        texts = [code if isinstance(code, str) else code.decode() for code in codes]
-        # A later link accepts relocatable code only.
-        parts = {**arguments, "device": True, "debug": None}
-        return [_binary(text, parts, output, b"", outcome.cc) for text in texts], result
-
-    return compile_all
+    level = 0 if given["debug"] or given["opt"] is False else 3
+    options = {"opt_level": level, "debug": bool(given["debug"]), "lineinfo": given["lineinfo"]}
+    return binary(ptx.encode(), Arch.of(cc), output, device=given["device"], ltoir=ltoir, **options)
 
 
 def _wrap_compile_cuda(original: Any) -> Any:
@@ -285,12 +229,14 @@ SUBSTITUTIONS = (
         "compile_cuda",
         _wrap_compile_cuda,
         "What Numba compiled is handed to the functions around it, which add a C function to it.",
+        purpose="C ABI",
     ),
     Substitution(
         "numba.cuda.compiler",
         "_compile_pyfunc_with_fixup",
         _wrap_compile_pyfunc,
         '`abi="c"` makes functions, and with `abi_info` kernels, with the prototype that C++ declares.',
+        purpose="C ABI",
     ),
     Substitution(
         "numba.cuda.compiler",
@@ -298,12 +244,6 @@ SUBSTITUTIONS = (
         _wrap_compile,
         '`output="cubin"` and `"fatbin"`; the arithmetic of halves is part of code with `abi="c"`.',
         bound="numba.cuda",
-    ),
-    Substitution(
-        "numba.cuda.compiler",
-        "compile_all",
-        _wrap_compile_all,
-        '`output="cubin"` and `"fatbin"`.',
-        bound="numba.cuda",
+        purpose="C ABI",
     ),
 )

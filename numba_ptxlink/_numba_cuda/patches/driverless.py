@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import DispatcherNotes, LibraryNotes, Nested, current, entered, notes
+from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -22,6 +22,15 @@ def current_cc() -> tuple[Any, ...]:
     return (cc[0], cc[1], "a" if cc >= (9, 0) else "")
 
 
+def requested_cc() -> tuple[Any, ...]:
+    """Return the compute capability of the function that is being compiled, else that of `current_cc`."""
+    from numba.cuda.core.targetconfig import ConfigStack
+
+    # The flags of a subroutine have none.
+    ccs = (getattr(flags, "compute_capability", None) for flags in reversed(ConfigStack()._stk._stack))
+    return next((tuple(cc) for cc in ccs if cc), current_cc()[:2])
+
+
 def _wrap_get_current_device(original: Any) -> Any:
     @functools.wraps(original)
     def get_current_device() -> Any:
@@ -34,76 +43,42 @@ def _wrap_get_current_device(original: Any) -> Any:
 def _wrap_compile_device(original: Any) -> Any:
     @functools.wraps(original)
     def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
-        from numba.cuda.core.targetconfig import ConfigStack
+        from numba.cuda.compiler import CUDACompileResult
 
-        flags = ConfigStack.top_or_none()
-        cc = tuple(getattr(flags, "compute_capability", None) or current_cc()[:2])
-        # numba-cuda keeps one result for all architectures, but code is right for one only.
-        by_cc = notes(self, DispatcherNotes).by_cc
-        variant = (cc, current().checked)
-        compiled = by_cc.get((args, variant))
-        if compiled is not None:
-            self.overloads[args] = compiled
-            return compiled
-        if any(known_args == args for known_args, _ in by_cc):
-            self.overloads.pop(args, None)
-        outer = current().nested
-        nested = Nested() if outer is None else outer
-        with entered(cc=cc, nested=nested):
+        cc, checked = requested_cc(), current().checked
+        known = self.overloads.get(args)
+        if isinstance(known, CUDACompileResult) and _variant(known.library) != (cc, checked):
+            # It is code for another architecture, or with other errors.
+            del self.overloads[args]
+            self.targetctx.remove_user_function(known.entry_point)
+            return_type = known.signature.return_type
+        with entered(cc=cc):
             compiled = original(self, args, return_type)
-        by_cc[args, variant] = compiled
-        if outer is not None:
-            nested.calls.append((self, args, variant))
-        elif nested.cyclic:
-            _forget(nested)
+        noted = notes(compiled.library, LibraryNotes)
+        noted.cc, noted.checked = cc, checked
         return compiled
 
     return compile_device
 
 
-def _forget(nested: Nested) -> None:
-    """Let functions that call a caller of theirs be compiled again: alone, they lack its library."""
-    for dispatcher, args, variant in nested.calls:
-        dispatcher.overloads.pop(args, None)
-        notes(dispatcher, DispatcherNotes).by_cc.pop((args, variant), None)
+def _variant(library: Any) -> tuple[Any, ...]:
+    noted = notes(library, LibraryNotes)
+    return noted.cc, noted.checked
 
 
-def _wrap_lower_recursive_call(original: Any) -> Any:
+def _wrap_get_overload(original: Any) -> Any:
     @functools.wraps(original)
-    def _lower_call_RecursiveCall(self: Any, fnty: Any, expr: Any, signature: Any) -> Any:  # noqa: N802
-        dispatcher = fnty.dispatcher_type.dispatcher
-        if signature.args in dispatcher.overloads:
-            # Another signature of a function that is being compiled: a call like any other.
-            return self._lower_call_normal(fnty.dispatcher_type, expr, signature)
-        called, function = fnty.get_overloads(signature.args), dispatcher.py_func
-        if function.__module__ is not None:
-            # A module that is not in sys.modules has no name for typing, but one for the function's symbol.
-            fnty.add_overloads(signature.args, f"{function.__module__}.{function.__qualname__}", called.uid)
-        return original(self, fnty, expr, signature)
+    def get_overload(self: Any, sig: Any) -> Any:
+        from numba.cuda.compiler import CUDACompileResult
+        from numba.cuda.core import sigutils
 
-    return _lower_call_RecursiveCall
+        args = tuple(sigutils.normalize_signature(sig)[0])
+        # What was compiled when the call was typed may have been replaced meanwhile.
+        if isinstance(self.overloads.get(args), CUDACompileResult):
+            self.compile_device(args)
+        return original(self, sig)
 
-
-def _wrap_call_unresolved(original: Any) -> Any:
-    @functools.wraps(original)
-    def call_unresolved(self: Any, builder: Any, name: str, sig: Any, args: Any) -> Any:
-        from numba.cuda import cgutils
-        from numba.cuda.core import imputils
-        from numba.cuda.core.callconv import CUDACallConv
-
-        nested = current().nested
-        if nested is not None:
-            nested.cyclic = True
-        # The function's module is part of every program in which this call can be reached.
-        convention = CUDACallConv(self)
-        kind = convention.get_function_type(sig.return_type, sig.args)
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        status, result = convention.call_function(builder, function, sig.return_type, sig.args, args)
-        with cgutils.if_unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return imputils.fix_returning_optional(self, builder, sig, status, result)
-
-    return call_unresolved
+    return get_overload
 
 
 def _wrap_ensure_cc(original: Any) -> Any:
@@ -120,24 +95,21 @@ DRIVERLESS = (
         "get_current_device",
         _wrap_get_current_device,
         "A device function that calls another is compiled for the requested architecture, without a device.",
+        purpose="driverless",
     ),
     Substitution(
         "numba.cuda.dispatcher",
         "CUDADispatcher.compile_device",
         _wrap_compile_device,
-        "A device function is compiled once for each architecture; stock reuses the first for all.",
+        "A device function that was compiled for another architecture is compiled again.",
+        purpose="driverless",
     ),
     Substitution(
-        "numba.cuda.lowering",
-        "Lower._lower_call_RecursiveCall",
-        _wrap_lower_recursive_call,
-        "A device function may call itself with other argument types, where numba-cuda fails.",
-    ),
-    Substitution(
-        "numba.cuda.core.base",
-        "BaseContext.call_unresolved",
-        _wrap_call_unresolved,
-        "Device functions may call each other in a circle, where numba-cuda fails.",
+        "numba.cuda.dispatcher",
+        "_DispatcherBase.get_overload",
+        _wrap_get_overload,
+        "A call is lowered to code for the architecture of its caller.",
+        purpose="driverless",
     ),
 )
 """The rows that let device functions call each other without a driver; an export applies them too."""
@@ -148,5 +120,6 @@ SUBSTITUTIONS = (
         "CUDACodeLibrary._ensure_cc",
         _wrap_ensure_cc,
         "Code is linked for the architecture it was compiled for, not for the device's.",
+        purpose="driverless",
     ),
 )

@@ -1,4 +1,4 @@
-"""NVVM's output out of the cache: what numba-cuda's `compile_ir` returns, without running NVVM again."""
+"""NVVM's output out of the cache, found by LLVM IR whose names depend on the program alone."""
 
 from __future__ import annotations
 
@@ -23,20 +23,6 @@ _DEBUG = "!DICompileUnit"
 _REFUSED = re.compile(r"Function `(?P<symbol>.+?)'")
 
 
-def _wrap_verify(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap numba-cuda's `CompilationUnit.verify`, which does not read NVVM's log."""
-
-    @functools.wraps(original)
-    def verify(self: Any) -> None:
-        try:
-            original(self)
-        except Exception as error:
-            error.args = (f"{error}: {refusal(self.get_log())}",)
-            raise
-
-    return verify
-
-
 def refusal(log: str) -> str:
     """Return what NVVM's *log* says of code that it refuses, and in which function, by its name in Python."""
     from numba_ptxlink._formats import mangling
@@ -51,18 +37,43 @@ def refusal(log: str) -> str:
     return f"{said[-1]}, in {'.'.join(name.text for name in names if name.text != '_3clocals_3e')}"
 
 
-def _wrap_get_log(original: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Wrap numba-cuda's `CompilationUnit.get_log` to record the log that it returns."""
+def _wrap_compilation_unit(original: Any) -> Any:
+    class CompilationUnit(original):  # type: ignore[misc]
+        """numba-cuda's, whose log is read."""
 
-    @functools.wraps(original)
-    def get_log(self: Any) -> str:
-        log = original(self)
-        remarks = current().remarks
-        if remarks is not None:
-            remarks.append(log)
-        return log
+        def verify(self) -> None:
+            try:
+                super().verify()
+            except Exception as error:
+                error.args = (f"{error}: {refusal(self.get_log())}",)
+                raise
 
-    return get_log
+        def get_log(self) -> str:
+            log: str = super().get_log()
+            remarks = current().remarks
+            if remarks is not None:
+                remarks.append(log)
+            return log
+
+    return CompilationUnit
+
+
+def _wrap_llvm_strs(original: Any) -> Any:
+    @functools.wraps(original.fget)
+    def llvm_strs(self: Any) -> Any:
+        if self._llvm_strs is None:
+            from numba_ptxlink._numba_cuda.modules import renamed
+
+            # The driver finds a kernel by this name; callers of a device function use the function's own.
+            # A kernel created outside the wrappers of this package has read its name already: keep it.
+            context = current()
+            wrapped = bool(context.sought) or context.result is not None
+            program = renamed([self], keep_visible=self._entry_name is None or not wrapped)
+            self._llvm_strs = list(program.texts)
+            self._entry_name = program.names.get(self._entry_name, self._entry_name)
+        return self._llvm_strs
+
+    return property(llvm_strs)
 
 
 def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -106,7 +117,7 @@ def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
     from numba_cuda import __version__ as numba_cuda
 
     from numba_ptxlink import cache
-    from numba_ptxlink._tools import build_id
+    from numba_ptxlink._tools import find
 
     return cache.Key.of(
         "nvvm",
@@ -114,7 +125,7 @@ def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
             "package": cache.package_version(),
             # numba-cuda rewrites the text before NVVM reads it.
             "numba-cuda": numba_cuda,
-            "tool": ("NVVM", build_id.of_library("nvvm")),
+            "tool": ("NVVM", find.build_of("nvvm")),
             "libdevice": _libdevice(),
             # "fastmath" and a missing "-opt" change what numba-cuda passes to NVVM, too.
             "flags": [f"{name}={options[name]!r}" for name in sorted(options)],
@@ -137,18 +148,26 @@ NVVM = (
         "nvvm.compile_ir",
         _wrap_compile_ir,
         "What NVVM made before comes out of the cache.",
+        purpose="cache",
     ),
     Substitution(
         "numba.cuda.codegen",
-        "nvvm.CompilationUnit.verify",
-        _wrap_verify,
-        "The error of code that NVVM refuses says what it refuses.",
-    ),
-    Substitution(
-        "numba.cuda.codegen",
-        "nvvm.CompilationUnit.get_log",
-        _wrap_get_log,
-        "NVVM's warnings are kept beside its output, and shown again.",
+        "nvvm.CompilationUnit",
+        _wrap_compilation_unit,
+        "NVVM's warnings are kept beside its output, and shown again; the error of code that it refuses says "
+        "what it refuses.",
+        purpose="cache",
     ),
 )
 """The substitutions that cache NVVM's output; an export applies them, too."""
+
+SUBSTITUTIONS = (
+    Substitution(
+        "numba.cuda.codegen",
+        "CUDACodeLibrary.llvm_strs",
+        _wrap_llvm_strs,
+        "Names and order of a program's functions depend on the program alone, so that another process finds "
+        "the code in the cache.",
+        purpose="cache",
+    ),
+)

@@ -7,32 +7,18 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import (
-    code_library,
-    compile_c,
-    corrections,
-    disk_cache,
-    driverless,
-    error_model,
-    linker_class,
-    nvvm_cache,
-    results,
-    unloaded_tools,
-)
+from . import c_abi, compile_c, disk_cache, driverless, first_kernel, linker, nvvm_cache
 
 TABLE = (
-    *linker_class.SUBSTITUTIONS,
+    *linker.SUBSTITUTIONS,
     *driverless.DRIVERLESS,
     *driverless.SUBSTITUTIONS,
-    *error_model.ERROR_MODEL,
-    *code_library.SUBSTITUTIONS,
-    *nvvm_cache.NVVM,
-    *disk_cache.SUBSTITUTIONS,
-    *corrections.CODE,
-    *corrections.SUBSTITUTIONS,
-    *results.RESULTS,
+    *c_abi.C_ABI,
     *compile_c.SUBSTITUTIONS,
-    *unloaded_tools.SUBSTITUTIONS,
+    *first_kernel.SUBSTITUTIONS,
+    *nvvm_cache.NVVM,
+    *nvvm_cache.SUBSTITUTIONS,
+    *disk_cache.SUBSTITUTIONS,
 )
 """The rows, by purpose."""
 

@@ -1,9 +1,8 @@
 """
 What an error does: return zero from the exported function, or trap.
 
-Where numba-cuda-mlir meets an error, it writes to a variable and goes on; a function of an export writes to
-one that is named after the place in the Python source. Here such a write becomes the end of the function, and
-of all that called it.
+Where numba-cuda-mlir meets an error, it writes to a variable and goes on. Here such a write becomes the end
+of the function, and of all that called it.
 """
 
 from __future__ import annotations
@@ -14,19 +13,15 @@ from typing import TYPE_CHECKING
 from .functions import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .functions import Function, Module
-
-SITE = "numba_ptxlink_error_"
-"""What the names of the variables begin with; the number of the place follows."""
 
 ERROR = "%numba_ptxlink_error"
 """The parameter by which a function tells its callers that it met an error: the address of a byte."""
 
 _LEAVE = "numba_ptxlink_leave"
-_WRITE = re.compile(rf"\bcmpxchg\b.*@{SITE}(\d+)\b")
-_VARIABLE = re.compile(rf"^@{SITE}\d+ = ")
+_CODE = "__numba_cuda_mlir_error_code"
+_WRITE = re.compile(rf"\bcmpxchg\b.*@{_CODE}\b")
+_VARIABLE = re.compile(rf"^@{_CODE} = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 _PHI = re.compile(r"^\s*%\S+ = phi ")
 # Types and constants have brackets without spaces.
@@ -35,7 +30,7 @@ _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
 
-def end(module: Module, root: str, *, trap: bool, byte: str) -> tuple[list[int], bool]:
+def end(module: Module, root: str, *, trap: bool, byte: str) -> bool:
     """
     Let each error end the function *root* of *module*, and drop what that function does not reach.
 
@@ -46,17 +41,13 @@ def end(module: Module, root: str, *, trap: bool, byte: str) -> tuple[list[int],
         byte: The type of the address of a byte in the module's dialect.
 
     Returns:
-        The numbers of the places that are left, callers first; and whether *root* has the parameter `ERROR`.
+        Whether there are errors in it.
     """
     module.keep(module.reached(root))
     module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
-    places: dict[int, None] = {}
-    failing: set[str] = set()
-    for name, function in module.functions.items():
-        own = sorted(_end_blocks(function, byte, trap=trap))
-        places.update(dict.fromkeys(own))
-        if own and not trap:
-            failing.add(name)
+    does = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
+    ending = {name for name, function in module.functions.items() if _end_blocks(function, does)}
+    failing = set() if trap else set(ending)
     while (
         callers := {name for name, each in module.functions.items() if failing & each.symbols.keys()}
         - failing
@@ -66,23 +57,21 @@ def end(module: Module, root: str, *, trap: bool, byte: str) -> tuple[list[int],
         function = module.functions[name]
         function.more = (f"{byte} {ERROR}",)
         _leave_after_calls(function, failing, byte)
-    return list(places), root in failing
+    return bool(ending)
 
 
-def _end_blocks(function: Function, byte: str, *, trap: bool) -> Iterator[int]:
-    """End the blocks of *function* in which an error is met; yield the numbers of the places."""
+def _end_blocks(function: Function, does: str) -> bool:
+    """End each block that meets an error by the instruction *does*; return whether there is one."""
     ended = False
     for block in _live(function):
-        for at, line in enumerate(block.lines):
-            if match := _WRITE.search(line):
-                does = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
-                block.lines[at:] = [does, _return(function)]
-                ended = True
-                yield int(match[1])
-                break
+        at = next((at for at, line in enumerate(block.lines) if _WRITE.search(line)), None)
+        if at is not None:
+            block.lines[at:] = [does, _return(function)]
+            ended = True
     if ended:
         function.blocks = _live(function)
         _forget_edges(function)
+    return ended
 
 
 def _live(function: Function) -> list[Block]:

@@ -1,5 +1,5 @@
 """
-Call functions that `cuda.declare_device(abi="c")` declared by nvcc's prototypes.
+Call functions that `cuda.declare_device(abi="c")` declared by nvcc's prototypes, in exported functions.
 
 numba-cuda-mlir calls them by its own ABI, which is another one for halves, complex numbers, tuples, records,
 arrays and some vectors. Here it calls an internal function in place of each, which converts both ways.
@@ -7,101 +7,62 @@ arrays and some vectors. Here it calls an internal function in place of each, wh
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import abi
 
-from . import functions, llvm, prototypes
+from . import layouts, llvm, prototypes
 from .builder import Builder
 from .convert import from_c, memrefs, to_c
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._cabi.signatures import Signature
+
     from .functions import Module
 
 _CALL = "numba_ptxlink_call_"
-_DECLARED = re.compile(rf"^declare (?P<result>.*?)@{_CALL}(?P<digest>[0-9a-f]+)\(")
-
-_CALLED = re.compile(rf"@{_CALL}([0-9a-f]+)")
+_DECLARED = re.compile(rf"^declare (?P<result>.*?)@{_CALL}(?P<number>\d+)\(")
 
 
-class _Extern(NamedTuple):
+class Extern(NamedTuple):
+    """A function that `cuda.declare_device` declared: its symbol, and the Numba types of its parameters."""
+
     name: str
     args: tuple[Any, ...]
     result: Any
 
-
-_DIGITS = 32
-_externs: dict[str, _Extern] = {}
-
-
-def symbol(name: str, args: tuple[Any, ...], result: Any) -> str:
-    """
-    Return the symbol to call in place of the function *name*.
-
-    Raises:
-        AbiError: A type has no counterpart in C.
-    """
-    signature = abi.c_signature(name, result, _params(args))
-    # By its content: what is compiled of MLIR that has the symbol is kept for other processes.
-    content = f"{signature!r} {result} {args}"
-    digest = hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]
-    _externs[digest] = _Extern(name, args, result)
-    return f"{_CALL}{digest}"
+    @property
+    def signature(self) -> Signature:
+        """Its signature in C; raises an `AbiError` where a type has no counterpart or would be misread."""
+        params = [(f"arg{number}", ty) for number, ty in enumerate(self.args)]
+        signature = abi.c_signature(self.name, self.result, params)
+        layouts.check(signature, self.args, self.result)
+        return signature
 
 
-def define(module: Module, *, modern: bool) -> None:
-    """Define what *module* calls in place of C functions, and declare these."""
+def symbol(extern: Extern, externs: dict[Extern, int]) -> str:
+    """Return what to call in place of *extern*, which is added to those of an export."""
+    _ = extern.signature  # before anything is compiled
+    return f"{_CALL}{externs.setdefault(extern, len(externs))}"
+
+
+def define(module: Module, externs: Sequence[Extern], *, modern: bool) -> None:
+    """Define what *module* calls in place of *externs*, and declare these."""
     declared = [match for match in map(_DECLARED.match, module.rest) if match]
     module.rest = [line for line in module.rest if not _DECLARED.match(line)]
     for match in declared:
         params, _ = llvm.split(match.string[match.end() :])
-        extern, kinds = _externs[match["digest"]], [llvm.read(param) for param in params]
-        _define(module, f"{_CALL}{match['digest']}", extern, llvm.read(match["result"]), kinds, modern=modern)
-
-
-def used() -> bool:
-    """Return whether this process has compiled a call of a C function."""
-    return bool(_externs)
-
-
-def called_in(text: str) -> bool:
-    """Return whether *text*, of MLIR or LLVM IR, calls a C function."""
-    return _CALL in text
-
-
-def declared_in(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """
-    Return the C functions that the MLIR *text* calls.
-
-    Returns:
-        The symbol of each, and the names of its C types: of the result and of each parameter.
-    """
-    found = []
-    for digest in dict.fromkeys(_CALLED.findall(text)):
-        extern = _externs[digest]
-        signature = abi.c_signature(extern.name, extern.result, _params(extern.args))
-        types = (signature.result, *(ctype for _, ctype in signature.params))
-        found.append((extern.name, tuple(ctype.name for ctype in types)))
-    return tuple(found)
-
-
-def defined(text: str, *, modern: bool) -> str:
-    """Return LLVM IR *text* with what it calls in place of C functions."""
-    module = functions.read(text)
-    define(module, modern=modern)
-    return "\n".join([*module.rest, *(each.text() for each in module.functions.values()), *module.more])
-
-
-def _params(args: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    return [(f"arg{number}", ty) for number, ty in enumerate(args)]
+        extern, kinds = externs[int(match["number"])], [llvm.read(param) for param in params]
+        _define(module, f"{_CALL}{match['number']}", extern, llvm.read(match["result"]), kinds, modern=modern)
 
 
 def _define(
-    module: Module, name: str, extern: _Extern, inner: llvm.Type, kinds: list[llvm.Type], *, modern: bool
+    module: Module, name: str, extern: Extern, inner: llvm.Type, kinds: list[llvm.Type], *, modern: bool
 ) -> None:
-    signature = abi.c_signature(extern.name, extern.result, _params(extern.args))
+    signature = extern.signature
     builder = Builder(module.types, modern=modern)
     prototype = prototypes.of(builder, signature)
     given = iter([(kind, f"%a{number}") for number, kind in enumerate(kinds)])

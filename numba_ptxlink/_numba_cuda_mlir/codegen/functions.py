@@ -14,7 +14,6 @@ from . import llvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
 
 _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
 _ATTRIBUTE = re.compile(r"^(?:(?:noundef|signext|zeroext)\s+)*")
@@ -22,11 +21,8 @@ _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
 _TYPE = re.compile(r'^(%"[^"]+"|%[\w.$-]+) = type (.*)$')
-_ANNOTATIONS = re.compile(r"^(!nvvm\.annotations = !)\{(.*)\}$")
-_USED = re.compile(
-    r"^(?P<head>@llvm\.(?:compiler\.)?used = appending global )\[\d+ x (?P<element>[^\]]+)\] "
-    r"\[(?P<items>.*)\](?P<section>, section .*)$"
-)
+# Lists of what nothing drops, and of notes about functions; numba-cuda-mlir has none of what it compiles.
+_LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
 _NODE = re.compile(r"^!(\d+) = ")
 _LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
 
@@ -131,32 +127,13 @@ class Module:
         return list(names)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Drop the functions that are not in *names*, and what else says of them."""
+        """Drop the functions that are not in *names*, and what would say more of them."""
         kept = {name: self.functions[name] for name in names}
         gone = self.functions.keys() - kept.keys()
         self.functions = kept
-        nodes = {
-            f"!{match[1]}"
-            for line in self.rest
-            if (match := _NODE.match(line)) and gone & set(_SYMBOL.findall(line))
-        }
-        lines = (_without(line, gone, nodes) for line in self.rest)
-        self.rest = [line for line in lines if line is not None]
-
-
-def _without(line: str, gone: AbstractSet[str], nodes: AbstractSet[str]) -> str | None:
-    """Return *line* without the symbols that are *gone* and the metadata *nodes*; None if nothing is left."""
-    if match := _NODE.match(line):
-        return None if f"!{match[1]}" in nodes else line
-    if match := _ANNOTATIONS.match(line):
-        left = [node for node in match[2].split(", ") if node not in nodes]
-        return f"{match[1]}{{{', '.join(left)}}}" if left else None
-    match = _USED.match(line)
-    if match is None or not gone & set(_SYMBOL.findall(line)):
-        return line
-    items = [item for item in llvm.split(match["items"] + ")")[0] if not gone & set(_SYMBOL.findall(item))]
-    kind = f"[{len(items)} x {match['element']}]"
-    return f"{match['head']}{kind} [{', '.join(items)}]{match['section']}" if items else None
+        about = (line for line in self.rest if line.startswith("!") and gone & {*_SYMBOL.findall(line)})
+        dropped = {*about, *(line for line in self.rest if line.startswith(_LISTS))}
+        self.rest = [line for line in self.rest if line not in dropped]
 
 
 def read(text: str) -> Module:

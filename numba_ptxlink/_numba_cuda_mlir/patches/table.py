@@ -7,16 +7,15 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import back_end, calls, compile_c, core_linker, disk_cache, driverless, lowering, results
+from . import c_abi, disk_cache, driverless, exports, externs, first_kernel, linker
 
 TABLE = (
-    *core_linker.SUBSTITUTIONS,
+    *linker.SUBSTITUTIONS,
     *driverless.SUBSTITUTIONS,
-    *back_end.BACK_END,
+    *first_kernel.SUBSTITUTIONS,
     *disk_cache.SUBSTITUTIONS,
-    *lowering.LOWERING,
-    *calls.EXTERNS,
-    *compile_c.COMPILE,
-    *results.RESULTS,
+    *exports.EXPORTS,
+    *externs.EXTERNS,
+    *c_abi.SUBSTITUTIONS,
 )
 """The rows, by purpose."""

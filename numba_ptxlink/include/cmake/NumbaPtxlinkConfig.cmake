@@ -1,17 +1,20 @@
 # find_package(NumbaPtxlink CONFIG) with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
 #
-# numba_ptxlink_add_library(NAME SOURCES udfs.py | MODULE package.module
-#                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...]
-#                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...])
+# numba_ptxlink_add_library(NAME SOURCES udfs.py... | MODULE package.module
+#                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...] [DEPENDS FILE...]
+#                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...] [QUIET])
 #
 # adds the target NAME, a static library of the functions and kernels in a Python file. Targets that link it find
 # the header NAME.h, and take its device code into their device link: as machine code, or as LTO-IR where
-# INTERPROCEDURAL_OPTIMIZATION is on. It runs one command, again whenever a file changes that it has imported:
+# INTERPROCEDURAL_OPTIMIZATION is on. Of several SOURCES, each has a header that is called like it. It runs one
+# command, again whenever a file changes that Python has imported or read, or one of DEPENDS:
 #
 #   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
+# with --cuda for the release of the project's nvcc, unless OPTIONS have that or --ptx-isa. ARCHITECTURES may be
+# native, all and all-major. QUIET shows no progress and no list of files.
 # INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
-# in this build: an installed target has no include directories, so install the headers and give it theirs.
+# in this build. The headers that are made are a file set: install(TARGETS NAME EXPORT ... FILE_SET HEADERS).
 # OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>".
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
@@ -40,29 +43,47 @@ function(_numba_ptxlink_archs result)
   set(archs)
   foreach(architecture IN LISTS ARGN)
     string(REGEX REPLACE "-(real|virtual)$" "" number "${architecture}")
-    if(NOT number MATCHES "^[0-9]+[af]?$")
-      message(FATAL_ERROR "numba_ptxlink_add_library() needs architectures by number, such as 80 or 90a, and not "
+    if(number MATCHES "^[0-9]+[af]?$")
+      list(APPEND archs --arch "sm_${number}")
+    elseif(architecture MATCHES "^(native|all|all-major)$")
+      list(APPEND archs --arch "${architecture}")
+    else()
+      message(FATAL_ERROR "numba_ptxlink_add_library() needs architectures such as 80, 90a or native, and not "
                           "\"${architecture}\"; give ARCHITECTURES, or set CMAKE_CUDA_ARCHITECTURES.")
     endif()
-    list(APPEND archs --arch "sm_${number}")
   endforeach()
   set(${result} "${archs}" PARENT_SCOPE)
 endfunction()
 
 function(numba_ptxlink_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 export "" "MODULE;OUTPUT_DIRECTORY" "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 export "QUIET" "MODULE;OUTPUT_DIRECTORY"
+                        "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;DEPENDS;OPTIONS")
   list(LENGTH export_SOURCES count)
   if(export_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "numba_ptxlink_add_library() does not know ${export_UNPARSED_ARGUMENTS}.")
   elseif(export_MODULE AND count EQUAL 0)
-    set(source --module "${export_MODULE}")
-  elseif(count EQUAL 1 AND NOT export_MODULE)
-    get_filename_component(source "${export_SOURCES}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
-    set(depends "${source}")
+    set(source --module "${export_MODULE}" --name "${name}")
+    set(stems "${name}")
+  elseif(NOT count EQUAL 0 AND NOT export_MODULE)
+    foreach(file IN LISTS export_SOURCES)
+      get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+      get_filename_component(stem "${file}" NAME_WLE)
+      list(APPEND source "${file}")
+      list(APPEND stems "${stem}")
+    endforeach()
+    set(depends ${source})
+    if(count EQUAL 1)
+      list(APPEND source --name "${name}")
+      set(stems "${name}")
+    endif()
   else()
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs one Python file as SOURCES, or a MODULE; "
-                        "what the file imports is found.")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs Python files as SOURCES, or a MODULE; "
+                        "what the files import is found.")
   endif()
+  foreach(file IN LISTS export_DEPENDS)
+    get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+    list(APPEND depends "${file}")
+  endforeach()
   if(NOT export_ARCHITECTURES)
     set(export_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
   endif()
@@ -95,6 +116,14 @@ function(numba_ptxlink_add_library name)
     string(REPLACE ";" "${kept}" option "${option}")
     list(APPEND options "${option}")
   endforeach()
+  if(export_QUIET)
+    list(APPEND options --quiet)
+  endif()
+  # nvcc may be older than the compilers of the export, and refuses what is newer than itself.
+  if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT "${export_OPTIONS}" MATCHES "--(cuda|ptx-isa)")
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" release "${CMAKE_CUDA_COMPILER_VERSION}")
+    list(APPEND options --cuda "${release}")
+  endif()
   set(compilers)
   foreach(variable language IN ZIP_LISTS "CUDACXX;CXX" "CUDA;CXX")
     if(CMAKE_${language}_COMPILER)
@@ -102,37 +131,51 @@ function(numba_ptxlink_add_library name)
     endif()
   endforeach()
 
-  # The manifest alone is written each time. Generators of Makefiles compare nothing but the OUTPUT.
+  set(manifests)
+  set(objects)
+  set(headers)
+  foreach(stem IN LISTS stems)
+    list(APPEND manifests "${directory}/${stem}.json")
+    list(APPEND objects "${directory}/${stem}.o")
+    list(APPEND headers "${directory}/${stem}.h")
+  endforeach()
+  list(GET manifests 0 first)
+
+  # The manifests alone are written each time. Generators of Makefiles compare nothing but the OUTPUT.
   add_custom_command(
-    OUTPUT "${directory}/${name}.json"
-    BYPRODUCTS "${directory}/${name}.o" "${directory}/${name}.h"
+    OUTPUT ${manifests}
+    BYPRODUCTS ${objects} ${headers}
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
-            "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} --name "${name}" -o "${directory}"
-            ${archs} --emit "${kinds}" --depfile "${directory}/${name}.json.d" ${searched}
+            "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} -o "${directory}"
+            ${archs} --emit "${kinds}" --depfile "${first}.d" ${searched}
             ${options}
     DEPENDS ${depends}
-    DEPFILE "${directory}/${name}.json.d"
+    DEPFILE "${first}.d"
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
     COMMENT "Exporting ${name}"
     COMMAND_EXPAND_LISTS
     VERBATIM)
 
-  add_library(${name} STATIC "${directory}/${name}.json" "${directory}/${name}.o")
+  add_library(${name} STATIC ${manifests} ${objects})
   if(CMAKE_GENERATOR MATCHES "Makefiles")
     # They miss no BYPRODUCTS that were deleted: without the manifest, all are exported again.
     add_custom_target(${name}_exported
-      COMMAND sh -c "test -e \"$1.h\" && test -e \"$1.o\" || rm -f \"$1.json\"" sh "${directory}/${name}"
+      COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first}" ${objects} ${headers}
       VERBATIM)
     add_dependencies(${name} ${name}_exported)
   endif()
-  set_source_files_properties("${directory}/${name}.o" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   set(language CXX)
   if("CUDA" IN_LIST languages)
     set(language CUDA)
   endif()
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
-  target_include_directories(${name} INTERFACE "$<BUILD_INTERFACE:${directory}>" ${included})
+  # What the headers include of this package is installed with them.
+  get_filename_component(include "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
+  target_sources(${name} INTERFACE FILE_SET HEADERS BASE_DIRS "${directory}" "${include}"
+                 FILES ${headers} "${include}/numba_ptxlink/array_view.h")
+  target_include_directories(${name} INTERFACE ${included})
 endfunction()
 
 cmake_policy(POP)

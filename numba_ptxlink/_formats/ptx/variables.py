@@ -1,0 +1,318 @@
+"""Declarations of PTX as values: variables, registers and parameters, and how they are read."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from . import lexer
+from .lexer import MalformedError, Token
+from .prototypes import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .lexer import Kind
+
+LINKAGES = frozenset((".extern", ".visible", ".weak", ".common"))
+SPACES = frozenset((".global", ".const", ".shared", ".local", ".param", ".tex", ".reg"))
+_OPAQUE = ("texref", "samplerref", "surfref")
+
+
+class Span(NamedTuple):
+    """A range of offsets into the text of a module."""
+
+    start: int
+    end: int
+
+
+NOWHERE = Span(-1, -1)
+"""Where a function that is declared has its body."""
+
+
+@dataclass(slots=True)
+class Variable:
+    """
+    One name that is declared: a variable, registers, or a parameter or result of a function.
+
+    Args:
+        name: The symbol.
+        space: "global", "const", "shared", "local", "param" or "reg", with a bank as in "const[2]".
+        type: The type of an element without its dot, such as "u32".
+        linkage: "visible", "extern", "weak", "common" or "" for local to the module or the function.
+        alignment: Bytes, 0 where none is declared.
+        lanes: How many elements a vector has, 1 for a scalar.
+        extents: Elements along each dimension, None for one that is not declared.
+        count: How many of the name with a number behind it are meant, None for one without.
+        initial: The initializer as it is spelled, or "".
+        attributes: Such as "managed".
+        line: 1-based line of the text that its name stands on, 0 in a function.
+        start: Where the name begins, in the text of the module.
+        end: Where the declarator ends.
+    """
+
+    name: str
+    space: str
+    type: str
+    linkage: str = ""
+    alignment: int = 0
+    lanes: int = 1
+    extents: tuple[int | None, ...] = ()
+    count: int | None = None
+    initial: str = ""
+    attributes: tuple[str, ...] = ()
+    line: int = 0
+    start: int = -1
+    end: int = -1
+
+    @property
+    def defined(self) -> bool:
+        """Whether this module defines it."""
+        return self.linkage != "extern"
+
+    @property
+    def memory(self) -> str:
+        """Its space without a bank, "managed" for such a variable, or the type of a texture and the like."""
+        if self.type in _OPAQUE:
+            return self.type
+        return "managed" if "managed" in self.attributes else self.space.partition("[")[0]
+
+    @property
+    def bits(self) -> int:
+        """The width of one of its elements, or vectors of them."""
+        return width(self.type) * self.lanes
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes, 0 where its type or an extent does not tell."""
+        return math.prod((self.bits // 8, *(extent or 0 for extent in self.extents)))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The variables and functions that the initializer names, in order."""
+        # Most tables hold only numbers, many of them.
+        if self.type in _OPAQUE or not self.initial.strip("{}0123456789 ,\n\t-"):
+            return ()
+        return tuple(dict.fromkeys(lexer.names(lexer.without_comments(self.initial))))
+
+    @property
+    def param(self) -> Param:
+        """The part on which caller and callee must agree."""
+        size = max(1, width(self.type) // 8)
+        if not self.extents:
+            return Param(bits=width(self.type), type=self.type)
+        return Param(
+            align=self.alignment or size,
+            size=math.prod(extent or 0 for extent in self.extents) * size,
+            type=self.type,
+        )
+
+
+@dataclass(slots=True)
+class Declaration:
+    """
+    A statement that declares variables of one type.
+
+    Args:
+        text: The statement.
+        variables: One for each name.
+        linkage_span: Where the linkage is; an empty range where it would be if there is none.
+        start: Where it begins.
+        end: Where it ends, after its semicolon.
+    """
+
+    text: str
+    variables: tuple[Variable, ...]
+    linkage_span: Span = NOWHERE
+    start: int = -1
+    end: int = -1
+
+    def __str__(self) -> str:
+        return self.text
+
+    def alone(self, variable: Variable) -> str:
+        """Return what declares *variable* alone."""
+        head = self.text[: self.variables[0].start - self.start]
+        return f"{head}{self.text[variable.start - self.start : variable.end - self.start]};"
+
+    @classmethod
+    def registers(cls, kind: str, names: Sequence[str]) -> Declaration:
+        """Return the statement that declares the registers *names* of the type *kind*."""
+        return cls(f".reg .{kind} {', '.join(names)};", tuple(Variable(name, "reg", kind) for name in names))
+
+    @classmethod
+    def of(cls, text: str) -> Declaration:
+        """
+        Return the statement *text*, in a function.
+
+        Raises:
+            MalformedError: It is none.
+        """
+        stop, _ = lexer.delimiter(text, 0)
+        return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
+
+
+@functools.lru_cache(maxsize=256)
+def width(spelled: str) -> int:
+    """Return the size of the type *spelled* in bits, 0 for an opaque type."""
+    if spelled == "pred":
+        return 1
+    digits, _, lanes = spelled.lstrip("bsuft").partition("x")
+    known = spelled[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (lanes or "1").isdecimal()
+    return int(digits) * int(lanes or 1) if known else 0
+
+
+class Cursor:
+    """
+    A place among the tokens of a declaration.
+
+    Args:
+        text: The text of the module.
+        tokens: The tokens, the one for the end last, which is empty.
+    """
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.at = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self.tokens[self.at]
+
+    @property
+    def end(self) -> int:
+        """The end of the last token taken."""
+        return self.tokens[self.at - 1].end
+
+    def take(self, expected: Kind | None = None) -> str:
+        """
+        Return the next token and advance.
+
+        Raises:
+            MalformedError: There is none of the kind *expected*.
+        """
+        token = self.tokens[self.at]
+        if not token.text or (expected and token.kind != expected):
+            self.fail(f"a {expected} is expected" if expected else "the text ends too early")
+        self.at += 1
+        return token.text
+
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is *text*."""
+        accepted = self.tokens[self.at].text == text
+        self.at += accepted
+        return accepted
+
+    def expect(self, text: str) -> None:
+        """
+        Take the next token.
+
+        Raises:
+            MalformedError: It is not *text*.
+        """
+        if not self.accept(text):
+            self.fail(f"{text!r} is expected")
+
+    def fail(self, cause: str) -> NoReturn:
+        """Raise MalformedError with *cause* and its place."""
+        token = self.tokens[self.at]
+        shown = repr(token.text[:40]) if token.text else "the end"
+        raise MalformedError(f"{cause}, not {shown}", token.start)
+
+    def number(self) -> int:
+        """Take a whole number of a few digits."""
+        token = self.take("number").removesuffix("U")
+        try:
+            return int(token if len(token) < 20 else "", 0)
+        except ValueError:
+            self.at -= 1
+            self.fail("a whole number is expected")
+
+    def linkage(self) -> tuple[str, Span]:
+        """Take the linkage, if any; return it and where it is."""
+        start = self.token.start
+        if self.token.text not in LINKAGES:
+            return "", Span(start, start)
+        return self.take()[1:], Span(start, self.end)
+
+    def attributes(self) -> tuple[str, ...]:
+        """Take the list after `.attribute`, without its dots."""
+        start = self.token.start
+        self.expect("(")
+        depth = 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(self.take(), 0)
+        inner = self.text[start + 1 : self.end - 1]
+        return tuple(part.strip().removeprefix(".") for part in lexer.operands(inner))
+
+    def declaration(self, line_of: Callable[[int], int] | None, end: int) -> Declaration:
+        """Take the declaration of variables that ends at *end*; *line_of* tells the line of an offset."""
+        start = self.token.start
+        linked, span = self.linkage()
+        first = self._variable(linked, line_of)
+        variables = [first]
+        while self.accept(","):
+            variables.append(self._declarator(first, line_of))
+        if self.token.text:
+            self.fail("';' is expected")
+        return Declaration(self.text[start:end], tuple(variables), span, start, end)
+
+    def parameters(self) -> tuple[Variable, ...]:
+        """Take parameters in parentheses; none without parentheses."""
+        if not self.accept("(") or self.accept(")"):
+            return ()
+        params = []
+        while True:
+            if self.token.text not in (".param", ".reg"):
+                self.fail("a parameter is expected")
+            params.append(self._variable("", None))
+            if not self.accept(","):
+                self.expect(")")
+                return tuple(params)
+
+    def _variable(self, linked: str, line_of: Callable[[int], int] | None) -> Variable:
+        """Take a state space, what follows it, and one name."""
+        if self.token.text not in SPACES:
+            self.fail("a state space is expected")
+        space = self.take()[1:]
+        if self.accept("["):
+            space += f"[{self.number()}]"
+            self.expect("]")
+        variable = Variable("", space, "", linked)
+        while self.token.kind == "directive":
+            token = self.take()[1:]
+            if token == "align":
+                # After the type it is that of what a pointer points to.
+                alignment = self.number()
+                variable.alignment = variable.alignment if variable.type else alignment
+            elif token == "attribute":
+                variable.attributes += self.attributes()
+            elif token in ("v2", "v4", "v8"):
+                variable.lanes = int(token[1:])
+            elif not variable.type:
+                variable.type = token
+            elif token != "ptr" and f".{token}" not in SPACES:
+                self.fail("a name is expected")
+        if not variable.type:
+            self.fail("a type is expected")
+        return self._declarator(variable, line_of)
+
+    def _declarator(self, like: Variable, line_of: Callable[[int], int] | None) -> Variable:
+        start = self.token.start
+        name = self.take("word")
+        count = None
+        if self.accept("<"):
+            count = self.number()
+            self.expect(">")
+        extents: list[int | None] = []
+        while self.accept("["):
+            extents.append(None if self.token.text == "]" else self.number())
+            self.expect("]")
+        initial = self.take() if self.accept("=") else ""
+        line = line_of(start) if line_of else 0
+        form = like.space, like.type, like.linkage, like.alignment, like.lanes
+        return Variable(name, *form, tuple(extents), count, initial, like.attributes, line, start, self.end)

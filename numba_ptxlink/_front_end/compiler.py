@@ -1,0 +1,84 @@
+"""What the compilers have in common, which all stem from one: where modules are, and the lock."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Compiler:
+    """
+    The members of `protocol.FrontEnd` that front ends share.
+
+    Args:
+        home: The package that has the modules `types`, `core`, `np` and `cudadrv`.
+        release: The module that says which releases are served.
+    """
+
+    def __init__(self, home: str, release: Any) -> None:
+        self.home = home
+        self.driver = f"{home}.cudadrv.driver"
+        self.release = release
+
+    @property
+    def extra(self) -> str:
+        """The extra that installs it."""
+        extra: str = self.release.extra()
+        return extra
+
+    def unsupported_reason(self) -> str | None:
+        """Return why it cannot be served, None if it can."""
+        reason: str | None = self.release.unsupported_reason()
+        return reason
+
+    def specifier(self) -> str:
+        """Return the served releases."""
+        return str(self.release.SUPPORTED)
+
+    @property
+    def types(self) -> Any:
+        """Its module of types."""
+        return self._module("types")
+
+    def from_dtype(self, dtype: Any) -> Any:
+        """Return the type of a NumPy dtype."""
+        return self._module("np.numpy_support").from_dtype(dtype)
+
+    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return the types of parameters and result."""
+        args, result = self._module("core.sigutils").normalize_signature(signature)
+        return tuple(args), result
+
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self.home}.{name}")
+
+    @contextlib.contextmanager
+    def compilation_stopped(self) -> Iterator[None]:
+        """Wait for other threads' compilations, and block new ones during a `with` block."""
+        lock = self._lock()
+        with contextlib.nullcontext() if lock is None else lock:
+            yield
+
+    def free_compiler_lock(self) -> None:
+        """Release the lock in a forked child, if it was held by a thread that the child lacks."""
+        lock = self._lock()
+        # It is a pair with Numba's, or one where there is no Numba.
+        for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
+            inner = getattr(part, "_lock", None)
+            if inner is not None and not inner._is_owned():  # noqa: SLF001 - as `threading.Condition` does
+                inner._at_fork_reinit()  # noqa: SLF001 - as `threading` does
+
+    def _lock(self) -> Any:
+        home = sys.modules.get(f"{self.home}.core.compiler_lock")
+        return getattr(home, "global_compiler_lock", None)
+
+
+def is_imported(name: str) -> bool:
+    """Return whether the module *name* is imported, and no thread is still importing it."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)

@@ -1,0 +1,263 @@
+"""
+Run functions in children of a process that has imported a compiler and nothing else.
+
+A Python file that is exported is imported in such a child: whatever it imports, and wherever that comes from,
+stays there, and an edited module is read again. The process is started once for each environment; to fork a
+child of it takes a hundredth of the time.
+
+A child has the working directory, the environment and `sys.path` of its caller, whose standard error is its
+standard output, too. What it logs is logged by the caller.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+import warnings
+from multiprocessing import spawn
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import _config, cache
+from numba_ptxlink._locks import Lock
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LOGGER = "numba_ptxlink"
+# What compilers and the interpreter read while they are imported.
+_READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
+_START = """\
+import sys
+sys.path[:] = {path!r}
+from numba_ptxlink._imports.children import _serve
+_serve({descriptor})
+"""
+_to_caller: list[Connection] = []
+
+
+class _Server:
+    """
+    The process that forks children; it ends, and they with it, when this process does.
+
+    Args:
+        prepare: What it does first, as a pickled function and its arguments.
+    """
+
+    def __init__(self, prepare: bytes) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            start = _START.format(path=[*filter(None, sys.path), str(_ROOT)], descriptor=theirs.fileno())
+            # Ctrl-C is for this process, which ends the children that it waits for.
+            self._process = subprocess.Popen(  # noqa: S603 - Python itself
+                # The one that programs with an interpreter within them name.
+                [spawn.get_executable(), "-c", start],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        connection = Connection(os.dup(self._socket.fileno()))
+        with connection:
+            connection.send_bytes(prepare)
+
+    def fork(self) -> Connection:
+        """
+        Return what is connected to a new child.
+
+        Raises:
+            OSError: The process has ended.
+        """
+        ours, theirs = multiprocessing.Pipe()
+        error = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+        with theirs:
+            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), error])
+        return ours
+
+    def end(self) -> None:
+        """End the process and its children."""
+        self._socket.close()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Leave the process to the one that this one was forked of."""
+        self._socket.close()
+        self._process.returncode = 0
+
+
+def _forget() -> None:
+    while _servers:
+        _servers.popitem()[1].forget()
+
+
+_servers: dict[Any, _Server] = {}
+_lock = Lock(_forget)
+
+
+def run(
+    function: Callable[..., Any],
+    *args: Any,
+    prepare: tuple[Any, ...],
+    heard: Callable[..., object] | None = None,
+) -> Any:
+    """
+    Return what *function*, which a module has by its name, returns for *args* in a child.
+
+    Args:
+        function: The function.
+        args: Its arguments, which travel as a pickle.
+        prepare: A function with its arguments that the process calls, of which the child is one.
+        heard: Called with the arguments of each `tell` of the child.
+
+    Raises:
+        ExportError: The child has died.
+        Exception: What *function* raised.
+    """
+    connection, child = _forked(prepare), 0
+    level = logging.getLogger(_LOGGER).getEffectiveLevel()
+    try:
+        with connection:
+            connection.send((dict(os.environ), _working_directory(), sys.path, level, function, args))
+            while True:
+                what, value = connection.recv()
+                if what == "begun":
+                    child = value
+                elif what == "told":
+                    (heard or log.debug)(*value)
+                elif what == "logged":
+                    logger = logging.getLogger(value.name)
+                    if logger.isEnabledFor(value.levelno):
+                        logger.handle(value)
+                elif what == "failed":
+                    raise value
+                else:
+                    return value
+    except (EOFError, ConnectionError):
+        raise ExportError(
+            "The process that imports and compiles the functions has died; what it wrote to its standard "
+            "error, and `python -X faulthandler` with the file, may tell why."
+        ) from None
+    except KeyboardInterrupt:
+        with contextlib.suppress(ProcessLookupError):
+            if child:
+                os.kill(child, signal.SIGKILL)
+        raise
+
+
+def _forked(prepare: tuple[Any, ...]) -> Connection:
+    early = {name: value for name, value in os.environ.items() if name.startswith(_READ_EARLY)}
+    begin = pickle.dumps(prepare)
+    key = (begin, *sorted(early.items()))
+    with _lock.held:
+        for _ in range(2):
+            if key not in _servers:
+                _servers[key] = _Server(begin)
+            try:
+                return _servers[key].fork()
+            except OSError:
+                # It was killed.
+                _servers.pop(key).end()
+    raise ExportError("No process can be started that imports the functions; see its standard error.")
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - it becomes an argument
+    except FileNotFoundError:
+        return ""
+
+
+@atexit.register
+def end() -> None:
+    """End the processes that fork children."""
+    while _servers:
+        _servers.popitem()[1].end()
+
+
+def tell(*value: Any) -> None:
+    """Tell the caller of this child something meanwhile; in any other process, do nothing."""
+    if _to_caller:
+        _to_caller[0].send(("told", value))
+
+
+def _serve(descriptor: int) -> None:
+    """Fork a child for each message on the socket *descriptor*; end with its other side."""
+    control = socket.socket(fileno=descriptor)
+    with Connection(os.dup(descriptor)) as connection:
+        function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this
+    # A child imports it again, and tells why not.
+    with contextlib.suppress(Exception):
+        function(*args)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Threads that a compiler has started, such as NumPy's, know how to be forked.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        if not message:
+            os.killpg(0, signal.SIGKILL)
+        if os.fork() == 0:
+            control.close()
+            _be_child(*descriptors)
+        for each in descriptors:
+            os.close(each)
+
+
+def _be_child(descriptor: int, error: int) -> None:
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(error, 1)
+        os.dup2(error, 2)
+        connection = Connection(descriptor)
+        _to_caller[:] = [connection]
+        connection.send(("begun", os.getpid()))
+        environment, folder, path, level, function, args = connection.recv()
+        os.environ.clear()
+        os.environ.update(environment)
+        if folder:
+            os.chdir(folder)
+        sys.path[:] = path
+        _config.config.cache_clear()
+        cache.default.cache_clear()
+        logger = logging.getLogger(_LOGGER)
+        logger.handlers, logger.propagate = [_Forwarding(level)], False
+        logger.setLevel(level)
+        connection.send(_outcome(function, args))
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(0)
+
+
+def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        return "returned", function(*args)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller raises it
+        log.info("%s", traceback.format_exc())
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - to see whether that works
+        except Exception:  # noqa: BLE001 - exceptions may refuse to be pickled
+            return "failed", RuntimeError(traceback.format_exc())
+        return "failed", error
+
+
+class _Forwarding(logging.Handler):
+    """Sends what is logged to the caller."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        record.msg, record.args, record.exc_info = record.getMessage(), None, None
+        _to_caller[0].send(("logged", record))

@@ -1,0 +1,273 @@
+"""
+Compile CUDA C++ by NVRTC, and compare what it declares with what exports define.
+
+PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
+links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._tools import includes, nvrtc
+from numba_ptxlink.errors import LinkError
+
+from . import declarations, manifests
+from .read import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.nvrtc import Compiled
+
+    from .declarations import Declared
+
+log = logging.getLogger(__name__)
+
+# One of these is before whatever other PTX, or a driver, can reach.
+_REACHED = (b".visible", b".weak", b".common", b".entry")
+
+
+class Program(NamedTuple):
+    """
+    The inputs of a link, none of them a source.
+
+    Args:
+        inputs: PTX, LTO-IR and what is opaque.
+        log: NVRTC's messages.
+        lowered_names: The symbol of each requested name expression.
+    """
+
+    inputs: tuple[Input, ...]
+    log: str
+    lowered_names: dict[str, str]
+
+
+class PythonCode(NamedTuple):
+    """
+    Python functions that the exporter has compiled.
+
+    Args:
+        input: Their code.
+        defined: What they define.
+        called: What they call and leave to other inputs, as they declare it; the origins are the callers.
+    """
+
+    input: Input
+    defined: tuple[Declared, ...]
+    called: tuple[Declared, ...]
+
+
+def compile_sources(
+    sources: Sequence[Input],
+    python: Sequence[PythonCode],
+    arch: Arch,
+    options: SourceOptions,
+    *,
+    lto: bool,
+    compares: bool = True,
+) -> Program:
+    """
+    Compile the CUDA C++ among *sources*, and join the rest and *python* to it.
+
+    Args:
+        sources: Inputs of any kind.
+        python: The Python functions of the link.
+        arch: The GPU.
+        options: How to compile CUDA C++.
+        lto: Whether to compile it to LTO-IR, rather than to PTX.
+        compares: Whether what sources declare is compared with manifests, headers and Python functions.
+
+    Raises:
+        LinkError: NVRTC refused a source, or a declaration contradicts what is linked.
+    """
+    known: list[Declared] = []
+    called: list[Declared] = []
+    if compares:
+        called = [each for code in python for each in code.called]
+        known = [each for code in python for each in code.defined]
+        exports = {source: manifest for source in sources if (manifest := manifests.of(source))}
+        manifests.check_definitions(exports)
+        _check_headers(sources, list(exports.values()), options)
+        for manifest in exports.values():
+            known += declarations.declarations_of(manifest)
+        for extern in called:
+            declarations.check_types(extern.origin, [(extern.name, extern.types)], known)
+    inputs: list[Input] = []
+    logs: list[str] = []
+    lowered: dict[str, str] = {}
+    kind = LTOIR if lto else PTX
+    for source in sources:
+        if source.kind != CU:
+            inputs.append(source)
+            continue
+        compiled = _compile_as_declared(source, arch, kind, options, known=known, wanted=called)
+        logs.append(compiled.log)
+        lowered.update(compiled.lowered_names)
+        inputs.append(Input(kind, source.name, compiled.code, compiled=True))
+    if all(source.kind == CU for source in sources) and not (lto or python):
+        _refuse_empty(inputs)
+    inputs += (code.input for code in python)
+    return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
+
+
+def _refuse_empty(compiled: Sequence[Input]) -> None:
+    if any(word in source.code for source in compiled for word in _REACHED):
+        return
+    names = tuple(source.name for source in compiled)
+    raise LinkError(
+        f"{', '.join(names)}: no kernel, function or variable that other code can reach is defined, so that "
+        "the cubin would be empty. What the header of an export declares is in the artifacts beside it, and "
+        "templates are compiled where name_expressions names them.",
+        inputs=names,
+    )
+
+
+def _check_headers(
+    sources: Sequence[Input], exports: Sequence[manifests.Manifest], options: SourceOptions
+) -> None:
+    """Refuse headers of other exports than those whose manifests are beside *sources*."""
+    names = {manifest.header for manifest in exports}
+    for source in sources:
+        if names and source.kind == CU:
+            headers = dict(options.headers)
+            found = includes.of(source.code, source.folder, options.include_dirs, headers).first
+            files = {path: Path(path).read_bytes() for path in found if Path(path).name in names}
+            files |= {name: text.encode() for name, text in headers.items() if Path(name).name in names}
+            manifests.check_headers(exports, files.items())
+
+
+def _compile_as_declared(
+    source: Input,
+    arch: Arch,
+    output: str,
+    options: SourceOptions,
+    *,
+    known: Sequence[Declared],
+    wanted: Sequence[Declared],
+) -> Compiled:
+    """
+    Compile *source*; compare its declarations of *known* functions, and its definitions of *wanted* ones.
+
+    Costs a second compilation only where the first one fails.
+    """
+    named = declarations.named_in(source.text, (*known, *wanted))
+    if not named:
+        return compile_source(source, arch, output, options)
+    try:
+        asserted = replace(source, code=source.code + declarations.assertions(named).encode())
+        return compile_source(asserted, arch, output, options)
+    except LinkError as error:
+        suspects = declarations.failed_in(error.log, named)
+    compiled = compile_source(source, arch, output, options)
+    if suspects:
+        module = parse(compile_source(source, arch, PTX, options).code.decode(errors="replace"))
+        # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
+        defined = {function.name for function in module.functions if function.defined}
+        called = {function.name for function in module.functions if not function.defined}
+        wrong = [each for each in suspects if each not in wanted and each.name in called]
+        declarations.refuse(source.name, wrong)
+        for each in suspects:
+            if each in wanted and each.name in defined:
+                own = replace(each, declaration=each.name, origin=source.name)
+                declarations.refuse(each.origin, [own])
+    return compiled
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """
+    The options for compiling CUDA C++.
+
+    Args:
+        include_dirs: Directories that `#include` searches, before the toolkit's.
+        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
+        defines: Macros, as pairs of name and value; None defines without a value.
+        cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
+        name_expressions: Names of functions, variables and template instances whose symbols to return.
+        flags: Further NVRTC options.
+        toolkit_dirs: Toolkit directories that `#include` searches; they do not change during the process.
+        toolkit_first: Whether to search *toolkit_dirs* before *include_dirs*, which is numba-cuda's order.
+    """
+
+    include_dirs: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    defines: tuple[tuple[str, str | None], ...] = ()
+    cxx_standard: str | None = None
+    name_expressions: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    toolkit_dirs: tuple[str, ...] = ()
+    toolkit_first: bool = False
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the directories that `#include` searches, in order."""
+        if self.toolkit_first:
+            return (*self.toolkit_dirs, *self.include_dirs)
+        return (*self.include_dirs, *self.toolkit_dirs)
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options for NVRTC, without include directories."""
+        return (
+            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
+            *(
+                f"--define-macro={name}" + ("" if value is None else f"={value}")
+                for name, value in self.defines
+            ),
+            *self.flags,
+        )
+
+
+def kernel_options(
+    flags: Sequence[str], folder: Path | None, *, home: Path, toolkit: str | None, own: Path, extra: str
+) -> SourceOptions:
+    """
+    Return the options for CUDA C++ that kernels link: *flags* and the search path of Numba's compilers.
+
+    They search the working directory for `#include "..."`, then the toolkit; so that the same headers are
+    included, *folder*, which the source was read from, comes last.
+
+    Args:
+        flags: Further NVRTC options.
+        folder: Where the source was read from, None for code in memory.
+        home: The compiler's package of CUDA's headers, which has them by the major version.
+        toolkit: The include directory of the toolkit that the compiler found, None or "" for none.
+        own: The directory of the compiler's own headers.
+        extra: The directories that the user named, separated by colons.
+    """
+    major, _ = nvrtc.version()
+    others = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
+    return SourceOptions(
+        flags=tuple(flags),
+        include_dirs=(*filter(None, extra.split(":")), *((str(folder),) if folder else ())),
+        toolkit_dirs=(str(home / str(major)), *((str(toolkit),) if toolkit else ()), *others, str(own)),
+        toolkit_first=True,
+    )
+
+
+def compile_source(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    """
+    Compile CUDA C++ to *output*; its warnings are logged.
+
+    Raises:
+        LinkError: NVRTC refused the source or an option. Carries its log.
+    """
+    compiled = nvrtc.compile_source(
+        source.code,
+        source.name,
+        arch,
+        output=output,
+        flags=options.arguments(),
+        include_dirs=options.search_path(),
+        headers=dict(options.headers),
+        name_expressions=options.name_expressions,
+        folder=source.path and source.path.parent,
+    )
+    if compiled.log:
+        log.warning("%s: %s", source.name, compiled.log)
+    return compiled

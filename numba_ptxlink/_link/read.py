@@ -1,0 +1,217 @@
+"""Read the inputs of a link: paths, text, bytes, file objects and `LinkableCode`."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, recognise
+from numba_ptxlink.errors import LinkError, MissingInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numba_ptxlink._formats import ptx
+
+T = TypeVar("T")
+_BLOCK = 4096
+
+# One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
+_CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
+
+
+@dataclass(frozen=True)
+class Input:
+    """
+    One input of a link.
+
+    Args:
+        kind: A name out of `_formats.kinds.KINDS`.
+        name: The name in messages: its file name, or a name in angle brackets.
+        code: Its content.
+        path: Where it was read from, None where it was no path.
+        compiled: Whether it was made of CUDA C++ or Python, which its name stands for.
+    """
+
+    kind: str
+    name: str
+    code: bytes = field(repr=False)
+    path: Path | None = field(default=None, repr=False, compare=False)
+    compiled: bool = field(default=False, repr=False, compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """The directory that `#include "..."` searches first: the working one where the name has none."""
+        return (self.path or Path(self.name)).parent
+
+    @property
+    def text(self) -> str:
+        """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
+        return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
+
+    @property
+    def header(self) -> ptx.Header:
+        """The header of PTX, read without parsing the rest."""
+        from numba_ptxlink._formats.ptx.header import read_header
+
+        return self._once("header", lambda: read_header(self.text))
+
+    @property
+    def module(self) -> ptx.Module:
+        """The syntax tree of PTX."""
+        from numba_ptxlink._formats.ptx import parse
+
+        return self._once("module", lambda: parse(self.text))
+
+    def _once(self, field: str, read: Callable[[], T]) -> T:
+        # Needs no lock: two threads that both read it get equal values.
+        if field not in self._read:
+            self._read[field] = read()
+        value: T = self._read[field]
+        return value
+
+
+def read(source: Any, number: int = 1) -> Input:
+    """
+    Convert anything that `link` takes, except a UDF, to an `Input`.
+
+    Args:
+        source: A path, which a `str` is unless it has a line break, or reads as CUDA C++ or PTX and names no
+            file; content as such a `str`, bytes or a file object; or a `LinkableCode` of numba-cuda.
+        number: The input's position in the link, which names an input that has no name.
+
+    Raises:
+        LinkError: The file does not exist, or its kind is unknown. Names the input and the cure.
+    """
+    if isinstance(source, Input):
+        return source
+    if source == "":
+        raise LinkError(f"Input {number} is empty text; give a path, PTX or CUDA C++.")
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
+        return _read_file(source)
+    name = ""
+    if hasattr(source, "kind") and hasattr(source, "data"):
+        name, source = str(source.name), source.data
+    elif _is_file(source):
+        name = str(getattr(source, "name", ""))
+    if _is_file(source):
+        source = _content_of(source)
+    if not isinstance(source, (str, bytes, bytearray, memoryview)):
+        raise LinkError(
+            f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
+            f"object, a LinkableCode of numba-cuda or a UDF{_held_in(source)}."
+        )
+    code = as_bytes(source)
+    kind = recognise(code)
+    if kind is None:
+        from numba_ptxlink._formats import texts
+
+        raise LinkError(
+            f"Input {number}{f' ({name})' if name else ''} is {texts.describe(code)}; "
+            "give PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
+            inputs=(name,) if name else (),
+        )
+    return Input(kind, name or f"<{kind} {number}>", code)
+
+
+def _is_file(source: Any) -> bool:
+    # An Export reads its files, by their kinds.
+    return hasattr(source, "read") and not hasattr(source, "artifacts")
+
+
+def _held_in(source: Any) -> str:
+    """Return how to get what can be linked out of *source* if that is an Export, as the end of a sentence."""
+    held = [(kind, arch) for kind, arch in getattr(source, "artifacts", ()) if kind in KINDS]
+    calls = [f'read("{kind}", "{arch}")' if arch else f'read("{kind}")' for kind, arch in held]
+    return f"; of an export, what it has: its {', '.join(calls)}" if calls else ""
+
+
+def as_bytes(content: Any) -> bytes:
+    """Return *content*, which is text, anything that `bytes` takes, or a file object, without a BOM."""
+    if hasattr(content, "read"):
+        content = _content_of(content)
+    code = content.encode() if isinstance(content, str) else bytes(content)
+    return code.removeprefix(codecs.BOM_UTF8)
+
+
+def _content_of(file: Any) -> Any:
+    """Return a file object's content from its beginning, as it may be read again for a second kernel."""
+    if hasattr(file, "seekable") and file.seekable():
+        file.seek(0)
+    return file.read()
+
+
+def _is_text(source: str) -> bool:
+    """Return whether *source* is content: it has a line break, or reads as code and names no file."""
+    if "\n" in source:
+        return True
+    path = Path(source)
+    if path.suffix.lower() in EXTENSIONS or not _CODE.search(source):
+        return False
+    try:
+        return not path.exists()
+    except (OSError, ValueError):  # too long for a path, or with a null byte
+        return True
+
+
+def refuse_named_pipe(path: Path) -> None:
+    """
+    Refuse a FIFO, whose reader waits until somebody writes; what is open already, as /dev/stdin, is read.
+
+    Raises:
+        LinkError: It is one.
+    """
+    if path.is_fifo() and path.absolute().parts[:2] not in (("/", "dev"), ("/", "proc")):
+        raise LinkError(
+            f"{path} is no regular file but a named pipe, whose reader may wait forever; give a file, or "
+            "pipe the content into the command and give /dev/stdin.",
+            inputs=(path.name,),
+        )
+
+
+def _read_file(source: str | os.PathLike[str]) -> Input:
+    path = Path(source)
+    try:
+        refuse_named_pipe(path)
+        with path.open("rb") as file:
+            # No kind begins with a NUL, which the first block tells of files of any size.
+            code = file.read(_BLOCK) if file.peek(1).startswith(b"\0") else file.read()
+    except FileNotFoundError as error:
+        # A path may be a mistyped text only where it was given as one.
+        text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
+        raise MissingInputError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
+    except IsADirectoryError as error:
+        raise LinkError(f"{path} is a directory; give a file.", inputs=(path.name,)) from error
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or "it does not fit into memory"
+        raise LinkError(
+            f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
+        ) from error
+    code = code.removeprefix(codecs.BOM_UTF8)
+    declared = EXTENSIONS.get(path.suffix.lower())
+    kind = recognise(code)
+    if kind is None and declared == CU and code.strip():
+        from numba_ptxlink._formats import texts
+
+        # nvcc takes any encoding that has ASCII in it.
+        kind = CU if texts.is_text(code) else None
+    if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
+        from numba_ptxlink._formats import texts
+
+        says = f"its extension says {declared}" if declared else "it has no known extension"
+        content = kind or texts.describe(code)
+        cure = f"give a file of {', '.join(KINDS)} under its own extension"
+        if content == "Python":
+            cure = "compile it first, such as with `numba-ptxlink export`"
+        raise LinkError(f"{path}: {says} and its content is {content}; {cure}.", inputs=(path.name,))
+    if kind == CU and declared not in (CU, None):
+        raise LinkError(
+            f"{path}: its extension says {declared} and its content does not; the file may be damaged.",
+            inputs=(path.name,),
+        )
+    return Input(declared or kind, path.name, code, path=path)

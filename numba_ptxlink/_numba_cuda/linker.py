@@ -1,0 +1,380 @@
+"""
+`PtxLinker`, the replacement of numba-cuda's linker class: the same interface on this package's engine.
+
+Importing this module imports nothing of numba-cuda: it may run during numba-cuda's own import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._config import config
+from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
+from numba_ptxlink._front_end import links
+from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numba_ptxlink._link.declarations import Declared
+    from numba_ptxlink._link.plan import LinkOptions
+    from numba_ptxlink._link.read import Input
+    from numba_ptxlink._link.run import Linked
+
+__all__ = ["PtxLinker"]
+
+
+# The placeholder names that numba-cuda gives the code of its own kernels.
+_UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
+
+
+class PtxLinker:
+    """
+    Collect the inputs of one link, then link them to a cubin. Needs no driver; not thread-safe.
+
+    Args:
+        max_registers: Cap on registers per thread; None and 0 mean none.
+        lineinfo: Whether to keep line numbers.
+        cc: Compute capability, as (major, minor) or (major, minor, variant).
+        lto: Whether to optimise at link time.
+        additional_flags: Accepted for compatibility with numba-cuda; without effect, as there.
+    """
+
+    def __init__(
+        self,
+        max_registers: int | None = None,
+        lineinfo: bool = False,
+        cc: tuple[Any, ...] | None = None,
+        lto: bool | None = None,
+        additional_flags: Any = None,
+    ) -> None:
+        from numba_ptxlink._arch import Arch
+
+        if not isinstance(cc, (tuple, list)):
+            detail = "" if cc is None else f", not {cc!r}"
+            raise _refused(f"A linker needs cc, such as (9, 0){detail}.")
+        self._arch = Arch.of(tuple(cc))
+        self.max_registers = max_registers or None
+        self.lineinfo = lineinfo
+        self.cc = cc
+        self.arch = self._arch.sm
+        self.lto = lto
+        self.additional_flags = additional_flags
+        self.linker: Linked | None = None
+        self._inputs: list[Input] = []
+        self._origin = ""
+        self._modules: tuple[str, ...] = ()
+        self._llvm: list[str] = []
+        self._exported: list[Declared] = []
+        self._failure: PtxlinkError | None = None
+
+    def choose_lto(
+        self, *, has_link_files: bool, all_ptx: bool = False, debug: bool = False, by_linker: bool = False
+    ) -> None:
+        """
+        Turn LTO off where it has no effect.
+
+        Without link files there is nothing to inline, so NVVM's PTX of the kernel is already final. Functions
+        in PTX are inlined in the kernel's PTX, but not in its LTO-IR. And code for the debugger is not
+        optimised.
+
+        Args:
+            has_link_files: Whether something is linked with the kernel.
+            all_ptx: Whether all of that is PTX.
+            debug: Whether the code is for the debugger.
+            by_linker: Whether the linker gives the options another meaning than NVVM; keeps LTO on.
+        """
+        if not self.lto or self.additional_flags:
+            return
+        inlines = all_ptx and config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
+        if debug or not (by_linker or (has_link_files and not inlines)):
+            self.lto = False
+
+    def describe(self, origin: str, modules: Iterable[str]) -> None:
+        """
+        Set the origin and the LLVM IR of the code that Numba adds next.
+
+        Args:
+            origin: The Python function it was compiled from, with file and line, for messages.
+            modules: Its LLVM IR, which tells the shims that it calls, and what LTO-IR keeps for debuggers.
+        """
+        self._origin = origin
+        self._modules = tuple(modules)
+
+    def order_files(self, own: int) -> None:
+        """Sort the inputs after the first *own* by content: numba-cuda keeps files in unordered sets."""
+        self._inputs[own:] = sorted(self._inputs[own:], key=lambda item: (item.kind, item.code))
+
+    @property
+    def info_log(self) -> str:
+        """The log of a completed link; empty after a failed one."""
+        return self._logs()[0]
+
+    @property
+    def error_log(self) -> str:
+        """The log of a failed link; empty after a completed one."""
+        return self._logs()[1]
+
+    def _logs(self) -> tuple[str, str]:
+        if self._failure is not None:
+            return "", self._failure.log or str(self._failure)
+        if self.linker is not None:
+            return self.linker.log, ""
+        raise ValueError("Not Initialized")
+
+    @contextlib.contextmanager
+    def _numba_errors(self, *, source: bool = False) -> Iterator[None]:
+        """Raise errors of a `with` block as numba-cuda's, and keep the last for `error_log`."""
+        try:
+            yield
+        except (LinkError, AssembleError) as error:
+            self._failure = _of_numba(error, source=source)
+            raise self._failure from error
+
+    @property
+    def _has_ltoir(self) -> bool:
+        return any(item.kind == LTOIR for item in self._inputs)
+
+    def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
+        """Add PTX, as text or bytes."""
+        self._add(PTX, ptx, name)
+
+    def add_cubin(self, cubin: Any, name: str = "<cudapy-cubin>") -> None:
+        """Add a cubin."""
+        self._add(CUBIN, cubin, name)
+
+    def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
+        """Add LTO-IR; turns LTO on."""
+        self._add(LTOIR, ltoir, name)
+
+    def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
+        """Add a fat binary."""
+        self._add(FATBIN, fatbin, name)
+
+    def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
+        """Add a host object that embeds device code."""
+        self._add(OBJECT, obj, name)
+
+    def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
+        """Add a static library."""
+        self._add(ARCHIVE, lib, name)
+
+    def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
+        """Compile CUDA C++ with NVRTC and add the result: LTO-IR with LTO, else PTX."""
+        self._add(CU, cu, name)
+
+    def add_cu_file(self, path: Any) -> None:
+        """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
+        self.add_file(path, CU)
+
+    def add_file(self, path: Any, kind: Any) -> None:
+        """Add a file whose *kind* is a driver constant of numba-cuda."""
+        path = Path(path)
+        self._add(_kind_of(kind), self._read(path), path.name, path.parent)
+
+    def add_data(self, data: Any, kind: Any, name: str) -> None:
+        """Add content whose *kind* is a driver constant of numba-cuda."""
+        self._add(_kind_of(kind), data, name)
+
+    def add_file_guess_ext(self, path_or_code: Any, ignore_nonlto: bool = False) -> None:
+        """
+        Add a path, whose extension determines its kind, or a `LinkableCode`.
+
+        Args:
+            path_or_code: The input.
+            ignore_nonlto: Skip, with a warning, an input that cannot be optimised at link time.
+        """
+        from numba.cuda.cudadrv.linkable_code import LinkableCode
+
+        folder = None
+        if isinstance(path_or_code, (str, os.PathLike)):
+            shown = os.fspath(path_or_code)
+            path = Path(path_or_code)
+            kind, content, name, folder = _kind_of_file(path), self._read(path), path.name, path.parent
+        elif isinstance(path_or_code, LinkableCode):
+            shown = name = path_or_code.name
+            kind, content = _kind_of(path_or_code.kind), path_or_code.data
+        else:
+            raise TypeError("Expected path to file or a LinkableCode object")
+        if ignore_nonlto and not self._is_optimised(kind, content, name):
+            warnings.warn(
+                f"Not adding {shown} as it is not optimizable at link time, and `ignore_nonlto == True`.",
+                stacklevel=2,
+            )
+            return
+        self._add(kind, content, name, folder)
+
+    def _is_optimised(self, kind: str, content: Any, name: str) -> bool:
+        if kind not in (FATBIN, OBJECT):
+            return kind in (CU, LTOIR)
+        from numba_ptxlink._link.read import as_bytes
+        from numba_ptxlink._tools import cuobjdump
+
+        with self._numba_errors():
+            pieces = cuobjdump.pieces(as_bytes(content), name)
+        return any(piece.kind == LTOIR for piece in pieces or ())
+
+    def get_linked_ptx(self) -> bytes:
+        """Return the PTX of the inputs after link-time optimisation."""
+        from numba_ptxlink._link import pipeline
+        from numba_ptxlink._link.run import Linked
+
+        with self._numba_errors():
+            linked, flags = pipeline.link_to_ptx(self._inputs, self._arch, self._options())
+        names = tuple(item.name for item in self._inputs)
+        self._failure = None
+        self.linker = Linked(
+            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, linked.log
+        )
+        return linked.code
+
+    def close(self) -> None:
+        """Do nothing: no native handle outlives the call that created it."""
+
+    def complete(self) -> Any:
+        """
+        Link the inputs.
+
+        Returns:
+            The cubin, as the `cuda.core.ObjectCode` that numba-cuda loads.
+
+        Raises:
+            NumbaLinkError: The link failed. Carries inputs, flags and log.
+        """
+        if not self._inputs:
+            raise _refused("There is nothing to link; add an input first.")
+        with self._numba_errors():
+            if self._exported:
+                from numba_ptxlink._link.declarations import check_llvm_ir
+
+                check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
+            from numba_ptxlink._link import pipeline
+
+            linked = pipeline.link(self._inputs, self._arch, self._options())
+        links.count(linked.backend, linked.reason)
+        self.linker, self._failure = linked, None
+        from cuda.core import ObjectCode
+
+        return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
+
+    def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:
+        from numba_ptxlink._link.read import Input, as_bytes
+
+        shown = str(name)
+        if kind == CU:
+            kind = LTOIR if self.lto else PTX
+            code = self._compiled(code, shown, folder, kind)
+        if shown in _UNNAMED and self._origin:
+            # With debug information, numba-cuda adds one PTX per function of a kernel.
+            number = sum(item.name.startswith(self._origin) for item in self._inputs)
+            shown = f"{self._origin} #{number + 1}" if number else self._origin
+            if kind == LTOIR:
+                self._llvm.append("\n".join(self._modules))
+        self._inputs.append(Input(kind, shown, as_bytes(code)))
+
+    def _compiled(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
+        from numba.cuda.core import config
+        from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
+
+        from numba_ptxlink._arch import Arch
+        from numba_ptxlink._export import link_files
+        from numba_ptxlink._link.compile import compile_source
+        from numba_ptxlink._link.read import Input, as_bytes
+
+        from .include_dirs import source_options
+
+        source = as_bytes(cu)
+        if self._modules:
+            text = source.decode(errors="surrogateescape")
+            source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
+        with self._numba_errors(source=True):
+            compiled = compile_source(
+                Input(CU, name, source),
+                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
+                kind,
+                source_options(self._options().for_sources, folder),
+            )
+        if compiled.log:
+            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+        if not self.lto and config.DUMP_ASSEMBLY:
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
+            print(compiled.code.decode())  # noqa: T201
+        return compiled.code
+
+    def _read(self, path: Any) -> bytes:
+        """Return the content of a file; remember what it exports, by the manifest beside it."""
+        path = Path(path)
+        with self._numba_errors():
+            try:
+                code: bytes = path.read_bytes()
+            except FileNotFoundError as error:
+                raise LinkError(f"{path} not found", inputs=(path.name,)) from error
+            if config().checks != "none":
+                from numba_ptxlink._link import manifests
+                from numba_ptxlink._link.declarations import declarations_of
+                from numba_ptxlink._link.read import Input
+
+                manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
+                if manifest is not None:
+                    self._exported += declarations_of(manifest)
+        return code
+
+    def _options(self) -> LinkOptions:
+        from numba_ptxlink._link.plan import LinkOptions
+        from numba_ptxlink._tools.options import register_limit
+
+        # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
+        texts = [item for item in self._inputs if item.kind == PTX]
+        # The texts are searched first: most have neither, and parsers take longer than all else here.
+        debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
+        lines = any(".loc" in item.text and item.module.has_line_numbers for item in texts)
+        if self._llvm:
+            from numba_ptxlink._formats import llvm_ir
+
+            debug |= any(map(llvm_ir.is_for_debugging, self._llvm))
+            lines |= any(map(llvm_ir.has_line_numbers, self._llvm))
+        return LinkOptions(
+            lto=self._has_ltoir,
+            max_registers=register_limit(self.max_registers),
+            debug=debug and not self._has_ltoir,
+            lineinfo=not debug and (self.lineinfo or lines),
+        )
+
+
+def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
+    # Deferred: it imports numba-cuda, whose own import may be importing this module.
+    from .errors import of_numba
+
+    return of_numba(error, source=source)
+
+
+def _refused(message: str) -> PtxlinkError:
+    return _of_numba(LinkError(message))
+
+
+def _kind_of(constant: Any) -> str:
+    """Return the kind that a constant of numba-cuda's driver stands for."""
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+    if constant == CU:
+        return CU
+    for extension, known in FILE_EXTENSION_MAP.items():
+        if constant == known:
+            return EXTENSIONS[f".{extension}"]
+    raise _refused(f"Don't know how to link {constant}")
+
+
+def _kind_of_file(path: Path) -> str:
+    """Return the kind that the extension of *path* stands for, to numba-cuda as well."""
+    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
+
+    extension = path.suffix
+    if not extension:
+        raise _refused("Don't know how to link file with no extension")
+    if extension[1:] not in (*FILE_EXTENSION_MAP, CU):
+        raise _refused(f"Don't know how to link file with extension {extension}")
+    return EXTENSIONS[extension]

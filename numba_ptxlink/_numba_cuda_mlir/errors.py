@@ -1,0 +1,31 @@
+"""Link errors that callers of numba-cuda-mlir catch as its own. Importing this module imports it."""
+
+from __future__ import annotations
+
+from cuda.core._utils.cuda_utils import NVRTCError
+from numba_cuda_mlir.numba_cuda.cudadrv.driver import LinkerError
+from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+from numba_ptxlink._front_end.errors import KernelLinkError, converted
+from numba_ptxlink._link.explain import for_kernel
+from numba_ptxlink.errors import ConfigError, PtxlinkError
+
+__all__ = ["MlirArchError", "MlirLinkError", "MlirSourceError", "of_mlir"]
+
+
+class MlirLinkError(KernelLinkError, LinkerError):  # type: ignore[misc]
+    """A `LinkError` that callers of numba-cuda-mlir catch as its `LinkerError`, or as nvJitLink's error."""
+
+
+class MlirSourceError(MlirLinkError, NVRTCError):  # type: ignore[misc]
+    """A `MlirLinkError` about CUDA C++, which numba-cuda-mlir reports as cuda.core's `NVRTCError`."""
+
+
+class MlirArchError(ConfigError, CudaSupportError):  # type: ignore[misc]
+    """There is neither a device nor an architecture that was asked for; its `CudaSupportError`, too."""
+
+
+def of_mlir(error: PtxlinkError, *, source: bool = False) -> MlirLinkError:
+    """Convert *error* to one that is numba-cuda-mlir's too; *source* means that it is about CUDA C++."""
+    kind = MlirSourceError if source else MlirLinkError
+    return converted(error, kind, for_kernel(str(error), "ptxas_options"))

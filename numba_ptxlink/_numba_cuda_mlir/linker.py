@@ -1,0 +1,293 @@
+"""
+The links of numba-cuda-mlir's linkers on this package's engine. Needs no driver.
+
+Importing this module imports nothing of numba-cuda-mlir: it may run during its own import.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numba_ptxlink._config import config
+from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
+from numba_ptxlink._front_end import links
+from numba_ptxlink._locks import Lock
+from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
+
+from .context import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link.declarations import Declared
+    from numba_ptxlink._link.plan import LinkOptions
+    from numba_ptxlink._link.read import Input
+
+# What `cuda.core` calls the kinds of code.
+_KINDS = {
+    "ptx": PTX,
+    "cubin": CUBIN,
+    "ltoir": LTOIR,
+    "fatbin": FATBIN,
+    "object": OBJECT,
+    "library": ARCHIVE,
+}
+_REMEMBERED = 256
+_NUMBER = re.compile(r"-?\d+")
+
+
+class _Known(NamedTuple):
+    """What is known of a link file's content: its name and folder, and the functions of an export in it."""
+
+    name: str = ""
+    folder: Path | None = None
+    exported: tuple[Declared, ...] = ()
+
+
+_known: OrderedDict[bytes, _Known] = OrderedDict()
+_known_lock = Lock()
+
+
+def remember(code: Any, name: str) -> None:
+    """Note the *name* of a link file, which its linker forgets where it is created again."""
+    if isinstance(code, bytes) and _is_named(name):
+        _remember(code, name=name)
+
+
+def _remember(code: bytes, **news: Any) -> None:
+    with _known_lock.held:
+        _known[code] = _known.get(code, _Known())._replace(**news)
+        _known.move_to_end(code)
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+
+
+def _known_of(code: bytes) -> _Known:
+    with _known_lock.held:
+        return _known.get(code, _Known())
+
+
+def _is_named(name: str) -> bool:
+    """Return whether *name* is more than what stands for one that was not given."""
+    return bool(name) and not name.startswith("<cudapy-")
+
+
+class CoreLinker:
+    """
+    One link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
+
+    Args:
+        object_codes: What to link, each a `cuda.core.ObjectCode`.
+        options: A `cuda.core.LinkerOptions`.
+    """
+
+    def __init__(self, *object_codes: Any, options: Any) -> None:
+        self._codes = object_codes
+        self._flags = _flags(options)
+        self._log = ""
+
+    def link(self, target_type: str) -> Any:
+        """
+        Link the inputs to a "cubin" or, after link-time optimisation, to "ptx".
+
+        Returns:
+            A `cuda.core.ObjectCode`; without code if nobody has use for a cubin.
+
+        Raises:
+            MlirLinkError: The link failed. Carries inputs, flags and log.
+        """
+        from cuda.core import ObjectCode
+
+        if target_type == "cubin" and not current().links:
+            return SimpleNamespace(code=None)
+        if target_type == "cubin":
+            return ObjectCode.from_cubin(self._cubin(), name="<cudapy-cubin>")
+        return ObjectCode.from_ptx(self._ptx(), name="<cudapy-ptx>")
+
+    def get_info_log(self) -> str:
+        """Return the messages of the tools."""
+        return self._log
+
+    def get_error_log(self) -> str:
+        """Return nothing: errors are raised."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing: no native handle outlives the call that created it."""
+
+    def _cubin(self) -> bytes:
+        from numba_ptxlink._link import pipeline
+
+        inputs, arch, options = self._prepared()
+        try:
+            if current().called and config().checks != "none":
+                from numba_ptxlink._link.declarations import check_types
+
+                exported = [function for source in inputs for function in _known_of(source.code).exported]
+                check_types(current().origin, current().called, exported)
+            linked = pipeline.link(inputs, arch, options)
+        except (LinkError, AssembleError) as error:
+            raise _of_mlir(error) from error
+        links.count(linked.backend, linked.reason)
+        self._log = linked.log
+        return linked.cubin
+
+    def _ptx(self) -> bytes:
+        from numba_ptxlink._link import pipeline
+
+        inputs, arch, options = self._prepared()
+        try:
+            entry, _ = pipeline.link_to_ptx(inputs, arch, options)
+        except LinkError as error:
+            raise _of_mlir(error) from error
+        self._log = entry.log
+        return entry.code
+
+    def _prepared(self) -> tuple[list[Input], Arch, LinkOptions]:
+        from numba_ptxlink._arch import Arch
+
+        inputs = _inputs(self._codes)
+        if not inputs:
+            raise _of_mlir(LinkError("There is nothing to link; add an input first."))
+        (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
+        target = Arch.of(arch.removeprefix("-arch="))
+        return inputs, target, link_options(self._flags, inputs, target, lto="-lto" in self._flags)
+
+
+def _flags(options: Any) -> tuple[str, ...]:
+    """Return nvJitLink's flags of a `cuda.core.LinkerOptions`, which has none where nvJitLink is missing."""
+    try:
+        return tuple(flag.decode() for flag in options.as_bytes("nvjitlink"))
+    except RuntimeError:
+        from numba_ptxlink._tools import nvjitlink
+
+        try:
+            nvjitlink.version()
+        except LinkError as missing:
+            raise _of_mlir(missing) from missing
+        raise
+
+
+def compile_source(
+    source: Any, name: str, cc: Any, *, lto: bool, lineinfo: bool = False, debug: bool = False
+) -> Any:
+    """
+    Compile CUDA C++ with NVRTC, to LTO-IR with link-time optimisation, else to PTX. Needs no driver.
+
+    Returns:
+        The code, as a `cuda.core.ObjectCode`, and NVRTC's log.
+
+    Raises:
+        MlirSourceError: NVRTC refused it. Carries its log.
+    """
+    from cuda.core import ObjectCode
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link.compile import compile_source as compile_cxx
+    from numba_ptxlink._link.plan import LinkOptions
+    from numba_ptxlink._link.read import Input
+
+    from .include_dirs import source_options
+
+    make = ObjectCode.from_ltoir if lto else ObjectCode.from_ptx
+    flags = LinkOptions(debug=bool(debug), lineinfo=bool(lineinfo)).for_sources
+    content = source.encode() if isinstance(source, str) else bytes(source)
+    try:
+        compiled = compile_cxx(
+            Input(CU, str(name), content),
+            Arch.of(tuple(_verify_cc_tuple(tuple(cc)))),
+            LTOIR if lto else PTX,
+            source_options(flags, _known_of(content).folder),
+        )
+    except LinkError as error:
+        raise _of_mlir(error, source=True) from error
+    if compiled.log:
+        warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
+    remember(compiled.code, str(name))
+    return make(compiled.code, name=str(name)), compiled.log
+
+
+def content_of(path: Any) -> bytes:
+    """
+    Return the content of a link file; remember its name and folder, and what the manifest beside it exports.
+
+    Raises:
+        FileNotFoundError: It does not exist.
+        MlirLinkError: It is not the artifact that the manifest beside it lists.
+    """
+    from numba_ptxlink._link import manifests
+    from numba_ptxlink._link.declarations import declarations_of
+    from numba_ptxlink._link.read import Input
+
+    path = Path(path)
+    content: bytes = path.read_bytes()
+    try:
+        checked = config().checks != "none"
+        source = Input(EXTENSIONS.get(path.suffix, ""), path.name, content, path=path)
+        manifest = manifests.of(source) if checked else None
+    except LinkError as error:
+        raise _of_mlir(error) from error
+    exported = tuple(declarations_of(manifest)) if manifest is not None else ()
+    _remember(content, name=path.name, folder=path.parent, exported=exported)
+    return content
+
+
+def _inputs(codes: Iterable[Any]) -> list[Input]:
+    from numba_ptxlink._link.read import Input
+
+    inputs: list[Input] = []
+    origin = current().origin
+    for code in codes:
+        content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
+        name = code.name if _is_named(code.name) else _known_of(content).name
+        inputs.append(Input(_KINDS[code.code_type], name or origin or code.name, content))
+    return inputs
+
+
+def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: bool) -> LinkOptions:
+    """
+    Return the options of a link that `cuda.core` would make with *flags*, which are nvJitLink's.
+
+    nvPTXCompiler gets those of the others that it has a word for; the rest has an effect with link-time
+    optimisation only.
+    """
+    from numba_ptxlink._link.plan import LinkOptions, choose
+    from numba_ptxlink._tools.options import register_limit
+
+    options: dict[str, Any] = {"lto": lto}
+    others = []
+    for flag in flags:
+        name, _, value = flag.partition("=")
+        if name == "-maxrregcount":
+            options["max_registers"] = register_limit(int(value) if _NUMBER.fullmatch(value) else value)
+        elif name in _OPTIONS:
+            options[_OPTIONS[name]] = True
+        elif name in _LEVELS:
+            options["opt_level"] = int(name[2:])
+        elif name not in ("-arch", "-lto", "-ptx"):
+            others.append(flag)
+    backend, _ = choose(inputs, arch, LinkOptions(**options))
+    if backend == "nvptxcompiler":
+        others = [
+            flag.removeprefix("-Xptxas=") for flag in others if flag.startswith(("-Xptxas=", "-verbose"))
+        ]
+        others = ["--verbose" if flag == "-verbose" else flag for flag in others]
+    return LinkOptions(**options, extra_flags=tuple(others))
+
+
+_OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
+_LEVELS = ("-O0", "-O1", "-O2", "-O3")
+
+
+def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
+    # Deferred: it imports numba-cuda-mlir, whose own import may be importing this module.
+    from .errors import of_mlir
+
+    return of_mlir(error, source=source)

@@ -1,0 +1,232 @@
+"""Compile less: MLIR passes and NVVM run once for equal MLIR, and nothing is linked that nobody wants."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from importlib import metadata
+from typing import Any
+
+from numba_ptxlink import cache
+from numba_ptxlink._config import config
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
+
+from . import externs
+
+# The options that choose the passes and NVVM's options; what the others change is in the MLIR.
+_OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
+# What a module defines: the declaration of a function says that it is private.
+_DEFINED = re.compile(
+    r"^\s*(?:(?:func|gpu|llvm)\.func (?!private)|llvm\.mlir\.global |memref\.global )[^@\n]*@([\w.$]+)",
+    re.ASCII | re.MULTILINE,
+)
+_VARYING = re.compile(r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII)
+_NAME = re.compile(r"[\w.$]+", re.ASCII)
+# What its pointers lead to is in no text.
+_NAMED_STRUCT = 'struct<"'
+# Options that print what happens: nothing is to be skipped then.
+_SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_before_all", "print_after_all")
+
+
+def _wrap_optimize(original: Any) -> Any:
+    @functools.wraps(original)
+    def optimize(cres: Any) -> None:
+        from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
+
+        from numba_ptxlink._tools import find
+
+        options = cres.metadata["targetoptions"]
+        if current().lowering and options.get("device"):
+            # The caller takes the MLIR of what it calls.
+            return
+        module = get_mlir_module_str(cres.metadata)
+        called = tuple(cres.metadata.get(externs.CALLED, {}).items())
+        request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
+        with find.explaining(), entered(**request):
+            if not config().cache or _is_shown(options) or _NAMED_STRUCT in module:
+                original(cres)
+            else:
+                _optimize_once(original, cres, module)
+
+    return optimize
+
+
+def _optimize_once(original: Any, cres: Any, module: str) -> None:
+    missed = False
+
+    def make() -> cache.Entry:
+        nonlocal missed
+        missed = True
+        # The link has entries of its own, which it would not get in here.
+        with in_tool(), entered(links=False):
+            original(cres)
+        return _entry(cres)
+
+    entry = cache.cached(_key(cres, module), make)
+    if not missed:
+        _restore(cres, entry)
+    if current().links:
+        cres.metadata["cubin"] = _linker(cres).complete().code
+
+
+def _entry(cres: Any) -> cache.Entry:
+    metadata = cres.metadata
+    code = metadata["ltoir"] if _is_lto(cres) else metadata["ptx"].encode()
+    optimized = metadata["mlir_module_optimized"].encode()
+    return cache.Entry({"log": "", "mlir": len(optimized)}, optimized + code)
+
+
+def _restore(cres: Any, entry: cache.Entry) -> None:
+    """Note what the original notes, the cubin apart."""
+    from numba_cuda_mlir import mlir_optimization
+
+    metadata = cres.metadata
+    at = entry.meta["mlir"]
+    optimized, code = entry.code[:at].decode(), entry.code[at:]
+    metadata["mlir_module_optimized"] = optimized
+    metadata["cubin"] = None
+    if _is_lto(cres):
+        metadata["ltoir"], metadata["ptx"] = code, ""
+    else:
+        metadata["ptx"] = code.decode()
+    if metadata.get("needs_nrt"):
+        callbacks = metadata.setdefault("setup_callbacks", [])
+        if mlir_optimization._nrt_memsys_setup_callback not in callbacks:
+            callbacks.append(mlir_optimization._nrt_memsys_setup_callback)
+    fndesc = cres.fndesc
+    metadata["func_name"] = mlir_optimization.generate_mangled_name(fndesc.qualname, fndesc.argtypes)
+    cres.library._ptx, cres.library._mlir_str = metadata["ptx"], optimized
+
+
+def _linker(cres: Any) -> Any:
+    """Return the linker that the original makes of the function's code and its link files."""
+    base = cres.metadata["linker"]
+    if _is_lto(cres):
+        return base.recreate_with_lto(kernel_ltoir=cres.metadata["ltoir"])
+    linker = base.recreate_with_lto()
+    linker.add_ptx(cres.metadata["ptx"].encode())
+    return linker
+
+
+def _is_lto(cres: Any) -> bool:
+    """Return what the original makes of the options."""
+    plan, options = cres.metadata.get("link_plan"), cres.metadata["targetoptions"]
+    if plan is not None:
+        return bool(plan.compile_new_inputs_as_ltoir)
+    return bool(options.get("lto") or options.get("_compile_output") == "ltoir")
+
+
+def _is_shown(options: dict[str, Any]) -> bool:
+    from numba_cuda_mlir.numba_cuda import config as settings
+
+    dumps = any(options.get(name) for name in _SHOWN)
+    return dumps or bool(getattr(settings, "CUDA_DUMP_NVVM", "")) or bool(settings.DUMP_ASSEMBLY)
+
+
+def _origin(cres: Any) -> str:
+    """Return the name of the Python function, with file and line."""
+    func_id = getattr(getattr(cres, "type_annotation", None), "func_id", None)
+    if func_id is None:
+        return ""
+    return f"{func_id.func_qualname} ({func_id.filename}:{func_id.firstlineno})"
+
+
+def _key(cres: Any, module: str) -> cache.Key:
+    from numba_ptxlink._tools import find
+
+    options = cres.metadata["targetoptions"]
+    return cache.Key.of(
+        "mlir",
+        {
+            "package": cache.package_version(),
+            "numba-cuda-mlir": metadata.version("numba-cuda-mlir"),
+            "tool": ("NVVM", find.build_of("nvvm")),
+            # Its release, which stands for the toolkit's, chooses the version of PTX.
+            "nvrtc": find.build_of("nvrtc"),
+            "libdevice": _libdevice(),
+            "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
+            "output": "ltoir" if _is_lto(cres) else "ptx",
+            "module": _numbered(module, _symbol(cres)),
+        },
+    )
+
+
+def _symbol(cres: Any) -> str:
+    """Return the symbol that others know the function by."""
+    from numba_cuda_mlir import mlir_lowering
+
+    fndesc, abi_info = cres.fndesc, cres.metadata["targetoptions"].get("abi_info") or {}
+    args = [each for each in fndesc.argtypes if not mlir_lowering._is_omitted_arg(each)]
+    name: str = abi_info.get("abi_name") or mlir_lowering.generate_mangled_name(fndesc.qualname, args)
+    return name
+
+
+def _numbered(module: str, kept: str) -> str:
+    """
+    Return the text of a *module* with numbers for the names that addresses or counters of the process are in.
+
+    Those are names that it defines, other than *kept*: no code that is made of it depends on them.
+    """
+    names = {name for name in _DEFINED.findall(module) if name != kept and _VARYING.search(name)}
+    numbers: dict[str, str] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        return numbers.setdefault(match[0], f"#{len(numbers)}") if match[0] in names else match[0]
+
+    # What a string holds is no name.
+    pieces = module.split('"')
+    pieces[::2] = [_NAME.sub(numbered, piece) for piece in pieces[::2]]
+    return '"'.join(pieces)
+
+
+@functools.cache
+def _libdevice() -> str:
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
+
+    return hashlib.sha256(LibDevice().get()).hexdigest()
+
+
+def _wrap_compile(original: Any) -> Any:
+    @functools.wraps(original)
+    def _compile(pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True) -> Any:
+        with entered(links=current().links and not _is_for_text(pyfunc, targetoptions or {})):
+            return original(pyfunc, sig, targetoptions, optimized)
+
+    return _compile
+
+
+def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
+    """Return whether PTX or LTO-IR is asked for, and nobody can ask for a cubin later."""
+    if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
+        return False
+    if any(options.get(name) for name in ("dump", "dump_ptx", "dump_cubin")):
+        return False
+    dispatched = getattr(pyfunc, "targetoptions", None)
+    # A dispatcher keeps what was compiled, and may be launched if it is a kernel.
+    return dispatched is None or bool(dispatched.get("device"))
+
+
+OPTIMIZE = (
+    Substitution(
+        "numba_cuda_mlir.mlir_optimization",
+        "optimize",
+        _wrap_optimize,
+        "What MLIR and NVVM made before comes out of the cache; errors name the Python function.",
+        purpose="first kernel",
+    ),
+)
+"""The rows that an export applies."""
+
+SUBSTITUTIONS = (
+    *OPTIMIZE,
+    Substitution(
+        "numba_cuda_mlir.compiler",
+        "_compile",
+        _wrap_compile,
+        "A compilation to PTX or LTO-IR links no cubin.",
+        purpose="first kernel",
+    ),
+)

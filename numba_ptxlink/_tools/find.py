@@ -1,0 +1,280 @@
+"""Find NVIDIA's libraries and programs: where each is, of which build, and which package brings it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import itertools
+import os
+import re
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._arch import dotted
+from numba_ptxlink._locks import Guarded
+from numba_ptxlink.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIBRARIES = {
+    "cudart": ("The CUDA runtime library", "nvidia-cuda-runtime"),
+    "nvJitLink": ("nvJitLink", "nvidia-nvjitlink"),
+    "nvfatbin": ("nvFatbin", "nvidia-nvfatbin"),
+    "nvrtc": ("NVRTC", "nvidia-cuda-nvrtc"),
+    "nvvm": ("libNVVM", "nvidia-nvvm"),
+    "device": ("libdevice", "nvidia-nvvm"),
+}
+"""By the names that files and cuda-pathfinder have: what messages call it, and its package in CUDA 13."""
+
+_LAST_WITH_SUFFIX = 12
+_OLDEST_NVCC = (11, 7)
+_LAST_OF_CUDA_11 = (11, 8)
+# A driver was released as 12.7, and no toolkit.
+_SKIPPED = {(12, 7): (12, 6)}
+# What cuda-pathfinder raises for a file that it has found; the dynamic loader's reason names that file.
+_UNLOADABLE = re.compile(r"Failed to dlopen .+?: (.+)")
+_NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
+# The notes of a library are among its first pages, or its last where a tool has moved them.
+_PAGES = 1 << 16
+# What loading a library raises: cuda-pathfinder's errors and those of older bindings are RuntimeErrors.
+_FAILURES = (ImportError, OSError, RuntimeError)
+
+
+def binding(library: str, module: str, version: str = "version") -> Any:
+    """
+    Return the module of cuda.bindings for *library*, with the library loaded. Calls of it delay forks.
+
+    Args:
+        library: One of `LIBRARIES`.
+        module: The name of the module.
+        version: A function of it that tells the library's version.
+
+    Raises:
+        LinkError: It cannot be loaded. Names the package.
+    """
+    try:
+        loaded = Guarded(importlib.import_module(f"cuda.bindings.{module}"))
+        getattr(loaded, version)()
+    except _FAILURES as error:
+        raise missing(library, error) from error
+    return loaded
+
+
+def pathfinder() -> Any:
+    """
+    Return the module `cuda.pathfinder`.
+
+    Raises:
+        LinkError: It cannot be imported.
+    """
+    try:
+        return importlib.import_module("cuda.pathfinder")
+    except ImportError as error:
+        raise LinkError(
+            f"cuda-pathfinder could not be loaded ({error}); install it with `{install()}`."
+        ) from error
+
+
+@functools.cache
+def library(name: str) -> str:
+    """
+    Return the file of the CUDA library *name*, one of `LIBRARIES`.
+
+    A library that is in neither the process nor a wheel nor a conda environment is loaded to find it.
+
+    Raises:
+        LinkError: The library cannot be found.
+    """
+    try:
+        return _unloaded(name) or str(pathfinder().load_nvidia_dynamic_lib(name).abs_path)
+    except _FAILURES as error:
+        raise missing(name, error) from error
+
+
+def _unloaded(name: str) -> str:
+    """Return the file that cuda-pathfinder would load, "" where that shows only when it does, or is done."""
+    # It has no public function for this, and loading takes 5 to 100 ms, which a cached kernel saves.
+    try:
+        loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
+        found = loading.LIB_DESCRIPTORS[name]
+        if loading.LOADER.check_if_already_loaded_from_elsewhere(found) is not None:
+            return ""
+        return str(loading.run_find_steps(loading.SearchContext(found), loading.EARLY_FIND_STEPS).abs_path)
+    except (ImportError, AttributeError, LookupError, RuntimeError, TypeError):
+        return ""
+
+
+def build_of(name: str) -> str:
+    """
+    Return the build ID of the CUDA library *name*, one of `LIBRARIES`.
+
+    Raises:
+        LinkError: The library cannot be found or read.
+    """
+    try:
+        return build_id(library(name))
+    except OSError as error:
+        raise missing(name, error) from error
+
+
+@functools.cache
+def build_id(path: str) -> str:
+    """
+    Return the GNU build ID of the library at *path*, a SHA-256 of the file if it has none.
+
+    It tells builds of one version apart, and is the same on every machine. The format is that of the System V
+    gABI, "Note Section", and of GNU ld's --build-id.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        for start in (0, max(0, os.fstat(file.fileno()).st_size - _PAGES)):
+            file.seek(start)
+            pages = file.read(_PAGES)
+            if note := _NOTE.search(pages):
+                return pages[note.end() : note.end() + note["size"][0]].hex()
+        file.seek(0)
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+
+def program(name: str) -> str | None:
+    """Return the path of one of NVIDIA's programs on PATH or in a wheel, None if there is none."""
+    return next(programs(name), None)
+
+
+def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
+    """Return the paths of an NVIDIA program: on PATH, in wheels, in CUDA_HOME, CUDA_PATH."""
+    wheels = (str(path) for folder in map(Path, sys.path) for path in folder.glob(f"nvidia/*/bin/{name}"))
+    on_path = filter(None, [shutil.which(name)])
+    homes = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
+    toolkits = filter(None, (shutil.which(name, path=str(Path(home, "bin"))) for home in homes))
+    return itertools.chain(*((wheels, on_path) if wheels_first else (on_path, wheels)), toolkits)
+
+
+@functools.cache
+def major() -> int:
+    """
+    Return the major version of CUDA that this environment's bindings are for, 13 without bindings.
+
+    They need a toolkit of the same. Loads no library.
+    """
+    try:
+        return int(metadata.version("cuda-bindings").partition(".")[0])
+    except (metadata.PackageNotFoundError, ValueError):
+        return _LAST_WITH_SUFFIX + 1
+
+
+def package(name: str, release: int | None = None) -> str:
+    """
+    Return the package that brings what *name* does in CUDA 13, for another *release*.
+
+    Args:
+        name: The package's name in CUDA 13, such as "nvidia-nvjitlink".
+        release: The major version of CUDA, None for this environment's.
+    """
+    release = major() if release is None else release
+    if name in ("nvidia-nvvm", "nvidia-cuda-crt") and release <= _LAST_WITH_SUFFIX:
+        name = "nvidia-cuda-nvcc"
+    return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
+
+
+def package_of_ptxas(release: tuple[int, int], *, relocatable: bool = True) -> str:
+    """
+    Return what pip installs to have a ptxas for CUDA *release*, "" where no package has one.
+
+    Args:
+        release: The CUDA release.
+        relocatable: Whether a newer one of that major version does not do, since its code is to be linked.
+    """
+    release = _SKIPPED.get(release, release)
+    if release < _OLDEST_NVCC and not relocatable:
+        release = _LAST_OF_CUDA_11
+    version = f"{dotted(release)}.*"
+    if release[0] > _LAST_WITH_SUFFIX:
+        # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
+        return f"cuda-toolkit[nvcc]=={version}"
+    return f"{package('nvidia-cuda-nvcc', release[0])}=={version}" if release >= _OLDEST_NVCC else ""
+
+
+def toolkit() -> str:
+    """Return the extra that installs the tools of this environment's major version: "toolkit13"."""
+    return f"toolkit{_offered(major())}"
+
+
+def install(release: int | None = None) -> str:
+    """
+    Return the command that installs all tools, and numba-cuda with them if it is there.
+
+    Args:
+        release: The major version of CUDA, None for this environment's.
+    """
+    release = _offered(major() if release is None else release)
+    try:
+        metadata.version("numba-cuda")
+    except metadata.PackageNotFoundError:
+        return f"pip install 'numba-ptxlink[toolkit{release}]'"
+    return f"pip install 'numba-ptxlink[cu{release}]'"
+
+
+def _offered(release: int) -> int:
+    """Return the major version nearest to *release* that there are extras for."""
+    return min(max(release, _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)
+
+
+def missing(name: str, reason: object) -> LinkError:
+    """Return the error that the library *name*, one of `LIBRARIES`, could not be loaded for *reason*."""
+    if isinstance(reason, LinkError):
+        return reason
+    tool = LIBRARIES[name][0]
+    line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
+    if found := _UNLOADABLE.match(line):
+        return LinkError(
+            f"{tool} was found but could not be loaded ({found[1]}); remove what the reason tells, such as a "
+            "limit of memory (ulimit -v) or a mount without execution, or replace the file if it is damaged."
+        )
+    return LinkError(f"{tool} could not be loaded ({line}); install it with `{install()}`.")
+
+
+def explained(error: BaseException) -> LinkError | None:
+    """
+    Return what says which package to install, where *error* is that a library of the toolkit is not found.
+
+    None for any other error. What a front end raises for it names the file alone, or another installer.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        # By name: pathfinder may not be imported yet, and need not be.
+        absent = type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError"))
+        if absent or (isinstance(seen, RuntimeError) and _UNLOADABLE.match(str(seen))):
+            match = re.search(f"lib({'|'.join(LIBRARIES)})", str(seen))
+            if match is not None:
+                return missing(match[1], seen)
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+@contextlib.contextmanager
+def explaining() -> Iterator[None]:
+    """
+    Say, during a `with` block of a front end's code, which package brings a library that is not found.
+
+    Raises:
+        LinkError: That is why the block failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        cure = explained(error)
+        if cure is None:
+            raise
+        raise cure from error

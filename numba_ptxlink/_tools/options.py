@@ -1,0 +1,233 @@
+"""Validate the options and flags that callers give for NVIDIA's compilers and linkers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
+
+DEFAULT_LEVEL = 3
+"""How much is optimised where nobody says."""
+
+_MAX_REGISTERS = 255
+_LARGEST_INT = 2**31 - 1
+_WORD = 2**32
+
+
+def _parameters(flags: Mapping[str, str]) -> dict[str, str]:
+    return {flag: f"use the parameter {parameter} for it" for flag, parameter in flags.items()}
+
+
+# What to do in place of a flag, by its name without hyphens. A tool takes the last of two that contradict
+# each other, at most with a warning in its log. No key of the cache reads the files that flags name.
+_FILES = dict.fromkeys(("optf", "options-file"), "give the flags in that file in its place")
+_DEBUG = {"g": "debug", "device-debug": "debug"}
+_LINES = {"lineinfo": "lineinfo", "generate-line-info": "lineinfo"}
+_REGISTERS = {"maxrregcount": "max_registers"}
+# Flags that also set an attribute of a `Cubin`.
+_OF_CUBIN = _parameters(
+    {"arch": "arch", "gpu-name": "arch", "c": "relocatable", "compile-only": "relocatable"}
+)
+_OF_ASSEMBLE = {
+    **_parameters({"O": "opt_level", "opt-level": "opt_level", **_DEBUG, **_LINES, **_REGISTERS}),
+    **_FILES,
+}
+_OF_LINK = {
+    **_parameters(
+        {
+            **dict.fromkeys(("arch", "gpu-name", "gpu-architecture"), "arch"),
+            **dict.fromkeys(("lto", "dlto", "dlink-time-opt"), "lto"),
+            **_DEBUG,
+            "G": "debug",
+            **_LINES,
+            **_REGISTERS,
+            "std": "cxx_standard",
+        }
+    ),
+    **dict.fromkeys(
+        ("r", "c", "compile-only", "rdc", "relocatable-device-code"),
+        "leave it out: link() makes a cubin that a driver loads, and nothing else",
+    ),
+    "ptx": "use Linked.ptx or --emit ptx for it",
+    **_FILES,
+}
+# Each is followed by flags for a tool that nvJitLink calls.
+_INNER = ("-Xptxas=", "-Xnvvm=")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssembleOptions:
+    """
+    The options of nvPTXCompiler, besides the architecture.
+
+    Args:
+        relocatable: Keep calls and variables open for a later link.
+        opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
+        debug: Emit full debug information; the code is not optimised.
+        lineinfo: Emit line numbers. Included in *debug*.
+        max_registers: The most registers a thread may use. The compiler raises a number below the
+            architecture's minimum (24 for sm_90), ignores one above 255, and says so in its log.
+        extra_flags: Further ptxas flags, one string each, passed on as they are.
+
+    Raises:
+        ConfigError: An option has a wrong type or value, or contradicts another.
+    """
+
+    relocatable: bool = False
+    opt_level: int = DEFAULT_LEVEL
+    debug: bool = False
+    lineinfo: bool = False
+    max_registers: int | None = None
+    extra_flags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("relocatable", "debug", "lineinfo"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ConfigError(f"{name} is {value!r}, of type {_type(value)}; pass True or False.")
+        _check_opt_level(self.opt_level, debug=self.debug)
+        _check_max_registers(self.max_registers, _LARGEST_INT)
+        flags = as_texts("extra_flags", self.extra_flags)
+        _check_flags("extra_flags", flags, _OF_CUBIN)
+        object.__setattr__(self, "extra_flags", flags)
+
+    def arguments(self, arch: Arch, ptx: bytes) -> tuple[str, ...]:
+        """Return the argument vector with which nvPTXCompiler compiles *ptx*."""
+        arguments = [f"--gpu-name={arch.sm}"]
+        if self.relocatable:
+            arguments.append("--compile-only")
+        if self.debug:
+            # The compiler fails on --device-debug with an optimisation level ("Optimized debugging not
+            # supported"), and warns about it with line numbers.
+            arguments.append("--device-debug")
+        else:
+            arguments += self.level("--opt-level=", ptx)
+            if self.lineinfo:
+                arguments.append("--generate-line-info")
+        if self.max_registers is not None:
+            arguments.append(f"--maxrregcount={self.max_registers}")
+        return (*arguments, *self.extra_flags)
+
+    def level(self, flag: str, ptx: bytes) -> tuple[str, ...]:
+        """
+        Return *flag* with the level at which *ptx* is optimised; nothing where the compiler chooses it.
+
+        Of PTX whose `.target` says debug the compiler refuses each level but 0, and by itself takes that.
+        """
+        chosen = self.opt_level != DEFAULT_LEVEL or not _is_for_debugging(ptx)
+        return (f"{flag}{self.opt_level}",) if chosen else ()
+
+
+def _is_for_debugging(ptx: bytes) -> bool:
+    # Nearly all PTX lacks the word, and needs no parser.
+    if b"debug" not in ptx:
+        return False
+    from numba_ptxlink._formats.ptx.header import read_header
+
+    return "debug" in read_header(ptx.decode(errors="replace")).target
+
+
+def check_requested(max_registers: Any, extra_flags: Sequence[str] = ()) -> None:
+    """
+    Refuse what a compiler takes, or a front end passes on to it, and nobody means.
+
+    Raises:
+        ConfigError: The compiler would ignore *max_registers*, or one of *extra_flags* has a parameter.
+    """
+    _check_max_registers(max_registers, _MAX_REGISTERS)
+    _check_flags("extra_flags", extra_flags, _OF_ASSEMBLE)
+
+
+def link_flags(option: str, given: Any) -> tuple[str, ...]:
+    """
+    Return the flags *given* for the parameter *option* of `link`, which nvJitLink or NVRTC takes.
+
+    Raises:
+        ConfigError: They are no list of `str`, or one of them says what a parameter of `link` says.
+    """
+    flags = as_texts(option, given)
+    _check_flags(option, flags, _OF_LINK)
+    for flag in flags:
+        for prefix in filter(flag.startswith, _INNER):
+            _check_flags(option, (flag,), _OF_LINK, read=flag.removeprefix(prefix))
+    return flags
+
+
+def as_texts(option: str, given: Any) -> tuple[str, ...]:
+    """
+    Return the value of an option that takes several `str`.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    texts = (given,) if isinstance(given, bytes) or not isinstance(given, Iterable) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(text, str) for text in texts):
+        raise ConfigError(f"{option}={given!r} is no list of str; give one, even of a single one.")
+    return texts
+
+
+def register_limit(requested: Any) -> Any:
+    """
+    Return the `max_registers` with the effect of *requested*, which a compiler would pass on unchecked.
+
+    ptxas reads the number modulo 2**32, ignores one above 255, and raises one below the minimum. Compilers
+    take 0 for no limit. What is no number is returned as it is.
+    """
+    if not _is_int(requested):
+        return requested
+    limit = requested % _WORD
+    # Ignored is not the same as none: the compiler then spends registers more freely.
+    return min(max(limit, 1), _MAX_REGISTERS + 1) if requested else None
+
+
+def _check_opt_level(value: object, *, debug: bool) -> None:
+    # The compiler accepts any number here without a diagnostic.
+    if not _is_int(value) or value not in (0, 1, 2, 3):
+        raise ConfigError(f"opt_level is {value!r}; pass 0, 1, 2 or 3.")
+    if debug and value in (1, 2):
+        raise ConfigError(
+            f"debug=True contradicts opt_level={value}: code for the debugger is not optimised; "
+            "leave out opt_level, or pass lineinfo=True in place of debug."
+        )
+
+
+def _check_max_registers(value: Any, most: int) -> None:
+    if value is None:
+        return
+    if not _is_int(value):
+        raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
+    if not 1 <= value <= most:
+        # The compiler would take a larger number modulo 2**32, and treat 0 as its minimum.
+        raise ConfigError(
+            f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
+        )
+
+
+def _check_flags(option: str, flags: Iterable[str], cures: Mapping[str, str], *, read: str = "") -> None:
+    """Refuse flags that a tool could not read, and those among *cures*, or *read* in their place."""
+    for flag in flags:
+        if not flag or "\0" in flag:
+            raise ConfigError(
+                f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
+            )
+        text = read or flag
+        name = text.lstrip("-").partition("=")[0].partition(" ")[0] if text[0] == "-" else ""
+        # The level follows without a sign.
+        cure = cures.get(name) or (cures.get("O") if re.fullmatch(r"O\d+", name) else None)
+        if cure:
+            raise ConfigError(f"{option} contains {flag!r}; {cure}.")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

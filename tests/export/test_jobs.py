@@ -1,0 +1,339 @@
+"""Functions that are compiled in groups, elsewhere or not: the same bytes, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink import cli
+from numba_ptxlink._export import groups
+from numba_ptxlink._front_end.protocol import CompileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAD = """\
+from numba import cuda
+from numba_ptxlink import udf
+
+import shared
+
+
+@cuda.jit(device=True)
+def helper(x):
+    if x > 3:
+        raise ValueError
+    return x * shared.FACTOR
+"""
+FUNCTION = """
+
+@udf("float32(float32)")
+def f{0}(x):
+    return helper(x) + {0}
+"""
+COUNT = 20
+GROUPS = len(groups.split([f"f{number}" for number in range(COUNT)], CompileOptions()))
+
+
+class AtOnce(Executor):
+    """Does the work at once, but for calls that *failing* says to lose."""
+
+    def __init__(
+        self, failing: Callable[[int], bool] = lambda _: False, before: Callable[[], object] = lambda: None
+    ) -> None:
+        self.failing, self.before, self.count = failing, before, 0
+
+    def submit(self, call, /, *args, **kwargs):
+        """Return a future that has its result, or the end of its worker."""
+        future: Future = Future()
+        self.count += 1
+        if self.failing(self.count):
+            future.set_exception(BrokenExecutor("killed"))
+            return future
+        self.before()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - the future raises it
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a file of functions that are several groups."""
+    (tmp_path / "shared.py").write_text("FACTOR = 3\n")
+    path = tmp_path / "udfs.py"
+    path.write_text(HEAD + "".join(FUNCTION.format(number) for number in range(COUNT)))
+    return path
+
+
+def export(program, **options):
+    """Return what an export of *program* holds, by name."""
+    return dict(pl.export(program, None, archs=["sm_80"], **options).contents)
+
+
+def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
+    """Workers that do all, some or none of the work leave the same files as none at all."""
+    assert GROUPS > 2
+    expected = export(program)
+    for lost in (set(), {2}, {1, 2, 3, 4, 5, 6}):
+        executor = AtOnce(lost.__contains__)
+        caplog.clear()
+        assert expected == export(program, executor=executor)
+        assert executor.count == GROUPS
+        assert len(caplog.messages) == len(lost.intersection(range(1, GROUPS + 1)))
+
+
+def test_processes_and_threads_leave_the_same_bytes(program):
+    """A pool of processes, and threads as of `-j`, run the same function."""
+    expected = export(program)
+    with ThreadPoolExecutor(2) as threads:
+        assert expected == export(program, executor=threads)
+    with ProcessPoolExecutor(1) as processes:
+        assert expected == export(program, executor=processes)
+
+
+def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
+    """What is compiled of an edited file is compiled again, by the process that exports."""
+    shared = program.with_name("shared.py")
+
+    def edit():
+        shared.write_text("FACTOR = 4\n")
+
+    made = export(program, emit=["ptx"], executor=AtOnce(before=edit))
+    assert caplog.text.count("differs in a worker") == GROUPS
+    assert made == export(program, emit=["ptx"])
+
+
+def test_a_worker_without_the_file_does_nothing(program, caplog):
+    """Where a worker has not got the file, the process that exports compiles it."""
+    expected = export(program, emit=["ptx"])
+    hidden = program.with_name("hidden")
+
+    class Elsewhere(AtOnce):
+        def submit(self, call, /, *args, **kwargs):
+            program.rename(hidden)
+            try:
+                return super().submit(call, *args, **kwargs)
+            finally:
+                hidden.rename(program)
+
+    assert expected == export(program, emit=["ptx"], executor=Elsewhere())
+    assert "cannot import it" in caplog.text
+
+
+def test_progress_is_told_after_each_group(program):
+    """What shows progress hears of each group once, with their number, with workers and without."""
+    for executor in (None, AtOnce()):
+        told = []
+        export(program, emit=["ptx"], executor=executor, progress=lambda *each: told.append(each))  # noqa: B023
+        assert [(number + 1, GROUPS) for number in range(GROUPS)] == [each[:2] for each in told]
+        assert all(title.startswith("sm_80: f") for *_, title in told)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("executor", 4, "executor is 4; pass an instance"),
+        ("executor", ProcessPoolExecutor, "the class ProcessPoolExecutor; pass an instance"),
+        ("progress", True, "progress is True; pass a function"),
+    ],
+)
+def test_what_can_do_no_work_is_refused(program, option, value, reason):
+    """It is told before anything is compiled."""
+    with pytest.raises(pl.ExportError, match=reason):
+        export(program, **{option: value})
+
+
+def test_functions_of_this_process_are_compiled_by_it(program):
+    """A pool gets files, which other processes can import."""
+    del program
+    function = pl.udf("float32(float32)", name="f")(lambda x: x)
+    with pytest.raises(pl.ExportError, match="executor= compiles the functions of a file; export its path"):
+        pl.export([function], executor=AtOnce())
+
+
+def test_a_pool_that_was_shut_down_leaves_the_work_here(program, caplog):
+    """The export goes on, and says why."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    assert export(program, emit=["ptx"]) == export(program, emit=["ptx"], executor=pool)
+    assert "no more work is given to the workers: RuntimeError" in caplog.text
+
+
+@pytest.mark.parametrize("executor", [None, AtOnce()], ids=["here", "workers"])
+def test_all_functions_that_fail_are_told(program, executor):
+    """An export names each function that a compiler refuses, in order."""
+    text = program.read_text()
+    for number in (3, 17):
+        text = text.replace(f"helper(x) + {number}\n", "nowhere\n")
+    program.write_text(text)
+    with pytest.raises(pl.ExportError) as error:
+        export(program, executor=executor)
+    assert ["f3", "f17"] == re.findall(r"could not compile (\w+)", str(error.value))
+
+
+def test_a_function_with_shared_memory_is_in_one_program(program):
+    """Functions of two groups that call it share its array, as if they were of one group."""
+    array = "    a = cuda.shared.array(8, 'float32')\n    a[cuda.threadIdx.x] = x\n    x = a[0]\n"
+    program.write_text(program.read_text().replace("    return x * shared", f"{array}    return x * shared"))
+    ptx = export(program, emit=["ptx"])["udfs.sm_80.ptx"].decode()
+    assert ptx.count(".shared .align") == 1
+
+
+def test_groups_stay_where_a_function_is_added():
+    """A new function changes the group that it is in, and no other."""
+    names = [f"function_{number}" for number in range(200)]
+    options = CompileOptions()
+
+    def members(of):
+        return {tuple(of[place] for place in group) for group in groups.split(of, options)}
+
+    before, after = members(names), members([*names[:77], "another", *names[77:]])
+    assert sorted(name for group in before for name in group) == sorted(names)
+    assert max(map(len, before)) <= 16
+    assert len(before - after) <= 2
+
+
+def test_lines_keep_functions_in_one_group():
+    """With line numbers, which refer to one table of files, there is one group."""
+    assert groups.split([f"f{n}" for n in range(99)], CompileOptions(lineinfo=True)) == [range(99)]
+
+
+def bodies(ptx: str) -> dict[str, str]:
+    """Return the text of each function by name."""
+    starts = [*re.finditer(r"^\.visible \.func[^(]*\(.*?\) (\w+)\(", ptx, re.MULTILINE)]
+    texts = {start[1]: ptx[start.start() : ptx.index("\n}", start.start())] for start in starts}
+    return {name: " ".join(text.split()) for name, text in texts.items()}
+
+
+def test_groups_have_the_code_of_single_functions(program):
+    """What is joined of several groups is, function by function, the code that each has alone."""
+    text = program.read_text()
+    texts = bodies(export(program, emit=["ptx"])["udfs.sm_80.ptx"].decode())
+    assert len(texts) == COUNT
+    head = text[: text.index('\n\n@udf("')]
+    for number in (0, 19):
+        program.write_text(head + FUNCTION.format(number))
+        alone = bodies(export(program, emit=["ptx"])["udfs.sm_80.ptx"].decode())
+        assert alone == {f"f{number}": texts[f"f{number}"]}
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_leaves_the_same_bytes(program):
+    """A cluster that loses a worker in the middle exports what this process does."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    script = Path(__file__).parents[1] / "helpers" / "dask_export.py"
+    done = subprocess.run([sys.executable, script, program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == {"equal": True, "killed": 1}
+
+
+@pytest.mark.slow
+def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
+    """Ctrl-C ends the command and its children, with one line and without a file."""
+    out = tmp_path / "out"
+    program.write_text(program.read_text() + "".join(FUNCTION.format(number) for number in range(20, 80)))
+    for jobs in ("1", "2"):
+        command = [sys.executable, "-m", "numba_ptxlink", "export", program, "-o", out, "-j", jobs]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate()
+        assert first.startswith("[1/")
+        lines = [line for line in said.splitlines() if not line.startswith("[")]
+        assert lines == ["numba-ptxlink: interrupted"]
+        assert process.returncode == 130
+        assert not out.exists()
+
+
+def test_children_end_with_their_owner(tmp_path):
+    """What a killed process had imported and forked ends, too, and closes what it has open."""
+    (tmp_path / "udfs.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
+    command = [sys.executable, "-c", "import numba_ptxlink as pl; pl.export('udfs.py')"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "here\n"
+    process.kill()
+    # It returns when nobody has the pipe open any more.
+    assert process.communicate(timeout=60)[1] == ""
+
+
+def test_the_command_takes_jobs(program, tmp_path, capsys):
+    """`-j 2` writes what one process writes."""
+    for jobs in ("1", "2"):
+        out = str(tmp_path / jobs)
+        assert 0 == cli.main(["export", str(program), "-o", out, "-j", jobs, "-q"]), capsys.readouterr().err
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).iterdir()} for jobs in "12")
+    assert one == two
+
+
+MANY = """\
+from numba_ptxlink import udf
+import own_{0}
+
+
+@udf("int32(int32)")
+def f{0}(x):
+    return x + own_{0}.K
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Return the names of files in the working directory, each with a module of its own."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"u{number}.py" for number in range(3)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(MANY.format(number))
+        (tmp_path / f"own_{number}.py").write_text(f"K = {number}\n")
+    return names
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_one_command_exports_several_files(files, tmp_path, capsys, jobs):
+    """Each has the files that a command of its own writes, and one depfile lists what all are made of."""
+    command = ["-o", "many", "-j", jobs, "--emit", "ptx", "--depfile", "many/all.d"]
+    assert 0 == cli.main(["export", *files, *command]), capsys.readouterr().err
+    shown = capsys.readouterr().out
+    for name in files:
+        assert 0 == cli.main(["export", name, "-o", "single", "--emit", "ptx"])
+        assert f"int32_t f{name[1]}(int32_t x);" in shown
+    folders = (tmp_path / "many", tmp_path / "single")
+    many, single = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
+    rule = many.pop("all.d").decode()
+    assert many == single
+    assert rule.startswith("many/u0.json:")
+    assert all(f"own_{number}.py" in rule for number in range(3))
+
+
+def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys):
+    """The status tells that some failed, and the errors which."""
+    for name in files[:2]:
+        (tmp_path / name).write_text("1 / 0\n")
+    assert 1 == cli.main(["export", *files, "-o", "out", "--emit", "ptx", "-j", "2"])
+    said = capsys.readouterr().err
+    assert [f"{tmp_path / name}:1: error: {name} failed" in said for name in files] == [True, True, False]
+    assert {"u2.h", "u2.json", "u2.sm_75.ptx"} == {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_several_files_of_one_name_are_refused(files, tmp_path, capsys):
+    """They would write the same files, as they would with one --name."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / files[0]).write_text("")
+    for more in ([f"inner/{files[0]}"], ["--name", "mine"]):
+        assert 1 == cli.main(["export", *files, *more, "-o", "out"])
+        assert "export them one by one" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,17 @@
+"""The device does what the machine of tests/ptx_machine does, and what is linked does what its modules do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[1] / "ptx_machine" / "device.py"
+
+
+def test_the_device_and_the_machine_agree():
+    """Bit for bit: instructions with random operands, and random programs, as modules and as one."""
+    command = [sys.executable, SCRIPT, "--programs", "60", "--pairs", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert ": 0 differences" in done.stdout

@@ -1,0 +1,340 @@
+"""What is refused before a link: PTX that contradicts PTX, and what spoils NVIDIA's libraries."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import linkcases
+import pytest
+from linkcases import CALLER, CASES, HEAD, KERNEL, archive, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats import elf
+from numba_ptxlink._link import explain
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools import find, nvvm
+
+ARCH = pl.Arch.of("sm_80")
+TOP = HEAD.format(target="sm_80")
+
+# What each error says; the parts of it, in any order.
+SAID = {
+    "prototype in PTX": (".func (.b32) f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ptx:4"),
+    "alignment in PTX": (
+        "f(.b32, .align 8 .b8[8])  defined in a.ptx:4",
+        "f(.b32, .align 4 .b8[8])  declared in k.ptx",
+    ),
+    "definitions in PTX": ("f is defined 2 times", "defined in a.ptx:4, defined in b.ptx:4"),
+    "definitions in LTO-IR": ("'f': symbol multiply defined", "Rename one, leave one out"),
+    "variables in PTX": ("v is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
+    "alias in PTX": ("f is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
+    "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
+    "undefined in LTO-IR": ("f is asked for and defined in no input", "Add the input that defines it"),
+    "undefined variable in LTO-IR": ("vv is asked for and defined in no input",),
+    "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
+    "PTX of a newer arch": ("the ptx a.ptx", "for the architecture of this link or an older one"),
+    "PTX of a variant": ("a.ptx", "Unsupported .target 'sm_80a'"),
+    "LTO-IR of a newer arch": ("the ltoir a.ltoir", "for the architecture of this link or an older one"),
+    "PTX of a newer ISA": ("a.ptx is PTX 9.99", "pip install --upgrade nvidia-nvjitlink"),
+    "LTO-IR of a newer version": ("the ltoir a.ltoir", "--upgrade nvidia-nvjitlink"),
+}
+
+
+def test_plain_nvjitlink():
+    """What nvJitLink itself does with each wrong link is on record: most of them it makes."""
+    command = [sys.executable, Path(linkcases.__file__), *CASES]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {}
+    for case, (status, said) in json.loads(run.stdout).items():
+        expected = CASES[case][1]
+        if status == 0:
+            found[case] = "links, stderr" if said else "links"
+        else:
+            refused = status == 1 and not expected.startswith("links") and expected in said
+            found[case] = expected if refused else f"{status}: {said}"
+    assert {case: done for case, (_, done) in CASES.items()} == found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_link_is_refused(case, capfd):
+    """Each wrong link is refused, with symbols, inputs and the cure, and nothing reaches stderr."""
+    inputs = CASES[case][0]()
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(*(Input(*each) for each in inputs), arch=ARCH, lto="-lto" in linkcases.flags(inputs))
+    assert [] == [part for part in SAID[case] if part not in str(caught.value)]
+    assert caught.value.inputs
+    assert ("", "") == capfd.readouterr()
+
+
+@pytest.mark.parametrize("case", ["cubin of another arch", "PTX of a newer ISA"])
+def test_what_spoils_nvjitlink_is_refused_without_checks(case):
+    """No choice of checks lets pass what would make later links of the process wait or be wrong."""
+    with pytest.raises(pl.LinkError, match=r"does not run on sm_80|reads [\d.]+ at most"):
+        pl.link(*(Input(*each) for each in CASES[case][0]()), arch=ARCH, checks="none")
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+def test_equal_inputs_are_linked_once(kind):
+    """The same content twice is one input."""
+    callee = function() if kind == "ptx" else cubin(function())
+    assert pl.link(KERNEL, callee, callee, arch=ARCH).cubin
+
+
+def test_a_weak_definition_gives_way():
+    """A weak definition beside a strong one is no conflict."""
+    assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch=ARCH).cubin
+
+
+def test_equal_definitions_are_merged(capfd):
+    """One function in two inputs, instruction by instruction the same, is linked once."""
+    other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
+    linked = pl.link(KERNEL, function(), other, arch=ARCH, inline="none")
+    assert 1 == [each.name for each in elf.read(linked.cubin).symbols].count("f")
+    assert 1 == pl.link(KERNEL, function(), other, arch=ARCH).inlined
+    assert ("", "") == capfd.readouterr()
+
+
+@pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
+def test_a_missing_extern_c_is_recognised(symbol):
+    """Where only the mangling differs, the hint says so."""
+    other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
+    with pytest.raises(pl.LinkError, match=f'there is {other} in <ptx 2>: one of the two lacks extern "C"'):
+        pl.link(KERNEL.replace(" f", f" {symbol}"), function(name=other), arch=ARCH)
+
+
+@pytest.mark.parametrize(
+    ("before", "size", "alignments", "result", "right"),
+    [
+        ((32, 64), 16, (4, 16), 4, True),  # What nvcc makes of f(int, int*, V): V lies in the same registers.
+        ((64, 32), 16, (4, 16), 4, False),
+        ((32, 64), 4, (4, 8), 4, False),  # It fills the gap before the pointer.
+        ((), 48, (8, 16), 48, True),
+        ((), 4, (4, 8), 52, False),  # The result goes to an address, which is in the first register.
+        ((), 52, (4, 16), 4, False),  # It lies on the stack.
+    ],
+)
+def test_alignments_that_differ(before, size, alignments, result, right):
+    """Two alignments of one struct are refused where it would lie elsewhere, or perhaps."""
+    sections, texts = [], []
+    for align in alignments:
+        scalars = "".join(f".param .b{bits} p{bits}, " for bits in before)
+        loads = "".join(
+            f"ld.param.b32 %r1, [a+{at}]; st.volatile.global.b32 [g], %r1;" for at in range(0, size, 4)
+        )
+        head = f".func (.param .align 4 .b8 r[{result}]) f\n({scalars}.param .align {align} .b8 a[{size}])"
+        texts.append(
+            f"{TOP}.visible .global .b32 g;\n.visible {head}\n"
+            f"{{ .reg .b32 %r<2>;\n{loads}\nst.param.b32 [r], %r1;\nret; }}\n"
+        )
+        sections.append(elf.read(pl.assemble(texts[-1], ARCH, relocatable=True).code).section(".text.f"))
+    user = texts[1].partition("{ .reg")[0].replace(".visible .func", ".extern .func").replace(".visible", "")
+    options = {"arch": ARCH, "inline": "none", "backend": "nvjitlink"}
+    if right:
+        assert sections[0].content == sections[1].content
+        assert pl.link(texts[0], f"{user};\n", **options).cubin
+    else:
+        with pytest.raises(pl.LinkError, match="f has two prototypes"):
+            pl.link(texts[0], f"{user};\n", **options)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_floating_point_in_ptx_is_passed_as_bits_are(bits, capfd):
+    """A `.f32` is passed in the register that a `.b32` is in, and so the two are one prototype."""
+    callee = function(param=f".f{bits} a")
+    kernel = KERNEL.replace(".param .b32 a", f".param .b{bits} a")
+    if bits == 64:
+        kernel = kernel.replace("st.param.b32 [a], %r1", "st.param.b64 [a], %d1")
+    assert 1 == pl.link(kernel, callee, arch=ARCH).inlined
+    assert pl.link(kernel, callee, arch=ARCH, inline="none").cubin
+    assert "" == capfd.readouterr().err
+
+
+HALF = """\
+#include <cuda_fp16.h>
+extern "C" __device__ __half f(__half a) { return a; }
+"""
+
+
+def test_a_half_arrives_in_ltoir():
+    """A scalar and `__half` are two prototypes in PTX, on which nvJitLink may crash, and none in LTO-IR."""
+    scalar = CALLER.replace("int f(int)", "short f(short)")
+    with pytest.raises(pl.LinkError, match=r"f has two prototypes(.|\n)*in a link of LTO-IR: pass lto=True"):
+        pl.link(scalar, HALF, arch=ARCH, lto=False)
+    assert pl.link(scalar, HALF, arch=ARCH).lto
+
+
+@pytest.mark.parametrize("name", ["libcudadevrt.ptx", "k.ptx"])
+def test_the_name_of_an_input_does_not_matter(name):
+    """PTX that is called like the device runtime is compared like any other."""
+    with pytest.raises(pl.LinkError, match="f has two prototypes"):
+        pl.link(KERNEL, Input("ptx", name, function(param=".b64 a").encode()), arch=ARCH)
+
+
+def test_lost_types_are_explained():
+    """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
+    log = "line 9; error   : Alignment of argument does not match formal parameter '_'"
+    error = explain.explained(pl.LinkError("refused", log=log), [], "nvjitlink")
+    assert "nvJitLink before 13.2 can lose track" in str(error)
+    assert "refused" == str(explain.explained(pl.LinkError("refused", log="other"), [], "nvjitlink"))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ".visible .global .align 4 .u32 x;\n",
+        ".visible .global .align 4 .u32 y, x = 3;\n",
+    ],
+)
+def test_each_name_of_a_declaration_is_a_variable(second):
+    """A variable that another module defines too is refused, also in a declaration of several."""
+    first = KERNEL + ".visible .global .align 4 .u32 x, z;\n"
+    with pytest.raises(pl.LinkError, match="x is defined 2 times"):
+        pl.link(first, TOP + second, arch=ARCH)
+
+
+@pytest.mark.parametrize("linkage", [".visible", ".weak", ""])
+def test_an_alias_is_a_definition(linkage):
+    """A name that is an alias in one module and defined in another is refused, as if both defined it."""
+    alias = function(name="g") + f"{linkage} .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
+    with pytest.raises(pl.LinkError, match="f is defined 2 times"):
+        pl.link(KERNEL, alias, function(), arch=ARCH)
+    assert pl.link(KERNEL, alias, function(linkage=".weak"), arch=ARCH).cubin
+
+
+def test_a_container_without_code_for_the_link():
+    """A fat binary that nvJitLink refuses as bad input is said to be perhaps for other architectures."""
+    from numba_ptxlink._tools import nvfatbin
+
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "f", cubin(function()))])
+    with pytest.raises(pl.LinkError, match="It may have no code for the architecture"):
+        pl.link(KERNEL, packed, arch="sm_100")
+
+
+def test_a_thin_archive_is_refused(tmp_path):
+    """It has paths alone, which nvJitLink takes for nothing, without a word."""
+    path = tmp_path / "thin.a"
+    path.write_bytes(b"!<thin>\n" + archive(cubin(function()))[8:])
+    for given in (path, path.read_bytes()):
+        with pytest.raises(pl.LinkError, match=r"is a thin archive.*ar rcs"):
+            pl.link(KERNEL, given, arch=ARCH)
+
+
+# What uses `s`, which is declared before it.
+USER = (
+    TOP + "{declared}\n.visible .entry k()\n{{\n.reg .b64 %rd<2>;\n"
+    "mov.u64 %rd1, s;\nst.u64 [%rd1], %rd1;\nret;\n}}\n"
+)
+DECLARED = {
+    "func": ".extern .func s();",
+    "entry": ".extern .entry s();",
+    "global": ".extern .global .align 4 .b8 s[16];",
+    "managed": ".extern .global .attribute(.managed) .align 4 .b8 s[16];",
+    "const": ".extern .const .align 4 .b8 s[16];",
+    "shared": ".extern .shared .align 4 .b8 s[];",
+}
+DEFINED = {
+    "func": ".visible .func s()\n{\nret;\n}\n",
+    "entry": ".visible .entry s()\n{\nret;\n}\n",
+    "global": ".visible .global .align 4 .b8 s[16] = {1};\n",
+    "managed": ".visible .global .attribute(.managed) .align 4 .b8 s[16] = {1};\n",
+    "const": ".visible .const .align 4 .b8 s[16] = {1};\n",
+    "shared": ".visible .shared .align 4 .b8 s[16];\n.visible .entry q()\n{\nst.shared.b32 [s], 1;\n}\n",
+}
+
+
+@pytest.mark.parametrize(("declared", "defined"), list(itertools.product(DECLARED, DEFINED)))
+def test_a_symbol_is_one_thing(declared, defined):
+    """A symbol that is declared as one thing and defined as another is refused; the same thing is linked."""
+    inputs = USER.format(declared=DECLARED[declared]), TOP + DEFINED[defined]
+    if declared == defined:
+        assert pl.link(*inputs, arch=ARCH).cubin
+        return
+    said = r"declared in <ptx 1>:4, and .*defined in <ptx 2>:4.* declare the symbol as it is defined"
+    with pytest.raises(pl.LinkError, match=said):
+        pl.link(*inputs, arch=ARCH)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        ".global .align 4 .b8 s[16] = {1};\n.visible .entry q()\n{\nst.global.u32 [s], 1;\nret;\n}\n",
+        ".func s()\n{\nret;\n}\n",
+        ".visible .entry q()\n{\n.shared .align 4 .b8 s[16];\nst.shared.u32 [s], 1;\nret;\n}\n",
+    ],
+)
+def test_private_symbols_are_nobody_elses(owner):
+    """What a module keeps to itself may have any name."""
+    whole = TOP + DEFINED["shared" if "shared" not in owner else "global"]
+    assert pl.link(whole, TOP + owner.replace(" q()", " q2()"), arch=ARCH).cubin
+
+
+COMMON = ".common .global .align 4 .u32 code;\n"
+DEFINITION = ".visible .global .align 4 .u32 code = 7;\n"
+LARGER = COMMON.replace(".u32 code", ".u32 code[2]")
+
+
+def globals_of(linked):
+    """Return the sizes of the sections of *linked* that hold variables."""
+    sections = elf.read(linked.cubin).sections
+    return {each.name: each.size for each in sections if each.name.startswith(".nv.global")}
+
+
+@pytest.mark.parametrize("texts", list(itertools.permutations([KERNEL + COMMON, function() + DEFINITION])))
+def test_a_definition_takes_the_place_of_common_symbols(texts):
+    """PTX with a common symbol and PTX that defines it have one variable, and need no linker."""
+    linked = pl.link(*texts, arch=ARCH)
+    assert ("nvptxcompiler", 1) == (linked.backend, linked.ptx.count(" code"))
+    assert {".nv.global.init": 4} == globals_of(linked)
+
+
+def test_a_weak_value_takes_the_place_of_a_common_symbol():
+    """A weak definition has a value that a common symbol lacks, so it is kept."""
+    linked = pl.link(KERNEL + COMMON, function() + DEFINITION.replace(".visible", ".weak"), arch=ARCH)
+    assert {".nv.global.init": 4} == globals_of(linked)
+
+
+@pytest.mark.parametrize("linkage", [".visible", ".weak", ".extern"])
+def test_a_variable_of_two_sizes_is_refused(linkage):
+    """Code that takes a variable for larger than it is would write past its end; nvJitLink links it."""
+    own = ".weak" if linkage == ".visible" else ".visible"
+    first = f"{KERNEL}{own} .global .align 4 .u32 code = 7;\n"
+    second = function() + f"{linkage} .global .align 4 .u32 code[2];\n"
+    with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
+        pl.link(first, second, arch=ARCH)
+
+
+def test_common_symbols_are_as_large_as_the_largest():
+    """Common symbols of two sizes are one variable of the larger; a definition is no smaller than they."""
+    assert {".nv.global": 8} == globals_of(pl.link(KERNEL + COMMON, function() + LARGER, arch=ARCH))
+    with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
+        pl.link(KERNEL + LARGER, function() + DEFINITION, arch=ARCH)
+
+
+def test_ltoir_of_an_nvvm_that_is_too_new(monkeypatch):
+    """Where the environment is of CUDA 12, and its NVVM of CUDA 13, the cure is the right NVVM."""
+    from numba_ptxlink._arch import PtxVersion
+
+    monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
+    monkeypatch.setattr(find, "major", lambda: 12)
+    said = explain.upgrade((12, 9), "nvidia-nvjitlink-cu12", of_cuda_13=True)
+    assert "no release of CUDA 12 does. NVVM is of CUDA 13.0 (/" in said
+    assert "in this environment: install nvidia-cuda-nvcc-cu12, as with `pip install" in said
+
+
+@pytest.mark.parametrize(
+    ("linker", "of_cuda_13", "cure"),
+    [
+        ((12, 9), True, "numba-ptxlink[cu13]"),
+        ((12, 4), False, "--upgrade nvidia-nvjitlink"),
+        ((13, 0), True, "--upgrade nvidia-nvjitlink"),
+    ],
+)
+def test_what_upgrades_a_linker(linker, of_cuda_13, cure):
+    """No upgrade within CUDA 12 is the cure for code of CUDA 13, and one is where a release reads it."""
+    said = explain.upgrade(linker, "nvidia-nvjitlink", of_cuda_13=of_cuda_13)
+    assert cure in said
+    assert ("--upgrade" in said) is ("--upgrade" in cure)

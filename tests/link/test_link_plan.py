@@ -1,0 +1,392 @@
+"""Which tool makes the cubin, by what the inputs need or by request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+from ptx_kernels import make_kernel
+
+import numba_ptxlink as pl
+from numba_ptxlink._arch import PtxVersion
+from numba_ptxlink._config import Config
+from numba_ptxlink._link import backends, pipeline, plan
+from numba_ptxlink._link.plan import LinkOptions
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools import find, nvjitlink, nvrtc
+from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
+from numba_ptxlink.cache import Cache
+from numba_ptxlink.linker import PtxLinker
+
+
+def test_auto_takes_what_the_inputs_need():
+    """One PTX is assembled, several inputs are linked."""
+    assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80").backend
+    assert "nvjitlink" == pl.link(KERNEL, cubin(function()), arch="sm_80").backend
+
+
+@pytest.mark.parametrize(
+    ("options", "linker", "chosen"),
+    [
+        ({}, (13, 5), "nvjitlink"),
+        ({}, (12, 0), "nvptxcompiler"),  # It reads no PTX as new as this.
+        ({}, None, "nvptxcompiler"),
+        ({"debug": True}, (13, 5), "nvptxcompiler"),
+        ({"extra_flags": ("--verbose",)}, (13, 5), "nvptxcompiler"),
+        ({"backend": "nvptxcompiler"}, (13, 5), "nvptxcompiler"),
+    ],
+    ids=repr,
+)
+def test_many_functions_are_a_linkers(monkeypatch, options, linker, chosen):
+    """A linker that reads it compiles one PTX of many functions: it takes a fraction of the time."""
+    count = plan._MANY + 1
+    calls = "".join(f"call f{n}; " for n in range(count))
+    text = make_kernel().replace(".version 8.0", ".version 8.3")
+    head, _, kernel = text.partition(".visible .entry")
+    functions = "".join(f".visible .func f{n}() {{ ret; }}\n" for n in range(count))
+    kernel = f".visible .entry{kernel}".replace("ret;", f"{calls}ret;")
+    monkeypatch.setattr(backends, "installed", lambda: linker and ("nvjitlink", linker))
+    many = Input("ptx", "k.ptx", (head + functions + kernel).encode())
+    linked = pipeline.link([many], pl.Arch(8, 0), LinkOptions(**options))
+    assert chosen == linked.backend
+    assert (chosen == "nvjitlink") == (f"{count} functions, for which nvPTXCompiler" in linked.reason)
+    fewer = head + functions.split("\n", 1)[1] + kernel.replace("call f0;", "")
+    assert "nvptxcompiler" == pl.link(fewer, arch="sm_80").backend
+
+
+def test_a_backend_that_is_asked_for_is_used():
+    """A lone PTX goes to nvJitLink where that is asked for."""
+    linked = pl.link(make_kernel(), arch="sm_80", backend="nvjitlink")
+    assert ("nvjitlink", "asked for") == (linked.backend, linked.reason)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "obstacle"),
+    [
+        ((KERNEL, cubin(function())), "2 inputs"),
+        ((CALLER + CALLEE.format(value=1),), "link-time optimisation"),
+    ],
+)
+def test_a_backend_that_cannot_do_it_is_an_error(inputs, obstacle):
+    """Asking nvPTXCompiler to link is an error that says why and which backends can."""
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(*inputs, arch="sm_80", backend="nvptxcompiler", lto="time" in obstacle)
+    assert obstacle in str(caught.value)
+    assert "The backends nvjitlink and pynvjitlink can do it" in str(caught.value)
+
+
+def test_an_unknown_backend_is_an_error():
+    """A backend that does not exist is an error that lists those that do."""
+    with pytest.raises(pl.ConfigError, match="choose auto, nvptxcompiler, nvjitlink, pynvjitlink"):
+        pl.link(make_kernel(), arch="sm_80", backend="driver")
+
+
+def test_the_variable_chooses_and_the_argument_prevails(monkeypatch):
+    """NUMBA_PTXLINK_BACKEND is the default, and status() shows it."""
+    config = Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvjitlink"})
+    monkeypatch.setattr("numba_ptxlink._link.plan.config", lambda: config)
+    monkeypatch.setattr("numba_ptxlink._plugin.config", lambda: config)
+    assert "nvjitlink" == pl.status().backend
+    assert "nvjitlink" == pl.link(make_kernel(), arch="sm_80").backend
+    assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80", backend="auto").backend
+
+
+def test_an_unknown_value_of_the_variable_is_an_error():
+    """NUMBA_PTXLINK_BACKEND with another value is an error that names the choices."""
+    with pytest.raises(pl.ConfigError, match="NUMBA_PTXLINK_BACKEND='nvlink' is unknown; set it to auto"):
+        Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvlink"})
+
+
+def test_numba_kernels_use_the_backend_of_the_variable():
+    """A kernel with nothing to link goes to the backend that the variable names."""
+    program = (
+        "from numba_ptxlink import linker, status\n"
+        "from numba_ptxlink.linker import PtxLinker\n"
+        f"linked = PtxLinker(cc=(8, 0)); linked.add_ptx({make_kernel()!r}); linked.complete()\n"
+        "print(linked.linker.backend, status().backend)\n"
+    )
+    import os
+
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_PTXLINK_BACKEND": "nvjitlink"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nvjitlink nvjitlink" == run.stdout.strip()
+
+
+def in_a_toolkit(monkeypatch, version):
+    """Let nvJitLink be of another release, None for no nvJitLink."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    monkeypatch.setattr(nvjitlink, "version", missing if version is None else lambda: version)
+    monkeypatch.setattr(find, "major", lambda: version[0] if version else 13)
+    monkeypatch.setattr(nvrtc, "version", lambda: version)
+    devices = (pl.Arch(7, 0), pl.Arch(8, 0), pl.Arch(9, 0))
+    monkeypatch.setattr(nvrtc, "supported_archs", lambda: devices)
+
+
+@pytest.fixture
+def used_cache(monkeypatch, tmp_path):
+    """Return a cache of this test's own, which the package uses."""
+    own = Cache(Config(cache_dirs=(str(tmp_path),)))
+    monkeypatch.setattr("numba_ptxlink.cache.tiered.default", lambda: own)
+    monkeypatch.setattr("numba_ptxlink.cache.default", lambda: own)
+    return own
+
+
+USUAL = ("nvptxcompiler", "one PTX and nothing to link it with")
+UNKNOWN = "which nvPTXCompiler 13.5 does not know"
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "arch", "isa", "chosen"),
+    [
+        (None, "sm_80", "8.0", USUAL),
+        ((13, 5), "sm_80", "9.4", USUAL),
+        ((13, 0), "sm_80", "9.4", USUAL),
+        ((14, 0), "sm_80", "9.4", USUAL),
+        # nvPTXCompiler says best that nothing here knows the device.
+        ((13, 5), "sm_70", "8.0", USUAL),
+        ((13, 0), "sm_130", "9.0", USUAL),
+        (None, "sm_70", "8.0", USUAL),
+        ((12, 9), "sm_70", "8.8", ("nvjitlink", f"sm_70, {UNKNOWN}")),
+        ((14, 0), "sm_130", "9.4", ("nvjitlink", f"sm_130, {UNKNOWN}")),
+        ((14, 0), "sm_130a", "9.4", ("nvjitlink", f"sm_130a, {UNKNOWN}")),
+        ((14, 0), "sm_80", "99.0", ("nvjitlink", "PTX 99.0, newer than nvPTXCompiler's 9.5")),
+        ((13, 0), "sm_80", "99.0", ("nvjitlink", "PTX 99.0, newer than nvPTXCompiler's 9.5")),
+        (
+            (12, 9),
+            "sm_90a",
+            "8.8",
+            (
+                "nvjitlink",
+                "the toolkit is of CUDA 12.9, whose drivers may not load nvPTXCompiler 13.5's code",
+            ),
+        ),
+        ((12, 4), "sm_80", "8.5", ("nvptxcompiler", "PTX 8.5, and nvJitLink 12.4 reads 8.4 at most")),
+        ((12, 4), "sm_120", "8.4", ("nvptxcompiler", "sm_120, which nvJitLink 12.4 does not know")),
+    ],
+)
+def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, arch, isa, chosen):
+    """A toolkit of an older major version, and what nvPTXCompiler does not know, are nvJitLink's."""
+    in_a_toolkit(monkeypatch, toolkit)
+    monkeypatch.setattr(plan.assembler, "compiler_version", lambda: (13, 5))
+    monkeypatch.setattr(plan.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
+    ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
+    assert chosen == plan.choose([ptx], pl.Arch.of(arch), LinkOptions())
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "isa", "chosen"),
+    [
+        (None, "8.0", USUAL),
+        ((13, 5), "8.0", USUAL),
+        ((14, 0), "8.0", USUAL),
+        (
+            (13, 0),
+            "8.0",
+            (
+                "nvjitlink",
+                (
+                    "the toolkit is of CUDA 13.0, whose programs may not read line numbers in "
+                    "nvPTXCompiler 13.5's code"
+                ),
+            ),
+        ),
+        ((13, 0), "9.5", ("nvptxcompiler", "PTX 9.5, and nvJitLink 13.0 reads 9.0 at most")),
+    ],
+)
+def test_the_toolkit_makes_what_its_debugger_reads(monkeypatch, toolkit, isa, chosen):
+    """Line numbers are made by an older toolkit's own nvJitLink, as far as it reads the PTX."""
+    in_a_toolkit(monkeypatch, toolkit)
+    monkeypatch.setattr(plan.assembler, "compiler_version", lambda: (13, 5))
+    monkeypatch.setattr(plan.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
+    ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
+    assert chosen == plan.choose([ptx], pl.Arch(8, 0), LinkOptions(lineinfo=True))
+
+
+def test_a_device_that_is_known_loads_no_linker(monkeypatch):
+    """Under a toolkit of nvPTXCompiler's own major version, nvJitLink is not asked for its version."""
+    in_a_toolkit(monkeypatch, (13, 5))
+    monkeypatch.setattr(backends, "installed", pytest.fail)
+    assert USUAL == plan.choose([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), LinkOptions())
+
+
+KEPT = """
+import sys
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._link.pipeline import link
+from numba_ptxlink._link.plan import LinkOptions
+from numba_ptxlink._link.read import Input
+from ptx_kernels import make_kernel
+linked = link([Input("ptx", "k", make_kernel().encode())], Arch(8, 0), LinkOptions())
+print(linked, hash(linked.cubin), linked.ptx == make_kernel(), end="")
+if sys.argv[1] == "again":
+    costly = ("_native._nvptx", "_formats.ptx", "_formats.texts", "_tools.nv", "_link.explain")
+    costly = tuple(f"numba_ptxlink.{each}" for each in costly)
+    sys.stderr.write(" ".join(name for name in sys.modules if name.startswith(costly)))
+"""
+
+
+def test_a_link_out_of_the_cache_loads_no_tool(tmp_path):
+    """The cubin of a single PTX comes back as it was, and what makes it stays on the disk."""
+    path = os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *filter(None, sys.path)])
+    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(tmp_path), "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", KEPT, turn], env=environ, capture_output=True, text=True, check=True
+        )
+        for turn in ("first", "again")
+    )
+    assert first.stdout == second.stdout
+    assert "one PTX and nothing to link it with" in first.stdout
+    assert "numba_ptxlink._tools.nvptxcompiler" == second.stderr
+
+
+def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used_cache):
+    """What nvPTXCompiler made for a newer toolkit is not what an older one's drivers load."""
+    options = LinkOptions()
+
+    def link() -> tuple[str, int]:
+        linked = pipeline.link([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), options)
+        return linked.backend, used_cache.counters.hits
+
+    assert [("nvptxcompiler", 0), ("nvptxcompiler", 1)] == [link(), link()]
+    in_a_toolkit(monkeypatch, (12, 9))
+    assert "nvjitlink" == link()[0]
+    options = LinkOptions(backend="nvptxcompiler")
+    assert "nvptxcompiler" == link()[0]
+
+
+def test_a_cubin_with_line_numbers_is_no_answer_either(monkeypatch, used_cache):
+    """Whose line numbers are read, the toolkit's release tells, and not what is in the cache."""
+    ptx, options = Input("ptx", "k.ptx", make_kernel().encode()), LinkOptions(lineinfo=True)
+    pl.assemble(ptx.code, "sm_80", lineinfo=True)
+    assert 1 == used_cache.counters.misses
+    in_a_toolkit(monkeypatch, (13, 0))
+    assert "nvjitlink" == pipeline.link([ptx], pl.Arch(8, 0), options).backend
+
+
+@pytest.mark.parametrize("toolkit", [None, (13, 5), (12, 9)])
+def test_a_device_that_the_backend_asked_for_does_not_know_is_an_error(monkeypatch, toolkit):
+    """Asking for nvPTXCompiler gets its error, whatever else is installed."""
+    in_a_toolkit(monkeypatch, toolkit)
+    with pytest.raises(pl.AssembleError, match=r"nvPTXCompiler \d+\.\d+ does not know sm_70; it knows"):
+        pl.link(make_kernel(), arch="sm_70", backend="nvptxcompiler")
+
+
+def test_status_tells_the_last_tool_and_why(monkeypatch):
+    """Where a kernel is not nvPTXCompiler's, status() says whose it is and why."""
+    in_a_toolkit(monkeypatch, (12, 9))
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_ptx(make_kernel())
+    linker.complete()
+    expected = "nvjitlink: the toolkit is of CUDA 12.9, whose drivers may not load nvPTXCompiler"
+    assert pl.status().last_link.startswith(expected)
+
+
+class FakeLinker:
+    """Takes what pynvjitlink's class takes, and links with nvJitLink."""
+
+    def __init__(self, *flags):
+        self.flags, self.inputs, self.info_log, self.error_log = flags, [], None, None
+        if "-bogus" in flags:
+            raise RuntimeError("UNRECOGNIZED_OPTION")
+
+    def __getattr__(self, name):
+        # The names of pynvjitlink's own methods.
+        kinds = {f"add_{kind}": kind for kind in ("ptx", "ltoir", "cubin", "object", "fatbin")}
+        kind = {**kinds, "add_library": "archive"}.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        return lambda code, label: self.inputs.append((kind, label, code))
+
+    def get_linked_cubin(self):
+        """Link."""
+        try:
+            product = nvjitlink.link(self.inputs, self.flags)
+        except pl.LinkError as error:
+            self.error_log = error.log
+            raise RuntimeError("link failed") from error
+        self.info_log = "linked\0"
+        return product.code
+
+
+@pytest.fixture
+def pynvjitlink(monkeypatch):
+    """Put a stand-in in place of pynvjitlink, whose import needs a driver."""
+    api = types.ModuleType("pynvjitlink.api")
+    api.NvJitLinker, api.NvJitLinkError = FakeLinker, RuntimeError
+    api.nvjitlink_version = lambda: (12, 9)
+    package = types.ModuleType("pynvjitlink")
+    package.api = api
+    monkeypatch.setitem(sys.modules, "pynvjitlink", package)
+    monkeypatch.setitem(sys.modules, "pynvjitlink.api", api)
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_pynvjitlink_links():
+    """The CUDA 12 binding links PTX with PTX, and its log is kept."""
+    linked = pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+    assert ("pynvjitlink", "linked") == (linked.backend, linked.log)
+    assert linked.cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_pynvjitlink_reads_older_ptx_alone():
+    """PTX of CUDA 13 is refused, and no upgrade within CUDA 12 is the cure: none reads it."""
+    said = r"PTX 9\.0, and nvJitLink 12\.9 reads 8\.8 at most; no release of CUDA 12 does\. .*\[cu13\]"
+    with pytest.raises(pl.LinkError, match=said):
+        pl.link(KERNEL.replace("8.0", "9.0"), function(), arch="sm_80", backend="pynvjitlink")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+@pytest.mark.parametrize(
+    ("inputs", "flags", "doing"),
+    [
+        ((), ("-arch=sm_80", "-bogus"), "accept its flags"),
+        ((("ptx", "k", KERNEL.encode()),), ("-arch=sm_80",), "link"),
+    ],
+)
+def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
+    """An error of the CUDA 12 binding is a LinkError with flags, inputs and log."""
+    with pytest.raises(pl.LinkError, match=f"nvJitLink failed to {doing}") as caught:
+        pynvjitlink_tool.link(inputs, flags)
+    assert flags == caught.value.flags
+    assert not inputs or "Undefined reference to 'f'" in caught.value.log
+
+
+def test_pynvjitlink_that_is_missing_is_an_error(monkeypatch):
+    """Asking for a pynvjitlink that cannot be imported says what installs it and what it needs."""
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    with pytest.raises(pl.LinkError, match=r"numba-ptxlink\[cu12\].*It needs a driver"):
+        pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_auto_falls_back_with_a_reason(monkeypatch):
+    """Where only the CUDA 12 binding is installed, auto takes it and says so."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setattr(nvjitlink, "version", missing)
+    chosen = plan.choose([], pl.Arch(8, 0), LinkOptions(lto=True))
+    assert (
+        "pynvjitlink",
+        "link-time optimisation, and nvJitLink is not there through cuda.bindings",
+    ) == chosen
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    with pytest.raises(pl.LinkError, match="nvJitLink could not be loaded"):
+        plan.choose([], pl.Arch(8, 0), LinkOptions(lto=True))

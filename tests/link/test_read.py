@@ -1,0 +1,354 @@
+"""What can be linked: every kind, from everywhere it may come."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from pathlib import Path
+
+import fakedevice
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+
+import numba_ptxlink as pl
+from numba_ptxlink._formats.kinds import recognise
+from numba_ptxlink._link import read as link_inputs
+from numba_ptxlink.linker import PtxLinker
+
+PTX = function()
+
+
+class Reader:
+    """A file object that derives from no class of `io`."""
+
+    name = "reader.ptx"
+
+    def read(self):
+        """Return the content."""
+        return PTX
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path,
+        str,
+        lambda _: PTX,
+        lambda _: PTX.encode(),
+        lambda _: bytearray(PTX.encode()),
+        lambda _: memoryview(PTX.encode()),
+        lambda _: io.StringIO(PTX),
+        lambda _: io.BytesIO(PTX.encode()),
+        lambda path: path.open("rb"),
+        lambda _: Reader(),
+    ],
+    ids=["path", "name", "text", "bytes", "bytearray", "memoryview", "StringIO", "BytesIO", "file", "reader"],
+)
+def test_every_form(make, tmp_path):
+    """The same PTX in every form is the same input."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    given = make(path)
+    found = link_inputs.read(given)
+    getattr(given, "close", lambda: None)()
+    assert ("ptx", PTX.encode()) == (found.kind, found.code)
+
+
+LINE = 'extern "C" __global__ void k(float* x) { x[0] = 1; }'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINE,
+        "__device__ int answer = 42;",
+        "namespace empty {} template <class T> struct S;",
+        '#include "kernel.cuh"',
+        "// nothing here",
+        LINE + " " * 300,
+    ],
+)
+def test_one_line_of_code_is_text(text, tmp_path, monkeypatch):
+    """A `str` without a line break that reads as CUDA C++ is that, if there is no such file."""
+    monkeypatch.chdir(tmp_path)
+    found = link_inputs.read(text)
+    assert ("cu", text.encode()) == (found.kind, found.code)
+
+
+def test_one_line_of_cuda_is_linked():
+    """A kernel on one line is compiled and linked."""
+    assert b"k" in pl.link(LINE, arch="sm_90").cubin
+
+
+def test_one_line_of_ptx_is_text():
+    """PTX without a line break is text too."""
+    assert "ptx" == link_inputs.read(".version 8.0 .target sm_80 .address_size 64").kind
+
+
+@pytest.mark.parametrize("name", ["a;b", "f(x){};.ptx", "plain"])
+def test_a_file_that_exists_is_a_file(name, tmp_path, monkeypatch):
+    """A `str` that names a file is that file, whatever it reads as."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(PTX)
+    assert PTX.encode() == link_inputs.read(name).code
+
+
+@pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
+def test_a_missing_file_tells_both_readings(name):
+    """A `str` that names no file says so, and how text is told from a path; a `Path` can be only a path."""
+    with pytest.raises(pl.LinkError, match=r"check the path\. If it is not a path but CUDA C\+\+ or PTX"):
+        link_inputs.read(name)
+    with pytest.raises(pl.LinkError, match=r"not found; check the path\.$"):
+        link_inputs.read(Path(name))
+
+
+def test_a_file_object_may_be_read_twice(tmp_path):
+    """A file object that is linked into a second kernel gives its content again."""
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    with path.open("rb") as file:
+        assert link_inputs.read(file).code == link_inputs.read(file).code == PTX.encode()
+
+
+@pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
+@pytest.mark.parametrize("lto", [False, True])
+def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
+    """PTX as text, as a text file object, from a path and as a Path is linked into Numba's kernels."""
+    from numba import cuda, types
+    from numba.cuda.cudadrv import linkable_code
+
+    path = tmp_path / "callee.ptx"
+    path.write_text(PTX)
+    opened = path.open()
+    link = {
+        "PTXSource of text": lambda: linkable_code.PTXSource(PTX),
+        "PTXSource of StringIO": lambda: linkable_code.PTXSource(io.StringIO(PTX)),
+        "from_path": lambda: linkable_code.LinkableCode.from_path(str(path)),
+        "Path": lambda: path,
+        "file": lambda: linkable_code.PTXSource(opened),
+    }[form]()
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr)
+    f = cuda.declare_device("f", "int32(int32)", abi="c")
+
+    def kernel(x):
+        x[0] = f(x[0])
+
+    with opened:
+        for _ in range(2):
+            _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
+            assert b"\x7fELF" == made.code[:4]
+
+
+def test_every_mixture_links(tmp_path):
+    """PTX, a cubin, CUDA C++ and a fat binary are linked together."""
+    from numba_ptxlink._tools import nvfatbin
+
+    source = tmp_path / "source.cu"
+    source.write_text(
+        'extern "C" __device__ int f(int), g(int), h(int);\n'
+        'extern "C" __global__ void all(int* p) { *p = f(1) + g(2) + h(3); }\n'
+    )
+    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
+    for inline, functions in (("none", {"f", "g", "h"}), ("auto", {"g", "h"})):
+        linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80", inline=inline)
+        names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+        assert {"all", *functions} == names & {"all", "f", "g", "h"}
+
+
+def test_the_device_runtime_links():
+    """Dynamic parallelism's runtime is linked where a kernel needs it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    library = Path(get_cudalib("cudadevrt", static=True))
+    linked = pl.link(KERNEL, PTX, library, arch="sm_80")
+    assert linked.cubin
+    linker = PtxLinker(cc=(8, 0))
+    linker.add_ptx(KERNEL)
+    linker.add_ptx(PTX)
+    linker.add_file_guess_ext(str(library))
+    assert linker.complete().code
+
+
+def grid_kernel():
+    """Return a kernel that synchronises the grid and writes."""
+    from numba import cuda
+
+    @pl.kernel("void(int32[::1])", name="grid_kernel")
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    return kernel
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_the_device_runtime_is_added(lto):
+    """An exported kernel of a cooperative group links without naming the device runtime, and with it."""
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    kernel = grid_kernel()
+    linked = pl.link(kernel, arch="sm_80", lto=lto)
+    given = pl.link(kernel, Path(get_cudalib("cudadevrt", static=True)), arch="sm_80", lto=lto)
+    assert {"<udfs>", "libcudadevrt.a"} == set(linked.inputs) == set(given.inputs)
+    found, expected = (pl.inspect(each.cubin, sass=False).symbols for each in (linked, given))
+    assert {each.name for each in found} == {each.name for each in expected} >= {"grid_kernel"}
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_missing_device_runtime_is_named(lto, monkeypatch, caplog):
+    """Where the device runtime is not installed, a warning says what to install."""
+    from cuda import pathfinder
+
+    def find(_):
+        raise RuntimeError("not installed")
+
+    monkeypatch.setattr(pathfinder, "find_static_lib", find)
+    with pytest.raises((pl.LinkError, pl.AssembleError), match="cudaCG"):
+        pl.link(grid_kernel(), arch="sm_80", lto=lto)
+    assert "install nvidia-cuda-runtime" in caplog.text
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_grid_synchronisation_links(lto, monkeypatch):
+    """A kernel of a cooperative group links the device runtime by itself."""
+    from numba import cuda, types
+
+    pl.enable()
+    fakedevice.install(monkeypatch.setattr)
+
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
+    assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
+
+
+def test_kernels_are_linked_side_by_side(monkeypatch):
+    """Two threads are inside the tool at the same time: no lock is around linking."""
+    import threading
+
+    from numba_ptxlink._tools import nvjitlink
+
+    meeting = threading.Barrier(2, timeout=30)
+    original = nvjitlink.link
+
+    def link(inputs, flags, **options):
+        meeting.wait()
+        return original(inputs, flags, **options)
+
+    monkeypatch.setattr(nvjitlink, "link", link)
+    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
+    results = []
+
+    def work(value):
+        callee = function(value)
+        results.append(pl.link(KERNEL + f"// {value}\n", callee, arch="sm_80").cubin[:4])
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (101, 102)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [b"\x7fELF"] * 2 == results
+
+
+def test_cuda_sources_of_both_kinds_link():
+    """CUDA C++ as caller and callee links with and without LTO."""
+    for lto in (None, False, True):
+        assert pl.link(CALLER, CALLEE.format(value=1), arch="sm_80", lto=lto).cubin
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (b"// \xe9t\xe9\n.version 8.0\n.target sm_80\n", "ptx"),
+        (b"#define MAKE(v) \\\n .version = v, \\\n .size = 3\n", "cu"),
+        (b"// see README \\\n.version is parsed there\nint x;\n", "cu"),
+        (b"// \xe9t\xe9\nint x;\n", None),
+    ],
+)
+def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
+    """PTX begins with .version and a number, whatever bytes its comments hold; CUDA C++ is UTF-8."""
+    assert kind == recognise(code)
+
+
+LATIN_1 = b'// \xe9t\xe9\nextern "C" __global__ void k(int* p) { *p = 1; }\n'
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_comment_in_latin_1_is_compiled(tmp_path, lto):
+    """CUDA C++ in any encoding that has ASCII is taken out of its own file, as by nvcc."""
+    path = tmp_path / "k.cu"
+    path.write_bytes(LATIN_1)
+    assert pl.link(path, arch="sm_80", lto=lto).cubin
+    linker = PtxLinker(cc=(8, 0), lto=lto)
+    linker.describe("f", ["declare void @k()"])
+    linker.add_cu_file(path)
+
+
+def test_the_line_that_is_not_utf_8_is_named(tmp_path):
+    """Text of no known kind in another encoding is said to be that, with the line."""
+    path = tmp_path / "note"
+    path.write_bytes(b"one\ntwo \xe9t\xe9\n")
+    for given in (path, path.read_bytes()):
+        with pytest.raises(pl.LinkError, match="text that is not UTF-8 in line 2; give"):
+            pl.link(given, arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KERNEL.encode("utf-16"), "k.cu has a NUL character in line 1; .*save text in UTF-16 as UTF-8."),
+        (b"int a;\nint\0 b;\n", "k.cu has a NUL character in line 2; remove it"),
+    ],
+)
+def test_numbas_linker_refuses_what_nvrtc_would_not_read(tmp_path, code, said):
+    """A source that ends for NVRTC at its first NUL is refused, not taken for an empty one."""
+    path = tmp_path / "k.cu"
+    path.write_bytes(code)
+    with pytest.raises(pl.LinkError, match=said):
+        PtxLinker(cc=(8, 0), lto=False).add_cu_file(path)
+
+
+def test_a_missing_file_is_one_for_everybody(tmp_path):
+    """Callers of either linker catch what they know: this package's error, and a FileNotFoundError."""
+    path = tmp_path / "none.cu"
+    with pytest.raises(pl.LinkError, match="not found") as caught:
+        pl.link(path, arch="sm_80")
+    assert isinstance(caught.value, FileNotFoundError)
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301
+    with pytest.raises(FileNotFoundError, match="not found") as caught:
+        PtxLinker(cc=(8, 0)).add_cu_file(path)
+    assert isinstance(caught.value, pl.LinkError)
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "device"]
+)
+def test_a_manifest_is_a_regular_file(make, tmp_path):
+    """What would let a reader wait for ever, or never end, is no manifest to anybody."""
+    path = tmp_path / "udfs.sm_80.ptx"
+    path.write_text(PTX)
+    make(tmp_path / "udfs.json")
+    assert ["f"] == [symbol.name for symbol in pl.inspect(path, sass=False).symbols]
+    assert pl.link(KERNEL, path, arch="sm_80").cubin
+    with pytest.raises(pl.LaunchError, match="it is no regular file"):
+        pl.load(tmp_path / "udfs.json")
+    (tmp_path / "other.py").write_text(
+        "from numba_ptxlink import udf\n\n@udf('int32()')\ndef f():\n    return 1\n"
+    )
+    assert pl.export(tmp_path / "other.py", tmp_path, arch="sm_80", emit="ptx").manifest.exists()
+
+
+def test_an_export_is_refused_with_what_it_holds():
+    """What `export` returns has several files, and the error names those that can be linked."""
+    paths = {each: Path("unused") for each in (("ltoir", "sm_90"), ("fatbin", ""), ("header", ""))}
+    made = pl.Export(Path("udfs.h"), Path("udfs.json"), paths, ())
+    held = r'Export; .* of an export, what it has: its read\("ltoir", "sm_90"\), read\("fatbin"\)\.$'
+    with pytest.raises(pl.LinkError, match=held):
+        pl.inspect(made)
+    with pytest.raises(pl.LinkError, match=held):
+        pl.link(KERNEL, made, arch="sm_90")

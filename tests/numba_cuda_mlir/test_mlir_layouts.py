@@ -1,0 +1,121 @@
+"""Values that numba-cuda-mlir would misread: arrays, what pointers lead to, records that are not aligned."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import front_ends
+import numpy as np
+import pytest
+from mlir_host import host
+from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
+
+import numba_ptxlink as pl
+
+NAME = "numba-cuda-mlir"
+cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
+RECORD = front_ends.get(NAME).from_dtype(np.dtype([("x", "f4"), ("y", "f4"), ("z", "i4")], align=True))
+pytestmark = pytest.mark.usefixtures("replaced", "no_device")
+
+
+def real(array):
+    """Read a part of the third element."""
+    return array[2].real
+
+
+def item(array):
+    """Read the third element."""
+    return array[2]
+
+
+def field(array):
+    """Read a field of the third record."""
+    return array[2].y
+
+
+def chosen(arrays, index):
+    """Read an element of an array that is chosen at run time."""
+    return arrays[index][1]
+
+
+def compiled(function, ty, result, on_error="zero"):
+    """Return the PTX of a function of one argument."""
+    return cuda.compile(function, result(ty), cc=(9, 0), abi_info={"abi_name": "f", "on_error": on_error})[0]
+
+
+@pytest.mark.parametrize("on_error", ["zero", "trap"])
+@pytest.mark.parametrize(
+    ("element", "result"), [(types.complex64, types.float32), (types.complex128, types.float64)], ids=str
+)
+def test_a_stride_between_elements_is_an_error(element, result, on_error):
+    """A stride of 12 bytes of complex64, which no count of elements is, ends the function before its body."""
+    ptx = compiled(real, element[:], result, on_error)
+    mask = element.bitwidth // 8 - 1
+    assert re.search(rf"and\.b64\s+%rd\d+, %rd\d+, {mask};", ptx)
+    assert ("trap;" in ptx) is (on_error == "trap")
+    assert re.search(r"@%p\d+ bra|selp", ptx)
+    contiguous = compiled(real, element[::1], result, on_error)
+    assert "setp" not in contiguous
+
+
+@pytest.mark.parametrize("element", [types.float32, types.float16, types.int64], ids=str)
+def test_aligned_numbers_are_not_checked(element):
+    """A stride of aligned numbers is always a multiple of their size."""
+    assert "setp" not in compiled(item, element[:], element)
+
+
+def same(value):
+    """Return it."""
+    return value
+
+
+PACKED = front_ends.get(NAME).from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
+THREE = cuda.float32x3
+MISREAD = {
+    RECORD[:]: r"C order and with one dimension, record\[::1\]",
+    RECORD[::1, :]: r"C order and with one dimension, record\[::1\]",
+    THREE[::1]: "vectors of three.* take a CPointer",
+    PACKED: "not aligned, .* with align=True",
+    PACKED[::1]: "not aligned, .* with align=True",
+    types.CPointer(RECORD): r"leads to records, .* take an array, record\[::1\]",
+    types.CPointer(types.CPointer(RECORD)): r"leads to records, .* take an array, record\[::1\]",
+    types.CPointer(types.UniTuple(types.float32, 2)): "leads to tuples, .* take an array of records",
+    types.CPointer(THREE): "vectors of three.* take a pointer to their elements",
+}
+
+
+@pytest.mark.parametrize("around", [lambda ty: ty, lambda ty: types.Tuple((types.int32, ty))], ids=["", "in"])
+@pytest.mark.parametrize("ty", MISREAD, ids=str)
+def test_what_would_be_misread_is_refused(ty, around, tmp_path):
+    """The error names function, parameter, type and cure; nothing is converted."""
+    udf = pl.udf(types.int32(around(ty)), name="f", front_end=NAME)(lambda value: 1)  # noqa: ARG005
+    cure = rf"Function f: parameter 'value', of Numba type .*{MISREAD[ty]}.*, or choose front_end"
+    with pytest.raises(pl.AbiError, match=cure):
+        pl.export([udf], tmp_path, archs=["sm_90"], emit=["ltoir"])
+
+
+@pytest.mark.parametrize(
+    "ty", [types.CPointer(cuda.float32x4), types.CPointer(types.CPointer(types.float32)), RECORD], ids=str
+)
+def test_what_is_read_as_c_lays_it_out_is_not(ty, tmp_path):
+    """Other pointers, and records that are aligned, are taken."""
+    udf = pl.udf(ty(ty), name="f", front_end=NAME)(same)
+    assert pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"]).artifacts
+
+
+def test_arrays_of_records_in_c_order_work():
+    """The third record's field is at its offset."""
+    assert re.search(r"ld\.\w*\.?[fb]32\s+\S+, \[%rd\d+\+28\];", compiled(field, RECORD[::1], types.float32))
+
+
+def test_an_array_of_a_tuple_is_chosen_at_run_time():
+    """The element is that of the array at the place, and a place out of the tuple is an error."""
+    signature = types.float32(types.UniTuple(types.float32[::1], 2), types.int32)
+    arrays = np.array([[1, 2], [3, 4]], np.float32)
+    views = b"".join(struct.pack("<qqq", row.ctypes.data, 2, 4) for row in arrays)
+    call = host(pl.udf(signature, name="f", front_end=NAME)(chosen))
+    assert [2, 4, 0] == [call(views, place) for place in (0, 1, 2)]
+    # What becomes of the tuple has another form below sm_100.
+    ptx, _ = cuda.compile(chosen, signature, cc=(9, 0), abi_info={"abi_name": "f"})
+    assert ".visible .func  (.param .b32 func_retval0) f(" in ptx

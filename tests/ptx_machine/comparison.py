@@ -1,0 +1,104 @@
+"""Modules executed as they are, and as the one that the package makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from cuda.bindings import nvrtc
+from emulator import Machine
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._link.fusion.fuse import fuse
+from numba_ptxlink._link.read import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ARCH = "sm_90"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """
+    How a program is executed.
+
+    Args:
+        lanes: The size of the block.
+        size: Bytes of the array that the kernel `k` gets the address of.
+        count: Its second argument, if it has one, an int.
+        shared: Bytes of dynamic shared memory.
+        variables: Global variables that are compared besides the array, with their sizes.
+    """
+
+    lanes: int
+    size: int
+    count: int = 3
+    shared: int = 0
+    variables: tuple[tuple[str, int], ...] = ()
+
+    def run(self, texts: Sequence[str], **options: object) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bytes that the modules write, and which of their bits are defined."""
+        machine = Machine(*texts, **options)
+        array = machine.array(np.zeros(self.size, np.uint8))
+        given = [array, np.int32(self.count)][: len(machine.function("k").params)]
+        machine.launch("k", 1, self.lanes, given, self.shared)
+        places = [(array, self.size), *((machine.variable(name), size) for name, size in self.variables)]
+        values = np.concatenate([machine.read(place, size) for place, size in places])
+        return values, np.concatenate([machine.defined(place, size) for place, size in places])
+
+
+class LeftError(Exception):
+    """The package makes no module of these."""
+
+
+def compiled(source: str) -> str:
+    """Return CUDA C++ as PTX."""
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"unit.cu", 0, [], [])
+    options = [b"-arch=compute_80", b"-rdc=true", b"-w"]
+    (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    assert error == nvrtc.nvrtcResult.NVRTC_SUCCESS, error
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    text = b" " * size
+    nvrtc.nvrtcGetPTX(program, text)
+    nvrtc.nvrtcDestroyProgram(program)
+    return text.rstrip(b"\0").decode()
+
+
+def fused(texts: Sequence[str], *, everything: bool) -> str:
+    """Return the one module that the package makes of some."""
+    inputs = [Input("ptx", f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
+    result = fuse(inputs, Arch.of(ARCH), everything=everything)
+    if isinstance(result, str):
+        raise LeftError(result)
+    return result.input.code.decode()
+
+
+def certain(launch: Launch, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the bytes that modules write, which bits are defined, and which stay so as ptxas treats them."""
+    values, known = launch.run(texts)
+    return values, known, known & launch.run(texts, poison=True)[1]
+
+
+def difference(
+    launch: Launch, texts: Sequence[str], fuse: Callable[[Sequence[str]], str], *, poison: bool = True
+) -> str:
+    """
+    Return where the bits that modules define are others once they are fused, "" if nowhere.
+
+    What nothing stored to is zeros in one execution of the fused text, and in another ones, where undefined
+    registers spread as in ptxas, with *poison*.
+    """
+    text, (expected, known, certainly) = fuse(texts), certain(launch, texts)
+    second = {"fill": 255, "poison": poison}
+    for options, defined_before in ({"fill": 0}, known), (second, certainly if poison else known):
+        try:
+            values, defined = launch.run([text], **options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the modules do not
+            return f"{type(error).__name__}: {error}"
+        for what, wrong in (("other", (values ^ expected) & known), ("undefined", defined_before & ~defined)):
+            if wrong.any():
+                place = int(np.argmax(wrong != 0))
+                return f"{what} bits {wrong[place]:#04x} in byte {place}, {options}"
+    return ""

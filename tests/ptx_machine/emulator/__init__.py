@@ -1,0 +1,6 @@
+"""A machine that executes PTX on the CPU, with NumPy, for tests."""
+
+from .machine import Machine
+from .parse import PtxError
+
+__all__ = ["Machine", "PtxError"]

@@ -1,0 +1,427 @@
+"""
+Execute PTX: kernels, and functions.
+
+The lanes of a block run together. Those at the same place of the same call execute it at once; where they are
+apart, those of the deepest call go first, and of them those at the lowest place, so that lanes meet again.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .memory import CODE, GLOBAL, RAW, Space
+from .parse import Function, Module, Number, PtxError, Symbol, Variable, number, parse, width
+from .steps import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_DEEPEST = 500
+
+
+class Machine:
+    """
+    Modules that are linked by name, and global memory.
+
+    Args:
+        texts: The modules.
+        fill: What registers and memory are that nothing was stored to: 0, or 255 in each byte.
+        checked: Whether undefined bits are followed. They may be computed with and stored; an address, a
+            predicate and an operand of an operation of several lanes must not have any.
+        poison: Whether undefined bits are followed as ptxas treats them, which drops a mask over a register
+            that nothing has written on this path: an undefined bit of a register makes all of a word of 32
+            bits undefined that is computed from it, and memory that nothing was stored to has some value.
+        limit: How many instructions a block may execute.
+
+    Attributes:
+        inexact: The instructions that were executed of which devices compute another result.
+    """
+
+    def __init__(
+        self,
+        *texts: str,
+        fill: int = 0,
+        checked: bool = True,
+        poison: bool = False,
+        limit: int = 1_000_000,
+    ) -> None:
+        self.fill, self.checked, self.poison, self.limit = fill, checked, poison, limit
+        self.inexact: set[str] = set()
+        self.special = specials((1, 1, 1), (1, 1, 1), (0, 0, 0), 0)
+        self._memory = Space("global", fill, GLOBAL, frozen=poison)
+        self._modules = [parse(text) for text in texts]
+        self._shared: list[Variable] = []
+        self._functions = [function for module in self._modules for function in module.functions.values()]
+        self._visible: dict[str, tuple[Module, Function | Variable]] = {}
+        for strong in (True, False):
+            for module in self._modules:
+                for name in (*module.functions, *module.variables, *module.aliases):
+                    self._offer(name, module, strong=strong)
+        variables = [(module, each) for module in self._modules for each in module.variables.values()]
+        for _, variable in variables:
+            self._place(variable)
+        for module, variable in variables:
+            self._initialise(variable, module)
+
+    def _offer(self, name: str, module: Module, *, strong: bool) -> None:
+        """Let other modules see what *name* is in *module*, if it is defined and not private."""
+        found = module.find(name)
+        if found and defines(found) and found.linkage and strong == (found.linkage == "visible"):
+            first, _ = self._visible.setdefault(name, (module, found))
+            if strong and first is not module:
+                raise PtxError(f"two modules define {name}")
+
+    def function(self, name: str, module: Module | None = None) -> Function:
+        """Return the function that *name* is in *module*, or to all."""
+        found = self._find(name, module)
+        if not isinstance(found, Function) or found.code is None:
+            raise PtxError(f"no function {name}")
+        return found
+
+    def _find(self, name: str, module: Module | None) -> Function | Variable | None:
+        own = module.find(name) if module else None
+        if own and defines(own) and own.linkage in ("", "visible"):
+            return own
+        return self._visible.get(name, (module, own))[1]
+
+    def address(self, symbol: Variable | Symbol, module: Module | None = None) -> int:
+        """Return the address of a variable in its state space, or of a function."""
+        found = symbol if isinstance(symbol, Variable) else self._find(symbol.name, module)
+        if isinstance(found, Function) and found.code is not None:
+            return CODE + 16 * self._functions.index(found)
+        if not isinstance(found, Variable) or found.place < 0:
+            raise PtxError(f"no variable {symbol.name}")
+        return found.place
+
+    def variable(self, name: str) -> int:
+        """Return the address of a variable that all modules see."""
+        return self.address(Symbol(name))
+
+    def function_at(self, address: int) -> Function:
+        """Return the function at *address*."""
+        index, rest = divmod(address - CODE, 16)
+        if rest or not 0 <= index < len(self._functions):
+            raise PtxError(f"no function at {address:#x}")
+        return self._functions[index]
+
+    def _place(self, variable: Variable) -> None:
+        if variable.space == "shared" and (variable.dynamic or variable.linkage != "extern"):
+            self._shared.append(variable)
+            # What the launch gives the size of comes after everything else, and is all one.
+            top = 1024
+            for one in self._shared:
+                one.place = -(-top // max(one.alignment, 16)) * max(one.alignment, 16)
+                top = top if one.dynamic else one.place + one.size + 64
+            for one in self._shared:
+                one.place = -(-top // 1024) * 1024 if one.dynamic else one.place
+        elif variable.linkage != "extern" and variable.space != "shared":
+            variable.place = self._memory.allocate(variable.size)
+            self._memory.poke(variable.place, bytes(variable.size))
+
+    def _initialise(self, variable: Variable, module: Module) -> None:
+        size, content = max(1, width(variable.type) // 8), b""
+        for spelled in variable.values:
+            value = number(spelled)
+            if value is None:
+                name, _, offset = spelled.removeprefix("generic(").replace(")", "").partition("+")
+                value = Number(self.address(Symbol(name), module) + int(offset or "0", 0))
+            elif value.bits == 64 and size == 4:
+                (floating,) = struct.unpack("<d", value.value.to_bytes(8, "little"))
+                value = Number(int.from_bytes(struct.pack("<f", floating), "little"))
+            content += (value.value % (1 << (8 * size))).to_bytes(size, "little")
+        self._memory.poke(variable.place, content)
+
+    def array(self, values: np.ndarray | int) -> int:
+        """Return the address in global memory of a copy of an array, or of undefined bytes."""
+        if isinstance(values, int):
+            return self._memory.allocate(values)
+        content = np.ascontiguousarray(values).tobytes()
+        address = self._memory.allocate(len(content))
+        self._memory.poke(address, content)
+        return address
+
+    def read(self, address: int, count: int, dtype: object = np.uint8) -> np.ndarray:
+        """Return an array out of global memory."""
+        return self._memory.peek(address, count * np.dtype(dtype).itemsize)[0].view(dtype)
+
+    def defined(self, address: int, size: int) -> np.ndarray:
+        """Return which bits of each byte in global memory are defined."""
+        return self._memory.peek(address, size)[1]
+
+    def launch(self, name: str, grid: object, block: object, args: Sequence, shared: int = 0) -> None:
+        """
+        Launch a kernel.
+
+        Args:
+            name: Its name.
+            grid: How many blocks, one to three numbers.
+            block: How many lanes, likewise.
+            args: Values of NumPy, bytes, or integers for addresses.
+            shared: Bytes of dynamic shared memory.
+        """
+        function, grid, block = self.function(name), three(grid), three(block)
+        for index in np.ndindex(grid[::-1]):
+            run = Block(self, grid, block, index[::-1], shared)
+            run.run(function, [np.frombuffer(content(arg), np.uint8) for arg in args])
+
+    def call(self, name: str, *args: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """
+        Call a function in as many lanes as the arguments have rows.
+
+        Returns:
+            For each result, a row of bytes for each lane, and which of their bits are defined.
+        """
+        function = self.function(name)
+        lanes = max((len(arg) for arg in args), default=1)
+        rows = [np.ascontiguousarray(arg).view(np.uint8).reshape(len(arg), -1) for arg in args]
+        block = Block(self, (1, 1, 1), (lanes, 1, 1), (0, 0, 0), 0)
+        return block.run(function, rows)
+
+
+class Block:
+    """A block of lanes: their memory and their calls."""
+
+    def __init__(self, machine: Machine, grid: tuple, block: tuple, index: tuple, shared: int) -> None:
+        self.machine, self.lanes = machine, int(np.prod(block))
+        self.special = specials(grid, block, index, shared)
+        self.spaces = {
+            "global": machine._memory,
+            "shared": Space("shared", machine.fill, frozen=machine.poison),
+            "local": Space("local", machine.fill, lanes=self.lanes, frozen=machine.poison),
+        }
+        for variable in machine._shared:
+            self.spaces["shared"].own(0, variable.place, shared if variable.dynamic else variable.size)
+        self.live = np.ones(self.lanes, bool)
+        self.frames: list[Frame] = []
+        self.results: list[tuple[np.ndarray, np.ndarray]] = []
+        self.executed = 0
+        self._waiting: list[tuple] = []
+
+    def run(self, function: Function, args: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Execute *function* and return its results."""
+        frame = Frame(self, function, self.live.copy())
+        if [arg.shape[-1] for arg in args] != [param.size for param in function.params]:
+            raise PtxError(f"{function.name} has other parameters")
+        for variable, rows in zip(function.params, args, strict=True):
+            for lane, row in enumerate(np.broadcast_to(rows, (self.lanes, variable.size))):
+                self.spaces["local"].poke(frame.base + variable.place, row.tobytes(), lane)
+        self.results = [
+            tuple(np.zeros((self.lanes, result.size), np.uint8) for _ in range(2))
+            for result in function.results
+        ]
+        with np.errstate(all="ignore"):
+            while self.live.any():
+                ready = [frame for frame in self.frames if frame.ready]
+                if ready:
+                    max(ready, key=lambda frame: frame.depth).run()
+                elif not self._release():
+                    raise PtxError("lanes wait for others that do not come")
+        return self.results
+
+    def wait(self, key: tuple, frame: Frame, place: int, mask: np.ndarray, vote: object) -> bool:
+        """Let lanes wait at a barrier: its number, and how many lanes it is for, 0 for all."""
+        self._waiting.append((key, frame, place, mask, vote))
+        return True
+
+    def _release(self) -> bool:
+        """Let lanes go on that have waited long enough; return whether there are any."""
+        for key in {entry[0] for entry in self._waiting}:
+            here, count = [entry for entry in self._waiting if entry[0] == key], key[1]
+            if sum(np.count_nonzero(mask) for _, _, _, mask, _ in here) < (
+                count or np.count_nonzero(self.live)
+            ):
+                continue
+            self._waiting = [entry for entry in self._waiting if entry[0] != key]
+            votes = [
+                np.broadcast_to(vote[1](frame)[0], mask.shape)[mask]
+                for _, frame, _, mask, vote in here
+                if vote
+            ]
+            for _, frame, place, mask, vote in here:
+                if vote:
+                    combine, _, write = vote
+                    write(frame, mask, combine(np.concatenate(votes)))
+                frame.join(place, mask)
+            return True
+        # An operation of a warp does not wait for lanes that have ended since.
+        return bool([frame for frame in self.frames if frame.unpark(np.count_nonzero(self.live))])
+
+    def ended(self, mask: np.ndarray) -> None:
+        """Take lanes as ended."""
+        self.live &= ~mask
+
+
+class Frame:
+    """
+    A call of a function by some lanes: their registers, and where each of them is.
+
+    Args:
+        block: The block.
+        function: The function.
+        mask: The lanes.
+        caller: The call that this was made from, and where lanes go on in it.
+        place: Where lanes go on in it.
+        results: Its variables that take the results.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        function: Function,
+        mask: np.ndarray,
+        *,
+        caller: Frame | None = None,
+        place: int = 0,
+        results: Sequence[Variable] = (),
+    ) -> None:
+        self.block, self.function, self.mask = block, function, mask
+        self.caller, self._place, self._results = caller, place, results
+        self.depth = caller.depth + 1 if caller else 0
+        if self.depth > _DEEPEST:
+            raise PtxError("a recursion that does not end")
+        top = caller.base + caller.function.size if caller else 256
+        alignment = max((each.alignment for each in function.frame), default=1)
+        self.base = -(-top // max(alignment, 256)) * max(alignment, 256)
+        self.ready = {0: mask}
+        self._parked: dict[int, np.ndarray] = {}
+        self._live = -1
+        if not function.steps:
+            function.steps = [None] * len(function.code)
+            function.maker = Maker(block.machine, function)
+        raws = [RAW[width(kind)] for kind in function.registers]
+        fill = bool(block.machine.fill)
+        self.values = [np.full(mask.size, ~raw(0) if fill else raw(0), raw) for raw in raws]
+        self.undefined = [None] * len(raws)
+        if block.machine.checked:
+            ones = {raw: np.where(mask, ~raw(0), raw(0)) for raw in set(raws)}
+            self.undefined = [ones[raw] for raw in raws]
+        block.frames.append(self)
+        local, lanes = block.spaces["local"], np.flatnonzero(mask)
+        for variable in function.frame:
+            local.own(lanes, self.base + variable.place, variable.size)
+
+    def run(self) -> None:
+        """Execute until another frame comes first, or no lane of this one is ready."""
+        function, block = self.function, self.block
+        frames, machine, code, steps = block.frames, block.machine, function.code, function.steps
+        depth = len(frames)
+        while self.ready and len(frames) == depth:
+            place = min(self.ready)
+            mask = self.ready.pop(place)
+            others = min(self.ready, default=len(code) + 1)
+            while True:
+                if place == len(code):
+                    self.leave(mask)
+                    break
+                block.executed += 1
+                if block.executed > machine.limit:
+                    raise PtxError(f"{function.name} executes more than {machine.limit} instructions")
+                try:
+                    if steps[place] is None:
+                        steps[place] = function.maker.step(place)
+                    gone = steps[place](self, mask)
+                except PtxError as error:
+                    if "\n" in str(error):
+                        raise
+                    raise PtxError(f"{error}\n  in {function.name}: {code[place].text}") from error
+                if gone:
+                    break
+                place += 1
+                if place >= others:
+                    self.join(place, mask)
+                    break
+
+    def join(self, place: int, mask: np.ndarray) -> bool:
+        """Let lanes go on at *place*, with those that are there."""
+        if mask.any():
+            mask = self.gathered(place, mask)
+            self.ready[place] = mask | self.ready[place] if place in self.ready else mask
+        return True
+
+    def gathered(self, place: int, mask: np.ndarray) -> np.ndarray:
+        """Return lanes with those that wait at *place*."""
+        return mask | self._parked.pop(place) if place in self._parked else mask
+
+    def park(self, place: int, mask: np.ndarray) -> bool:
+        """Let lanes wait at *place* for others to come there."""
+        self._parked[place] = mask
+        self._live = np.count_nonzero(self.block.live)
+        return True
+
+    def unpark(self, live: int) -> bool:
+        """Let lanes look again, if others have ended since they were parked."""
+        again = bool(self._parked) and live != self._live
+        if again:
+            self.ready |= self._parked
+            self._parked = {}
+        return again
+
+    def call(self, function: Function, mask: np.ndarray, place: int, results: list, arguments: list) -> bool:
+        """Let lanes call *function*, and go on at *place* after it."""
+        given, wanted = (*results, *arguments), (*function.results, *function.params)
+        if [each.size for each in given] != [each.size for each in wanted]:
+            raise PtxError(f"{function.name} is called with other parameters than it has")
+        frame = Frame(self.block, function, mask, caller=self, place=place, results=results)
+        local, lanes = self.block.spaces["local"], np.flatnonzero(mask)
+        for passed, formal in zip(arguments, function.params, strict=True):
+            local.copy(lanes, self.base + passed.place, frame.base + formal.place, formal.size)
+        return True
+
+    def leave(self, mask: np.ndarray, *, everything: bool = False) -> bool:
+        """Let lanes return, or end."""
+        local, lanes = self.block.spaces["local"], np.flatnonzero(mask)
+        if self.caller and not everything:
+            for target, result in zip(self._results, self.function.results, strict=True):
+                local.copy(lanes, self.base + result.place, self.caller.base + target.place, result.size)
+            self.caller.join(self._place, mask)
+        else:
+            for taken, result in zip(self.block.results, self.function.results, strict=False):
+                for lane in lanes:
+                    taken[0][lane], taken[1][lane] = local.peek(self.base + result.place, result.size, lane)
+            self.block.ended(mask)
+        frame = self
+        while frame:
+            frame.mask = frame.mask & ~mask
+            for variable in frame.function.frame:
+                local.disown(lanes, frame.base + variable.place, variable.size)
+            if not frame.mask.any():
+                self.block.frames.remove(frame)
+            frame = frame.caller if everything else None
+        return True
+
+
+def defines(found: Function | Variable) -> bool:
+    """Return whether *found* is a definition."""
+    return found.code is not None if isinstance(found, Function) else found.linkage != "extern"
+
+
+def content(arg: object) -> bytes:
+    """Return the bytes of an argument."""
+    if isinstance(arg, int):
+        return arg.to_bytes(8, "little")
+    return arg if isinstance(arg, bytes) else arg.tobytes()
+
+
+def three(size: int | Iterable[int]) -> tuple[int, int, int]:
+    """Return a size in three dimensions."""
+    return (*((size,) if isinstance(size, int) else size), 1, 1)[:3]
+
+
+def specials(grid: tuple, block: tuple, index: tuple, shared: int) -> dict[str, np.ndarray]:
+    """Return the special registers of a block."""
+    lanes = np.arange(np.prod(block), dtype=np.uint32)
+    lane, one = lanes % np.uint32(32), np.uint32(1)
+    eq = one << lane
+    single = {"%nwarpid": -(-lanes.size // 32), "%dynamic_smem_size": shared}
+    single |= dict.fromkeys(("%clock", "%clock64", "%smid", "%gridid", "%envreg1", "%envreg2", "%envreg3"), 0)
+    tid = (lanes % block[0], lanes // block[0] % block[1], lanes // (block[0] * block[1]))
+    many = {"%laneid": lane, "%warpid": lanes // np.uint32(32), "%lanemask_eq": eq, "%lanemask_lt": eq - one}
+    many |= {"%lanemask_le": eq | (eq - one), "%lanemask_gt": ~(eq | (eq - one)), "%lanemask_ge": ~(eq - one)}
+    for axis, letter in enumerate("xyz"):
+        many[f"%tid.{letter}"] = tid[axis].astype(np.uint32)
+        single[f"%ntid.{letter}"], single[f"%nctaid.{letter}"] = block[axis], grid[axis]
+        single[f"%ctaid.{letter}"] = index[axis]
+    return {**many, **{name: np.array([value], np.uint32) for name, value in single.items()}}

@@ -1,0 +1,114 @@
+"""The one module that the package makes of several does what they do."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from comparison import ARCH, Launch, LeftError, compiled, difference, fused
+from cxx_pairs import Program as Pair
+from cxx_pointers import PLACES
+from cxx_pointers import units as pointer_units
+from programs import CALLS, CXX, RANDOM, units
+from ptx_mutations import mutated, pairs
+from random_ptx import Program
+
+import numba_ptxlink as pl
+
+BATCH = 20
+DAMAGED = Launch(4, 512, shared=1024)
+
+
+def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> list:
+    """Return the seeds from *first* on, some at a time."""
+    return [
+        pytest.param(range(start, start + size), marks=marks, id=str(start))
+        for start in range(first, last, size)
+    ]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        *batches(0, 480, BATCH),
+        *batches(480, 2480, 5 * BATCH, pytest.mark.slow),
+        *batches(2480, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
+    ],
+)
+def test_random_ptx_does_the_same(seeds):
+    """Whatever passes between functions arrives, also with bytes that nothing stored beside it."""
+    found = {}
+    for seed in seeds:
+        # One in a thousand loads a byte of a register that nothing has written, with zeros above it. Memory
+        # keeps them, and ptxas does not where the byte becomes a register.
+        poison = seed < 480
+        texts, everything = Program(seed).texts, seed % 2 == 1
+        found[seed] = difference(
+            RANDOM, texts, lambda texts, all_=everything: fused(texts, everything=all_), poison=poison
+        )
+    assert {} == {seed: wrong for seed, wrong in found.items() if wrong}
+
+
+@pytest.mark.parametrize("seeds", [*batches(0, 20, 4), *batches(20, 220, 20, pytest.mark.slow)])
+def test_random_cxx_does_the_same(seeds):
+    """What NVRTC makes of two units, with structs, pointers and loops."""
+    found = {}
+    for seed in seeds:
+        pair = Pair(seed)
+        texts = [compiled(pair.caller), compiled(pair.callee)]
+        found[seed] = difference(CXX, texts, lambda texts: fused(texts, everything=True))
+    assert {} == {seed: wrong for seed, wrong in found.items() if wrong}
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_cxx_does_the_same(name, everything):
+    """Unions, structs of which parts are set, calls in some lanes, barriers, and addresses out of parts."""
+    assert "" == difference(CXX, units(name), lambda texts: fused(texts, everything=everything))
+
+
+@pytest.mark.parametrize("one", PLACES)
+def test_pointers_into_every_memory(one):
+    """An access goes where its address points to, also where a state space was found for it."""
+    for two in PLACES:
+        texts = [compiled(unit) for unit in pointer_units(one, two)]
+        assert "" == difference(CXX, texts, lambda texts: fused(texts, everything=True)), two
+
+
+@pytest.mark.parametrize("seeds", [*batches(0, 120, 40), *batches(120, 5120, 100, pytest.mark.slow)])
+def test_damaged_ptx_does_the_same_or_is_refused(seeds):
+    """Nothing but an error of this package ends it; what executes as modules executes as one likewise."""
+    outcomes = Counter()
+    for seed in seeds:
+        choice = random.Random(seed)  # noqa: S311 - a choice, not a secret
+        texts = mutated(choice.choice(pairs(2)), choice)
+        try:
+            text = fused(texts, everything=seed % 2 == 1)
+        except (pl.PtxlinkError, LeftError):
+            outcomes["refused"] += 1
+            continue
+        try:
+            DAMAGED.run(texts)
+        except Exception:  # noqa: BLE001 - the machine takes no damaged PTX either
+            outcomes["not executed"] += 1
+            continue
+        wrong = difference(DAMAGED, texts, lambda _, text=text: text)
+        if wrong:
+            # What the machine takes, the assembler may refuse.
+            with pytest.raises(pl.AssembleError):
+                [pl.assemble(each, ARCH, relocatable=True) for each in texts]
+        outcomes["equal"] += not wrong
+    assert all(outcomes[word] for word in ("refused", "not executed", "equal"))
+
+
+@pytest.mark.parametrize("inline", ["auto", "all"])
+@pytest.mark.parametrize("seed", range(1000, 1004))
+def test_linked_modules_do_the_same(seed, inline):
+    """What `link` gives the assembler is what is compared here; it takes the modules as well."""
+    texts = Program(seed).texts
+    for text in texts:
+        pl.assemble(text, ARCH, relocatable=True)
+    linked = pl.link(*texts, arch=ARCH, inline=inline)
+    assert "nvptxcompiler" == linked.backend
+    assert "" == difference(RANDOM, texts, lambda _: linked.ptx)

@@ -1,0 +1,53 @@
+"""With the plugin and without it, the corpus compiles to the same PTX but for names."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import corpus
+import pytest
+from front_ends import get
+
+WORKER = Path(corpus.__file__).with_name("corpus_worker.py")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(name, abi) for name in ("numba-cuda", "numba-cuda-mlir") for abi in ("numba", "c")],
+    ids=" ".join,
+)
+def both(request):
+    """Compile the corpus in two processes; return what came of it in stock, and with the plugin."""
+    name, abi = request.param
+    get(name)
+
+    def run(mode):
+        environ = {**os.environ, "NUMBA_PTXLINK": mode}
+        command = [sys.executable, str(WORKER), name, abi]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    with ThreadPoolExecutor(2) as pool:
+        return tuple(pool.map(run, "01"))
+
+
+def test_stock_compiles_the_corpus(both):
+    """Nearly all of the corpus compiles without the plugin, so that there is something to compare."""
+    stock, _ = both
+    refused = [entry for entry, outcome in stock.items() if isinstance(outcome, str)]
+    assert len(refused) < len(stock) // 20, refused
+
+
+def test_the_plugin_compiles_the_same(both):
+    """Whatever compiles without the plugin has the same instructions, prototypes and type with it."""
+    stock, plugin = both
+    assert list(stock) == list(plugin)
+    compiled = {entry: outcome for entry, outcome in stock.items() if not isinstance(outcome, str)}
+    differing = [entry for entry, outcome in compiled.items() if outcome != plugin[entry]]
+    assert [] == differing

@@ -1,0 +1,155 @@
+"""What CUDA C++ may include: nothing that is read is missed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import includes
+from numba_ptxlink.errors import ConfigError
+
+
+def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
+    """Return the part of a key that tells what *source* includes."""
+    found = includes.of(source.encode(), folder, dirs, headers).key
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("given", [5, None, [5], [b"folder"], "a\0b"], ids=repr)
+def test_what_is_no_folder_is_refused(given):
+    """The error of a link or an export names the option."""
+    with pytest.raises(ConfigError, match=r"^include_dirs is .*; pass a folder or a list of them"):
+        includes.folders(given)
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        '#include "a.h"',
+        "#include <a.h>",
+        '  #  include "a.h"',
+        '#/* why */include/* not */"a.h"',
+        '/* first */ #include "a.h"',
+        '#inc\\\nlude "a.h"',
+        "#ifdef NEVER\n#include <a.h>\n#endif",
+        "#if __has_include(<a.h>)\n#endif",
+        "#include_next <a.h>",
+        '#embed "a.h"',
+    ],
+)
+def test_every_way_to_include_is_seen(tmp_path, directive):
+    """A header counts however it is included, and whether or not a condition lets it."""
+    (tmp_path / "a.h").write_text("1")
+    before = lines(directive, Path("nowhere"), [tmp_path])
+    (tmp_path / "a.h").write_text("2")
+    assert before != lines(directive, Path("nowhere"), [tmp_path])
+
+
+@pytest.mark.parametrize("settled", [None, -(10**18)], ids=["unsettled", "settled"])
+def test_an_edit_counts_that_leaves_size_and_time(tmp_path, monkeypatch, settled):
+    """A header of the same size and time of modification is read again, right after it was read and later."""
+    if settled is not None:
+        monkeypatch.setattr(includes, "_SETTLED", settled)
+    header = tmp_path / "a.h"
+    found = []
+    for text in ("1", "2"):
+        changed = header.stat().st_ctime_ns if header.exists() else 0
+        header.write_text(text)
+        os.utime(header, (1, 1))
+        while settled is not None and header.stat().st_ctime_ns == changed:
+            os.utime(header, (1, 1))
+        found.append(lines("#include <a.h>", Path("nowhere"), [tmp_path]))
+    assert found[0] != found[1]
+
+
+def test_headers_of_headers_count(tmp_path):
+    """Headers are followed, from beside the header that includes them too, and in circles."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.h").write_text('#include "b.h"\n#include "../sub/a.h"\n')
+    (tmp_path / "sub" / "b.h").write_text("1")
+    before = lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
+    (tmp_path / "sub" / "b.h").write_text("22")
+    assert before != lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
+
+
+def test_a_header_that_comes_first_counts(tmp_path):
+    """A header of the same name in an earlier directory is another key."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    (second / "a.h").write_text("1")
+    before = lines("#include <a.h>", Path("nowhere"), [first, second])
+    (first / "a.h").write_text("1")
+    assert before != lines("#include <a.h>", Path("nowhere"), [first, second])
+
+
+def test_headers_that_change_places_count(tmp_path):
+    """Of two headers of one name, each belongs to the one that includes it."""
+    for folder, text in (("x", "1"), ("y", "2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "main.h").write_text(f'// {folder}\n#include "a.h"\n')
+        (tmp_path / folder / "a.h").write_text(text)
+    source = "#include <x/main.h>\n#include <y/main.h>"
+    before = lines(source, Path("nowhere"), [tmp_path])
+    (tmp_path / "x" / "a.h").write_text("2")
+    (tmp_path / "y" / "a.h").write_text("1")
+    assert before != lines(source, Path("nowhere"), [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "text", ["#include NAME(any)", '%:include "a.h"', "__TIME__", "__DATE__", "__TIMESTAMP__"]
+)
+@pytest.mark.parametrize("header", [False, True])
+def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
+    """A name that a macro makes, and the time, are in no key: in the source, and in what it includes."""
+    (tmp_path / "own.h").write_text(text)
+    source = '#include "own.h"' if header else text
+    assert includes.of(source.encode(), tmp_path).key is None
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_the_time_of_a_compilation_is_its_own(tmp_path, header):
+    """`link` compiles a source that tells the time whenever it is asked to."""
+    text = 'extern "C" __device__ const char* stamp() { return __TIME__ " " __DATE__; }\n'
+    (tmp_path / "own.h").write_text(text)
+    source = '#include "own.h"\n' if header else text
+    source += 'extern "C" __global__ void k(const char** p) { *p = stamp(); }\n'
+    (tmp_path / "own.cu").write_text(source)
+    before = pl.link(tmp_path / "own.cu", arch="sm_90").cubin
+    time.sleep(1.1)
+    assert before != pl.link(tmp_path / "own.cu", arch="sm_90").cubin
+
+
+def test_headers_in_memory_count(tmp_path):
+    """Headers given as text count, with what they include."""
+    (tmp_path / "b.h").write_text("1")
+    held = {"a.h": '#include "b.h"\n'}
+    before = lines('#include "a.h"', tmp_path, headers=held)
+    (tmp_path / "b.h").write_text("22")
+    assert before != lines('#include "a.h"', tmp_path, headers=held)
+    assert before != lines('#include "a.h"', tmp_path, headers={"a.h": ""})
+
+
+def test_paths_count_only_where_code_can_know_them(tmp_path):
+    """A header's directory is part of the key where a text says __FILE__, and nowhere else."""
+    found = {}
+    for text in ("1", "__FILE__"):
+        for folder in (tmp_path / text / "a", tmp_path / text / "b"):
+            folder.mkdir(parents=True)
+            (folder / "a.h").write_text(text)
+            found.setdefault(text, []).append(lines("#include <a.h>", Path("nowhere"), [folder]))
+    assert found["1"][0] == found["1"][1]
+    assert found["__FILE__"][0] != found["__FILE__"][1]
+
+
+def test_too_many_files_cannot_be_told(tmp_path, monkeypatch):
+    """Where there are too many files to look at, there is no key."""
+    monkeypatch.setattr(includes, "_MOST_FILES", 2)
+    for number in range(4):
+        (tmp_path / f"{number}.h").write_text(f"#include <{number + 1}.h>")
+    assert includes.of(b"#include <0.h>", Path("nowhere"), [tmp_path]).key is None
