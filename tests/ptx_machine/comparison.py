@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from cuda.bindings import nvrtc
-from emulator import Machine
+from emulator import Machine, PtxError
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._link.fusion.fuse import fuse
@@ -76,9 +76,16 @@ def fused(texts: Sequence[str], *, everything: bool) -> str:
 
 
 def certain(launch: Launch, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the bytes that modules write, which bits are defined, and which stay so as ptxas treats them."""
+    """
+    Return the bytes that modules write, which bits are defined, and which stay so as ptxas treats them.
+
+    None do where an address or an atomic operation hangs on the others.
+    """
     values, known = launch.run(texts)
-    return values, known, known & launch.run(texts, poison=True)[1]
+    try:
+        return values, known, known & launch.run(texts, poison=True)[1]
+    except PtxError:
+        return values, known, np.zeros_like(known)
 
 
 def difference(
@@ -91,6 +98,7 @@ def difference(
     registers spread as in ptxas, with *poison*.
     """
     text, (expected, known, certainly) = fuse(texts), certain(launch, texts)
+    poison = poison and certainly.any()
     second = {"fill": 255, "poison": poison}
     for options, defined_before in ({"fill": 0}, known), (second, certainly if poison else known):
         try:

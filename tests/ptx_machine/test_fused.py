@@ -76,7 +76,7 @@ def test_pointers_into_every_memory(one):
         assert "" == difference(CXX, texts, lambda texts: fused(texts, everything=True)), two
 
 
-@pytest.mark.parametrize("seeds", [*batches(0, 120, 40), *batches(120, 5120, 100, pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [*batches(0, 120, 40), *batches(120, 620, 100, pytest.mark.slow)])
 def test_damaged_ptx_does_the_same_or_is_refused(seeds):
     """Nothing but an error of this package ends it; what executes as modules executes as one likewise."""
     outcomes = Counter()

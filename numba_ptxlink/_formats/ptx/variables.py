@@ -148,9 +148,11 @@ class Declaration:
         Return the statement *text*, in a function.
 
         Raises:
-            MalformedError: It is none.
+            MalformedError: It is none, or has an initial value.
         """
-        stop, _ = lexer.delimiter(text, 0)
+        stop, what = lexer.delimiter(text, 0)
+        if what != ";":
+            raise lexer.MalformedError("a variable of a function has no initial value", stop)
         return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
 
 

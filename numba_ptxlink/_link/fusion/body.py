@@ -12,6 +12,7 @@ from .cells import Access
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 _STACK = ("alloca", "stacksave", "stackrestore")
 
 
@@ -105,6 +106,9 @@ class Body:
             elif isinstance(statement, ptx.Declaration):
                 self._declaration(place, statement, scope)
             elif isinstance(statement, ptx.Directive):
+                if statement.keyword not in _DIRECTIVES:
+                    # What follows on the next lines may be read as its operands.
+                    self.obstacle = f"it has the directive .{statement.keyword}"
                 self._use(statement.names, scope)
         # A branch may come before its label.
         self.symbols.difference_update(self.labels)
@@ -159,7 +163,8 @@ class Body:
 
     def _access(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
         """Note *instruction* if it loads or stores a variable that calls pass; return whether it does."""
-        address = ptx.address(instruction.operands[instruction.opcode == "ld"])
+        operands = instruction.operands[instruction.opcode == "ld" :]
+        address = ptx.address(operands[0]) if operands else None
         param = self._param(address[0], scope) if address else None
         access = Access.of(instruction, scope.find)
         if param is None:
@@ -189,5 +194,5 @@ class Body:
             register = scope.find(name)
             if param := self._params.get(register or name):
                 param.exposed |= exposing
-            elif not register and name[0] != "%":
+            elif not register and name[:1] != "%":
                 self.symbols.add(name)

@@ -16,6 +16,7 @@ GLOBAL, WINDOW, CODE = 0x7F00_0000_0000, 1 << 48, 3 << 48
 WINDOWS = {"global": 0, "const": 0, "shared": WINDOW, "local": 2 * WINDOW, "param": 2 * WINDOW}
 """What `cvta` adds to an address of a space."""
 _GAP = 256
+_LIMIT = 1 << 28
 
 
 class Space:
@@ -41,6 +42,8 @@ class Space:
     def reserve(self, size: int) -> None:
         """Make room for *size* bytes."""
         if size > self._size:
+            if size > _LIMIT // (self._lanes or 1):
+                raise PtxError(f"{size} bytes of {self.name} are more than the machine has")
             grown = max(2 * self._size, -(-size // 256) * 256)
             self._tables = [np.pad(table, ((0, 0), (0, grown - self._size))) for table in self._tables]
             self._size = grown

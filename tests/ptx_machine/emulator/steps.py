@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import RAW, WINDOWS
+from .memory import CODE, RAW, WINDOWS
 from .numbers import Type, narrowed, type_of
 from .parse import Address, Function, Instruction, Not, Number, PtxError, Register, Symbol, Variable, width
 from .values import PRED, ROWS, U32, U64, form_of, smeared
@@ -140,7 +140,10 @@ class Maker:
                 None,
             )
         if isinstance(base, (Variable, Symbol)):
-            operand = Number(self.machine.address(base, self.function.module) + offset)
+            address = self.machine.address(base, self.function.module)
+            if kind.bits < 64 and address >= CODE:
+                raise PtxError(f"{base.name} is a function, whose address is no number of {kind.bits} bits")
+            operand = Number(address + offset)
         constant = self._constant(operand, kind)
         return lambda frame: (constant, None)
 
