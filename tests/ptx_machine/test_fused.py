@@ -32,8 +32,8 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> l
     "seeds",
     [
         *batches(0, 480, BATCH),
-        *batches(480, 2480, 5 * BATCH, pytest.mark.slow),
-        *batches(2480, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
+        *batches(480, 1480, 5 * BATCH, pytest.mark.slow),
+        *batches(1480, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_ptx_does_the_same(seeds):
@@ -50,7 +50,14 @@ def test_random_ptx_does_the_same(seeds):
     assert {} == {seed: wrong for seed, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("seeds", [*batches(0, 20, 4), *batches(20, 220, 20, pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        *batches(0, 20, 4),
+        *batches(20, 60, 4, pytest.mark.slow),
+        *batches(60, 220, 20, pytest.mark.slow, pytest.mark.long),
+    ],
+)
 def test_random_cxx_does_the_same(seeds):
     """What NVRTC makes of two units, with structs, pointers and loops."""
     found = {}
