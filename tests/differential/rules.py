@@ -287,3 +287,14 @@ def first_askers(folder: Path) -> set[str]:
         if len(set(units)) > 1:
             found.add(cold.stem.rpartition("_")[0])
     return found
+
+
+def order_dependent(programs: Path) -> set[str]:
+    """
+    Return the programs whose LLVM IR differs in another process or another order, with stock too.
+
+    numba-cuda numbers what it inlines and unrolls through the process, and copies whatever memory holds
+    between the fields of a constant array of records.
+    """
+    varies = re.compile(r'inline="always"|literal_unroll\(|align=True\)(?s:.)*const\.array_like')
+    return {path.stem for path in programs.glob("*.py") if varies.search(path.read_text())}
