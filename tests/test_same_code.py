@@ -13,6 +13,8 @@ import corpus
 import pytest
 from front_ends import get
 
+# Eight processes compile all of the corpus.
+pytestmark = pytest.mark.slow
 WORKER = Path(corpus.__file__).with_name("corpus_worker.py")
 
 

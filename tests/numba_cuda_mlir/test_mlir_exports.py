@@ -229,22 +229,26 @@ def test_what_it_lacks_is_told(tmp_path):
 
 @pytest.fixture
 def lacking(tmp_path):
-    """Return what exports, by a front end, a function that has the body it is given."""
+    """Return what exports, by a front end, functions that have the bodies it is given."""
     (tmp_path / "far.py").write_text(
         "from numba_cuda_mlir import cuda\n"
         'declared = cuda.declare_device("declared", "float32(float32)", abi="c")\n'
     )
 
-    def export(body, front_end, *, beside=""):
+    def export(bodies, front_end, *, beside=""):
         package = "numba_cuda_mlir.numba_cuda" if front_end == NAME else "numba.cuda"
         cuda = "numba_cuda_mlir" if front_end == NAME else "numba"
         source = tmp_path / "lacking.py"
+        functions = (
+            f'@udf("float32(float32[:, ::1], int32)", front_end="{front_end}")\n'
+            f"def f{number}(a, i):\n{body}\n"
+            for number, body in enumerate(bodies)
+        )
         source.write_text(
             f"import numpy as np\nfrom {cuda} import cuda, types\nfrom numba_ptxlink import udf\n"
             f"from {package}.np.numpy_support import from_dtype\n"
             'POINT = np.dtype([("x", "f4"), ("y", "f4")], align=True)\npoint = from_dtype(POINT)\n'
-            f"POINTS, XS = np.zeros(4, POINT), np.zeros(4, np.float32)\n{beside}\n"
-            f'@udf("float32(float32[:, ::1], int32)", front_end="{front_end}")\ndef f(a, i):\n{body}\n'
+            f"POINTS, XS = np.zeros(4, POINT), np.zeros(4, np.float32)\n{beside}\n" + "".join(functions)
         )
         return pl.export(source, archs="sm_90", emit="ptx").artifacts
 
@@ -262,26 +266,22 @@ CURES = (
 )
 
 
-@pytest.mark.parametrize("body", LACKS)
-def test_what_numba_cuda_has_beyond_it_is_told(lacking, body):
-    """The error names the cause and what to write, and numba-cuda, which does compile it."""
-    with pytest.raises(pl.ExportError, match=re.escape(LACKS[body])) as refused:
-        lacking(body, NAME)
-    assert str(refused.value).endswith('or choose front_end="numba-cuda"')
+def test_what_numba_cuda_has_beyond_it_is_told(lacking):
+    """The error names the cause and what to write, which compiles, and numba-cuda, which does compile it."""
+    with pytest.raises(pl.ExportError) as refused:
+        lacking(LACKS, NAME)
+    for message in LACKS.values():
+        assert message in str(refused.value)
+    assert str(refused.value).count('or choose front_end="numba-cuda"') == len(LACKS)
+    assert lacking(CURES, NAME)
     pytest.importorskip("numba_cuda")
-    assert lacking(body, "numba-cuda")
-
-
-@pytest.mark.parametrize("body", CURES)
-def test_what_it_tells_to_write_compiles(lacking, body):
-    """An array for each member, in a function or outside, and exchanged indices are compiled."""
-    assert lacking(body, NAME)
+    assert lacking(LACKS, "numba-cuda")
 
 
 def test_a_declared_function_in_a_module_is_told_of(lacking, monkeypatch, tmp_path):
     """Bound to a name, or imported by it, it is compiled."""
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(pl.ExportError, match=r"in a module; import it by its name, or bind it to one beside"):
-        lacking("    return far.declared(a[0, i])", NAME, beside="import far")
-    assert lacking("    return declared(a[0, i])", NAME, beside="from far import declared")
-    assert lacking("    return bound(a[0, i])", NAME, beside="import far\nbound = far.declared")
+        lacking(["    return far.declared(a[0, i])"], NAME, beside="import far")
+    bodies = ("    return declared(a[0, i])", "    return bound(a[0, i])")
+    assert lacking(bodies, NAME, beside="import far\nfrom far import declared\nbound = far.declared")

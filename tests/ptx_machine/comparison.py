@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from cuda.bindings import nvrtc
-from emulator import Machine, PtxError
+from emulator import Machine, PtxError, parse
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._link.fusion.fuse import fuse
@@ -40,7 +41,7 @@ class Launch:
 
     def run(self, texts: Sequence[str], **options: object) -> tuple[np.ndarray, np.ndarray]:
         """Return the bytes that the modules write, and which of their bits are defined."""
-        machine = Machine(*texts, **options)
+        machine = Machine(*map(_parsed, texts), **options)
         array = machine.array(np.zeros(self.size, np.uint8))
         given = [array, np.int32(self.count)][: len(machine.function("k").params)]
         machine.launch("k", 1, self.lanes, given, self.shared)
@@ -49,10 +50,15 @@ class Launch:
         return values, np.concatenate([machine.defined(place, size) for place, size in places])
 
 
+# A program is executed more than once, and most of it is reading.
+_parsed = lru_cache(8)(parse)
+
+
 class LeftError(Exception):
     """The package makes no module of these."""
 
 
+@cache
 def compiled(source: str) -> str:
     """Return CUDA C++ as PTX."""
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"unit.cu", 0, [], [])

@@ -1,6 +1,6 @@
 """A machine that executes PTX on the CPU, with NumPy, for tests."""
 
 from .machine import Machine
-from .parse import PtxError
+from .parse import PtxError, parse
 
-__all__ = ["Machine", "PtxError"]
+__all__ = ["Machine", "PtxError", "parse"]

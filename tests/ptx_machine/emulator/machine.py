@@ -27,7 +27,7 @@ class Machine:
     Modules that are linked by name, and global memory.
 
     Args:
-        texts: The modules.
+        texts: The modules, as text or as `parse` returns them; of those no two machines are in use at a time.
         fill: What registers and memory are that nothing was stored to: 0, or 255 in each byte.
         checked: Whether undefined bits are followed. They may be computed with and stored; an address, a
             predicate and an operand of an operation of several lanes must not have any.
@@ -42,7 +42,7 @@ class Machine:
 
     def __init__(
         self,
-        *texts: str,
+        *texts: str | Module,
         fill: int = 0,
         checked: bool = True,
         poison: bool = False,
@@ -52,7 +52,8 @@ class Machine:
         self.inexact: set[str] = set()
         self.special = specials((1, 1, 1), (1, 1, 1), (0, 0, 0), 0)
         self._memory = Space("global", fill, GLOBAL, frozen=poison)
-        self._modules = [parse(text) for text in texts]
+        self._modules = [parse(text) if isinstance(text, str) else text for text in texts]
+        self.steps: dict[Function, tuple[Maker, list]] = {}
         self._shared: list[Variable] = []
         self._functions = [function for module in self._modules for function in module.functions.values()]
         self._visible: dict[str, tuple[Module, Function | Variable]] = {}
@@ -288,9 +289,8 @@ class Frame:
         self.ready = {0: mask}
         self._parked: dict[int, np.ndarray] = {}
         self._live = -1
-        if not function.steps:
-            function.steps = [None] * len(function.code)
-            function.maker = Maker(block.machine, function)
+        if function not in block.machine.steps:
+            block.machine.steps[function] = Maker(block.machine, function), [None] * len(function.code)
         raws = [RAW[width(kind)] for kind in function.registers]
         fill = bool(block.machine.fill)
         self.values = [np.full(mask.size, ~raw(0) if fill else raw(0), raw) for raw in raws]
@@ -306,7 +306,8 @@ class Frame:
     def run(self) -> None:
         """Execute until another frame comes first, or no lane of this one is ready."""
         function, block = self.function, self.block
-        frames, machine, code, steps = block.frames, block.machine, function.code, function.steps
+        frames, machine, code = block.frames, block.machine, function.code
+        maker, steps = machine.steps[function]
         depth = len(frames)
         while self.ready and len(frames) == depth:
             place = min(self.ready)
@@ -321,7 +322,7 @@ class Frame:
                     raise PtxError(f"{function.name} executes more than {machine.limit} instructions")
                 try:
                     if steps[place] is None:
-                        steps[place] = function.maker.step(place)
+                        steps[place] = maker.step(place)
                     gone = steps[place](self, mask)
                 except PtxError as error:
                     if "\n" in str(error):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 class PtxError(Exception):
@@ -103,7 +104,6 @@ class Function:
     code: list[Instruction] | None = None
     registers: list[str] = field(default_factory=list)
     frame: list[Variable] = field(default_factory=list)
-    steps: list[object] = field(default_factory=list)
     size: int = 0
 
 
@@ -190,6 +190,7 @@ _OFFSET = re.compile(r"([\w$%]+)\s*([+-])\s*(-?\s*\w+)")
 _DIRECTIVES = (".pragma", ".max", ".min", ".req", ".noreturn", ".callprototype")
 
 
+@lru_cache
 def width(kind: str) -> int:
     """Return how many bits a value of a type has, 1 for a predicate."""
     return 1 if kind == "pred" else int(re.search(r"\d+", kind)[0]) * int(kind.partition("x")[2] or 1)
@@ -201,6 +202,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+@lru_cache(4096)
 def number(text: str) -> Number | None:
     """Return the immediate that *text* is, None if it is none."""
     if match := re.fullmatch(r"(-?)0([fFdD])([0-9a-fA-F]+)", text):
