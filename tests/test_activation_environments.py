@@ -18,6 +18,8 @@ from numba_ptxlink._front_end import registry
 from numba_ptxlink._native import _nvptxcompiler
 from numba_ptxlink._numba_cuda import release
 
+# Each is a process of its own or several.
+pytestmark = pytest.mark.slow
 PACKAGE = Path(pl.__file__).parent
 ROOT = Path(__file__).parents[1]
 STATUS = """

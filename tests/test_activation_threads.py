@@ -14,6 +14,8 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
 
+# Each is a process of its own or several.
+pytestmark = pytest.mark.slow
 EXTERNS = """
 from numba import cuda, types
 from numba_ptxlink import udf

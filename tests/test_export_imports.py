@@ -200,6 +200,7 @@ def test_functions_know_their_module_while_they_are_compiled(tmp_path):
         assert constant(tmp_path / "udfs.py", tmp_path) == value
 
 
+@pytest.mark.slow
 def test_what_an_export_imports_of_packages_is_protected():
     """Every installed package that compiling needs is one whose name no file shadows."""
     code = (
@@ -271,6 +272,7 @@ def test_a_file_that_ends_its_process_is_an_error(tmp_path):
     assert constant(tmp_path / "good.py", tmp_path) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["pl.export(__file__)", "pl.link(__file__, arch='sm_80')"])
 def test_a_file_that_exports_itself(tmp_path, call):
     """A body that exports its own file, for ever, is an error that tells where the call belongs."""
@@ -331,6 +333,7 @@ def factors(folder: Path, name: str, **environment: str) -> list[str]:
     return re.findall(rf"\b{name}\.\S+ .*, (\w+);", (folder / "out" / "udfs.sm_75.ptx").read_text())
 
 
+@pytest.mark.slow
 def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp_path):
     """What its module is called does not matter: the helper is compiled as it is now."""
     helper = "from numba import cuda\n\n\n@cuda.jit(device=True)\ndef helper(x):\n    return x + {}\n"
@@ -341,6 +344,7 @@ def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp
     assert ["5", "7"] == seen
 
 
+@pytest.mark.slow
 def test_an_edited_compiler_in_a_folder_of_pythonpath(tmp_path):
     """An export is made by the numba-cuda that is imported, whatever release its metadata tells."""
     import numba_cuda

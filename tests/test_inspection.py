@@ -236,6 +236,7 @@ def built(tmp_path_factory):
     return functools.cache(lambda name, *flags: by_nvcc(tmp_path_factory.mktemp("built"), name, *flags))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", [pytest.param(each, marks=pytest.mark.slow if each in ALIKE else ()) for each in HOST_FILES]
 )

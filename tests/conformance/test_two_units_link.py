@@ -12,6 +12,7 @@ FEW = ("function pointers",)
 NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in two_units.PROGRAMS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_two_units_are_linked(name):
     """As one PTX that does what the units do; calls are inlined but for functions with shared memory."""

@@ -103,6 +103,7 @@ def test_processes_and_threads_leave_the_same_bytes(program):
         assert expected == export(program, executor=processes)
 
 
+@pytest.mark.slow
 def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     """What is compiled of an edited file is compiled again, by the process that exports."""
     shared = program.with_name("shared.py")
@@ -115,6 +116,7 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     assert made == export(program, emit=["ptx"])
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_file_does_nothing(program, caplog):
     """Where a worker has not got the file, the process that exports compiles it."""
     expected = export(program, emit=["ptx"])
@@ -163,6 +165,7 @@ def test_functions_of_this_process_are_compiled_by_it(program):
         pl.export([function], executor=AtOnce())
 
 
+@pytest.mark.slow
 def test_a_pool_that_was_shut_down_leaves_the_work_here(program, caplog):
     """The export goes on, and says why."""
     pool = ThreadPoolExecutor(1)
@@ -171,15 +174,14 @@ def test_a_pool_that_was_shut_down_leaves_the_work_here(program, caplog):
     assert "no more work is given to the workers: RuntimeError" in caplog.text
 
 
-@pytest.mark.parametrize("executor", [None, AtOnce()], ids=["here", "workers"])
-def test_all_functions_that_fail_are_told(program, executor):
+def test_all_functions_that_fail_are_told(program):
     """An export names each function that a compiler refuses, in order."""
     text = program.read_text()
     for number in (3, 17):
         text = text.replace(f"helper(x) + {number}\n", "nowhere\n")
     program.write_text(text)
     with pytest.raises(pl.ExportError) as error:
-        export(program, executor=executor)
+        export(program, emit=["ptx"])
     assert ["f3", "f17"] == re.findall(r"could not compile (\w+)", str(error.value))
 
 
@@ -259,6 +261,7 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
         assert not out.exists()
 
 
+@pytest.mark.slow
 def test_children_end_with_their_owner(tmp_path):
     """What a killed process had imported and forked ends, too, and closes what it has open."""
     (tmp_path / "udfs.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")

@@ -16,6 +16,8 @@ import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvjitlink
 
+# Each is an export in a process of its own.
+pytestmark = pytest.mark.slow
 NAME = "numba-cuda-mlir"
 cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
 MODULE = Path(__file__).parents[1] / "helpers" / "mlir_udfs.py"

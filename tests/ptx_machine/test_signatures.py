@@ -75,7 +75,7 @@ def check(count: int, seed: int, front_end: str, folder: object) -> int:
 @pytest.mark.parametrize(
     ("seed", "count"),
     [
-        (0, 10),
+        (0, 5),
         *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in range(1, 5)),
         *(pytest.param(seed, 50, marks=[pytest.mark.slow, pytest.mark.long]) for seed in range(5, 41)),
     ],
