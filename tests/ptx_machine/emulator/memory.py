@@ -45,7 +45,8 @@ class Space:
             if size > _LIMIT // (self._lanes or 1):
                 raise PtxError(f"{size} bytes of {self.name} are more than the machine has")
             grown = max(2 * self._size, -(-size // 256) * 256)
-            self._tables = [np.pad(table, ((0, 0), (0, grown - self._size))) for table in self._tables]
+            blank = np.zeros((self._lanes or 1, grown - self._size), np.uint8)
+            self._tables = [np.concatenate((table, blank), axis=1) for table in self._tables]
             self._size = grown
             self._values, self._owned, self._defined, self._stored = (
                 table.reshape(-1) for table in self._tables
