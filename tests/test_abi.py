@@ -34,23 +34,6 @@ def test_a_struct_is_named_after_the_named_tuple():
 
 
 @pytest.mark.parametrize(
-    ("ty", "name"),
-    [
-        (types.Tuple((types.float32, types.int8)), "tuple2_f32_i8"),
-        (types.Tuple((types.UniTuple(types.float32, 2),)), "tuple1_tuple2_f32_f32"),
-        (types.Optional(types.bfloat16), "optional_bf16"),
-        (types.Tuple((types.CPointer(types.uint16), types.boolean)), "tuple2_p_u16_b"),
-        (types.UniTuple(types.float64, 40), "tuple40_f64_f64_f64_f64_f64_f64_f64_f64_f64_f64_f64"),
-    ],
-    ids=str,
-)
-def test_an_anonymous_struct_has_a_predictable_name(ty, name):
-    """The name of a tuple tells its members; a long one ends in a checksum."""
-    made = abi.c_type(ty).name
-    assert made == name or (made.startswith(name[:20]) and len(made) == 48)
-
-
-@pytest.mark.parametrize(
     ("fields", "aligned", "size", "align", "packed"),
     [
         ([("a", "i1"), ("b", "f8")], True, 16, 8, False),
@@ -177,16 +160,6 @@ def test_closures_and_lambdas_are_exported_under_their_names(tmp_path):
         pl.AbiError, match=r"'<lambda>', the C name of .*, is not a C identifier; use 'lambda'"
     ):
         pl.udf("int32(int32)")(lambda value: value)
-
-
-def test_functions_of_one_name_from_two_modules(tmp_path):
-    """The error about a name that is taken proposes one with the module's name."""
-    udfs = [pl.udf("int32(int32)")(closure(1)), pl.udf("int32(int32)")(closure(2))]
-    other = pl.udf("int32(int32)", name="add")(same)
-    with pytest.raises(pl.AbiError, match=r"'add', the C name of .* use name='add_i32'"):
-        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"])
-    with pytest.raises(pl.AbiError, match=r"'add', the C name of .* use name='test_abi_add'"):
-        pl.export([udfs[0], other], tmp_path, archs=["sm_90"], emit=["ptx"])
 
 
 def test_a_struct_and_a_function_may_not_share_a_name(tmp_path):

@@ -119,31 +119,6 @@ def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
     )
 
 
-# What the .pth file of this package does, where Python does not read numba-cuda's, which is in PYTHONPATH.
-OWN_HOOK = "import _numba_ptxlink_hook\n"
-
-
-@pytest.mark.parametrize(
-    "first",
-    ["", *(pytest.param(f"import {name}\n", marks=pytest.mark.slow) for name in ("numba_ptxlink", "numba"))],
-)
-def test_numba_cuda_in_pythonpath_is_redirected(installed, first):
-    """With this package alone in a site directory, `numba.cuda` is numba-cuda's, and served."""
-    program = OWN_HOOK + first + "import numba.cuda; print(numba.cuda.implementation)\n" + LINKER + STATUS
-    expected = ["NVIDIA", "PtxLinker", "True import hook", "numba-cuda is installed and supported"]
-    assert run(installed, program) == (expected, "")
-
-
-def test_a_plugin_that_is_off_redirects_nothing(installed):
-    """NUMBA_PTXLINK=0 leaves `numba.cuda` as Python finds it, and `enable()` names what would change it."""
-    program = OWN_HOOK + "import numba.cuda; print(numba.cuda.implementation)\n" + STATUS
-    program += "try: pl.enable()\nexcept pl.ActivationError as error: print(error)\n"
-    lines, stderr = run(installed, program, NUMBA_PTXLINK="Off")
-    assert ["Built-in", "False import hook", "NUMBA_PTXLINK=Off"] == lines[:3]
-    assert lines[3].endswith("does what that file does, before numba.cuda.")
-    assert "" == stderr
-
-
 def test_a_missing_hook_is_the_reason(installed):
     """A package without the hook beside it says so, and enable() after the import takes over."""
     before = "import sys; sys.modules['_numba_ptxlink_hook'] = None\n" + STATUS
@@ -228,46 +203,6 @@ def test_an_absent_dependency_keeps_nobody_from_numba_cuda(installed, options):
     assert 1 == stderr.count(words)
 
 
-def test_what_needs_an_absent_dependency_names_it(installed):
-    """`enable()` and `assemble()` end in the name of what is to be installed, and `diagnose()` has it."""
-    lines, _ = run(
-        installed,
-        WITHOUT_CFFI
-        + HOOKS
-        + "import numba.cuda\nimport numba_ptxlink as pl\n"
-        + "for function in (pl.enable, lambda: pl.assemble('.version 8.0', 'sm_90')):\n"
-        + "    try: function()\n"
-        + "    except pl.PtxlinkError as error: print(type(error).__name__, str(error)[-60:])\n"
-        + "print(*(each.cure for each in pl.diagnose().problems if 'cffi' in each.what), sep='\\n')\n",
-    )
-    cure = "which is not installed; install it: python -m pip install cffi."[-60:]
-    assert lines[:2] == [f"{name} {cure}" for name in ("ActivationError", "AssembleError")]
-    assert "install it: python -m pip install cffi" in lines[2:]
-
-
-def test_an_extension_that_is_missing_is_installed_again(damaged):
-    """What an installed package lacks comes from where that came from; doctor has its table without it."""
-    lose_the_native_module(damaged / "numba_ptxlink")
-    lines, stderr = run(
-        damaged,
-        "import numba_ptxlink as pl\n"
-        "try: pl.assemble('.version 8.0', 'sm_90')\n"
-        "except pl.AssembleError as error: print(error)\n"
-        "from numba_ptxlink.cli import main\n"
-        "main(['doctor'])\n",
-        NUMBA_PTXLINK="0",
-    )
-    cure = (
-        "install the wheel or sdist that it came from again: "
-        "python -m pip install --force-reinstall --no-deps FILE"
-    )
-    assert lines[0].endswith(f"; {cure}.")
-    assert f"   cure: {cure}" in lines
-    assert any(re.match("nvPTXCompiler +missing", line) for line in lines)
-    assert any(re.match("numba +0", line) for line in lines)
-    assert "" == stderr
-
-
 @pytest.mark.parametrize(
     ("damage", "words", "options"),
     [
@@ -293,15 +228,6 @@ def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, 
     if status:
         assert "False import hook" == lines[1]
         assert words in lines[2]
-
-
-@pytest.mark.slow
-def test_the_simulator_is_the_reason_at_any_time(installed):
-    """With NUMBA_ENABLE_CUDASIM the reason is the simulator: before numba.cuda is imported and after."""
-    again = STATUS + "import numba.cuda\n" + STATUS
-    lines, stderr = run(installed, HOOKS + again, NUMBA_ENABLE_CUDASIM="1")
-    assert ["False None", "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"] * 2 == lines
-    assert "" == stderr
 
 
 def test_one_range_of_releases_is_stated():

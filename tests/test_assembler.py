@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
-import sys
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from ptx_kernels import for_the_debugger, make_kernel, make_large_kernel
+from ptx_kernels import make_kernel, make_large_kernel
 
-from numba_ptxlink import _native, assembler
+from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion
-from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.assembler import (
     assemble,
     compiler_version,
@@ -24,9 +20,6 @@ from numba_ptxlink.assembler import (
     supported_ptx_versions,
 )
 from numba_ptxlink.errors import AssembleError, ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ET_REL, ET_EXEC = 1, 2
 VERSION = ".".join(map(str, compiler_version()))
@@ -60,12 +53,6 @@ def test_returns_a_cubin(kernel: str, encode: Any) -> None:
     assert (Arch(9, 0), False, "") == (cubin.arch, cubin.relocatable, cubin.info_log)
 
 
-def test_repr_leaves_out_the_code(kernel: str) -> None:
-    """A cubin prints in a line, without its bytes."""
-    cubin = assemble(kernel, "sm_90")
-    assert f"Cubin(arch={Arch(9, 0)!r}, relocatable=False, info_log='', flags={cubin.flags!r})" == repr(cubin)
-
-
 def test_relocatable_is_an_object_to_link(kernel: str) -> None:
     """A relocatable cubin is of type ET_REL, another one of type ET_EXEC."""
     assert ET_REL == elf_type(assemble(kernel, "sm_90", relocatable=True).code)
@@ -88,25 +75,6 @@ def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:
     assert b".nv_debug_info" in debug
 
 
-@pytest.mark.parametrize("relocatable", [False, True])
-def test_ptx_for_the_debugger_is_compiled_as_ptxas_does(kernel: str, relocatable: Any) -> None:
-    """Nobody has to say what the PTX says; the default level, which the compiler refuses, is left out."""
-    cubin = assemble(for_the_debugger(kernel), "sm_90", relocatable=relocatable)
-    assert not any(flag.startswith("--opt-level") for flag in cubin.flags)
-    assert any(flag == "--opt-level=3" for flag in assemble(f"{kernel}// debug\n", "sm_90").flags)
-    chosen = assemble(for_the_debugger(kernel), "sm_90", opt_level=0)
-    assert chosen.flags == ("--gpu-name=sm_90", "--opt-level=0")
-
-
-def test_a_level_for_ptx_for_the_debugger_is_refused(kernel: str) -> None:
-    """The advice is about what was given: a level, or a flag that a front end passes on."""
-    error = refusal(for_the_debugger(kernel), opt_level=2)
-    assert "The PTX's .target says debug, and code for the debugger is not optimised" in str(error)
-    assert "extra_flags" not in str(error)
-    with pytest.raises(AssembleError, match="Pass debug=True in place of the flag in extra_flags"):
-        assembler.assembled(kernel, Arch(9, 0), AssembleOptions(extra_flags=["-g"]))
-
-
 def test_opt_level_changes_the_code() -> None:
     """Less optimised code is other code."""
     ptx = make_large_kernel(operations=50)
@@ -124,11 +92,6 @@ def test_register_cap_holds() -> None:
 
     assert registers(None) > 24
     assert registers(24) <= 24
-
-
-def test_register_cap_below_the_minimum_is_raised(kernel: str) -> None:
-    """The log says when the compiler raised a cap to the architecture's minimum."""
-    assert "register count of 1 to lower bound" in assemble(kernel, "sm_90", max_registers=1).info_log
 
 
 @pytest.mark.parametrize("cap", [256, 9999, 2**31 - 1])
@@ -162,16 +125,6 @@ def test_extra_flags_reach_the_compiler(kernel: str) -> None:
     log = assemble(kernel, "sm_90", extra_flags=("-v",)).info_log
     assert "Compiling entry function 'kernel' for 'sm_90'" in log
     assert "\0" not in log
-
-
-def test_trailing_nul_is_no_part_of_the_ptx(kernel: str) -> None:
-    """PTX with the final NUL that NVRTC counts gives the same cubin."""
-    assert assemble(kernel, "sm_90") == assemble(kernel.encode() + b"\0", "sm_90")
-
-
-def test_comments_may_hold_any_bytes(kernel: str) -> None:
-    """A comment needs to be neither ASCII nor UTF-8."""
-    assert assemble(kernel, "sm_90") == assemble(kernel.encode() + b"// \xff\xfe \xc3\xa9\n", "sm_90")
 
 
 def test_versions_are_the_librarys() -> None:
@@ -218,15 +171,6 @@ def test_error_carries_flags_and_log() -> None:
     assert error.log.endswith("Ptx assembly aborted due to errors\n")
 
 
-def test_long_refusals_are_shortened() -> None:
-    """A message quotes ten complaints and a part of an endless line; the log has all."""
-    error = refusal(make_kernel(body="\n".join(f"foo{i} {'x' * 500};" for i in range(40))))
-    more = error.log.count("; error ") - 10
-    assert more > 0
-    assert f"    ... and {more} more, in the attribute log\n" in str(error)
-    assert max(map(len, str(error).splitlines())) < 200
-
-
 NO_NUL = "remove it, pass text, not a binary, or save text in UTF-16 as UTF-8."
 
 
@@ -248,18 +192,6 @@ def test_refuses_what_is_no_ptx_text(ptx: object, expected: str) -> None:
     """What cannot be PTX is refused before the compiler sees it, with what to pass instead."""
     error = refusal(ptx)
     assert (expected, "", ()) == (str(error), error.log, error.flags)
-
-
-def test_refuses_lone_surrogates() -> None:
-    """Text that has no UTF-8 form is refused with what to pass instead."""
-    assert str(refusal("// \udc80\n")).endswith("; pass it as bytes.")
-
-
-def test_names_the_missing_version_directive() -> None:
-    """PTX without .version gets the compiler's words and the cure."""
-    error = refusal(".target sm_90\n")
-    assert "Missing .version directive" in error.log
-    assert str(error).endswith("\nBegin the PTX with a .version and a .target directive.")
 
 
 def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
@@ -345,32 +277,6 @@ def test_common_refusals_have_their_own_cure(ptx: str, said: str, cure: str) -> 
     assert str(error).endswith(cure)
 
 
-@pytest.mark.parametrize(
-    ("beside", "cure"),
-    [("pyproject.toml", "build it: python -m pip install -e {}."), ("METADATA", "--no-deps FILE.")],
-)
-def test_unbuilt_tree_says_how_to_install(
-    kernel: str, beside: str, cure: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A source tree without the compiled part says how to build it, an installation where it comes from."""
-    monkeypatch.setitem(sys.modules, "numba_ptxlink._native._nvptxcompiler", None)
-    monkeypatch.setattr(_native, "__file__", str(tmp_path / "numba_ptxlink" / "_native" / "__init__.py"))
-    (tmp_path / beside).touch()
-    error = refusal(kernel)
-    assert str(error).startswith("numba-ptxlink's compiled part cannot be loaded (")
-    assert str(error).endswith(cure.format(tmp_path))
-
-
-def test_import_loads_no_library() -> None:
-    """Importing the module leaves the library on the disk until it is used."""
-    program = (
-        "import sys, numba_ptxlink.assembler;"
-        "print([n for n in sys.modules if n.endswith('_nvptxcompiler') or n in ('numba', 'cuda', 'cffi')])"
-    )
-    output = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
-    assert "[]\n" == output.stdout
-
-
 def test_threads_get_their_own_cubins() -> None:
     """Threads that assemble different PTX at once get what one thread gets."""
     modules = [make_large_kernel(f"kernel_{i}", operations=200 + i) for i in range(8)]
@@ -378,35 +284,6 @@ def test_threads_get_their_own_cubins() -> None:
     with ThreadPoolExecutor(4) as pool:
         actual = [cubin.code for cubin in pool.map(lambda ptx: assemble(ptx, "sm_90"), modules)]
     assert expected == actual
-
-
-def test_other_threads_run_meanwhile() -> None:
-    """A Python thread makes progress while the compiler works."""
-    ptx = make_large_kernel()
-    done, ready = threading.Event(), threading.Event()
-    ticks = 0
-
-    def tick() -> None:
-        nonlocal ticks
-        ready.set()
-        while not done.wait(0.0001):
-            ticks += 1
-
-    interval = sys.getswitchinterval()
-    thread = threading.Thread(target=tick)
-    thread.start()
-    ready.wait()
-    # From here on nothing but giving up the GIL lets the other thread run.
-    sys.setswitchinterval(3600)
-    try:
-        before = ticks
-        assemble(ptx, "sm_90")
-        during = ticks - before
-    finally:
-        sys.setswitchinterval(interval)
-        done.set()
-        thread.join()
-    assert during > 0
 
 
 class CountingLib:
@@ -432,47 +309,3 @@ def test_every_handle_is_destroyed(kernel: str, monkeypatch: pytest.MonkeyPatch)
         refusal(kernel, "sm_70")
         refusal(kernel, extra_flags=["--nope"])
     assert (12, 12) == (counting.calls["nvPTXCompilerCreate"], counting.calls["nvPTXCompilerDestroy"])
-
-
-@pytest.mark.slow
-def test_failures_do_not_grow_the_process() -> None:
-    """Many refusals of a large module take no lasting memory."""
-    ptx = make_kernel(body="foo;").encode() + b"// padding\n" * 50_000
-
-    def resident_kib() -> int:
-        with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
-            return int(re.findall(r"VmRSS:\s+(\d+) kB", status.read())[0])
-
-    for _ in range(20):
-        refusal(ptx)
-    before = resident_kib()
-    for _ in range(80):
-        refusal(ptx)
-    grown = resident_kib() - before
-    # One module is 550 kB: keeping each would take 44 MB.
-    assert grown < 20_000
-
-
-@pytest.mark.parametrize(
-    ("source", "cure"),
-    [
-        ('extern "C" __global__ void k() {}\n', "This is CUDA C++, and no PTX: link()"),
-        ("import math\nx = 1\n", "This is Python, and no PTX: export()"),
-        (".version 8.0\n.target sm_120\n.address_size 64\n", "Assemble for the architecture the PTX names"),
-    ],
-)
-def test_says_what_the_input_is_or_is_for(source: str, cure: str) -> None:
-    """Sources, and PTX for a newer GPU, are answered with what takes them."""
-    assert cure in str(refusal(source))
-
-
-def test_file_of_flags_is_refused(kernel: str) -> None:
-    """No key of the cache has its content, which may say anything."""
-    with pytest.raises(ConfigError, match="'-optf'; give the flags in that file in its place"):
-        assemble(kernel, "sm_90", extra_flags=["-optf", "flags.txt"])
-
-
-def test_debug_flag_that_a_front_end_passed_on_is_told_from_wrong_ptx(kernel: str) -> None:
-    """The compiler's refusal of debug information in optimised code is no fault of the PTX."""
-    with pytest.raises(AssembleError, match=r"\nPass debug=True in place of the flag in extra_flags\.$"):
-        assembler.compile_ptx(kernel, Arch(9, 0), AssembleOptions(extra_flags=["-g"]))

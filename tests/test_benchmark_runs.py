@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
-import math
-import signal
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from test_benchmarks import BENCHMARKS, ENVIRON, ROWS, SLEEPER, read_until
+from test_benchmarks import BENCHMARKS, ENVIRON, ROWS, SLEEPER
 
 ROOT = BENCHMARKS.parent
 HEAD = {
@@ -52,68 +49,6 @@ def pair_row(ratio, pair="1 function", samples=9):
     }
 
 
-def bench_of(harness, **options):
-    """Return a Bench without a file."""
-    defaults = {"seconds": math.inf, "json": None, "quick": False}
-    return harness.Bench(argparse.Namespace(**{**defaults, **options}), {})
-
-
-def test_contenders_begin_every_second_turn_in_the_other_order(modules):
-    """Nobody is always the first of a turn, and the samples of a turn are compared with each other."""
-    called = []
-
-    def contender(name):
-        called.append(name)
-        return {"time": [len(called)]}
-
-    bench = bench_of(modules("_harness"))
-    samples = bench.in_turns({name: lambda name=name: contender(name) for name in "abc"}, 2, warmup=1)
-    assert "abccbaabc" == "".join(called)
-    assert {"time": {"a": [6, 7], "b": [5, 8], "c": [4, 9]}} == samples
-
-
-def test_each_measurement_has_its_share_of_the_time(modules, monkeypatch):
-    """One that could go on for ever leaves time to the next, and each has a turn while any may begin."""
-    harness, clock = modules("_harness"), [0.0]
-    monkeypatch.setattr(harness, "timeit", SimpleNamespace(default_timer=lambda: clock[0]))
-    bench = bench_of(harness)
-    bench.end = bench.until = 10.0
-
-    def turn():
-        clock[0] += 1
-        return {"time": [clock[0]]}
-
-    counts = [len(bench.in_turns({"x": turn}, 1000)["time"]["x"]) for _ in bench.each("ab")]
-    assert [5, 5] == counts
-    clock[0] = 9.5
-    assert {"time": {"x": [10.5]}} == bench.in_turns({"x": turn}, 1000)
-    with pytest.raises(harness.LeftOutError, match="nothing begins after"):
-        bench.in_turns({"x": turn}, 1000)
-
-
-def test_ratios_are_of_the_contender_that_is_named(modules):
-    """compare() takes ratios to the first, or of one to the others, and none to zero."""
-    compare = modules("_harness").compare
-    times = {"a": [1.0, 2.0], "b": [2.0, 4.0], "c": [4.0, 8.0]}
-    assert [2.0, 4.0] == [compare(times)[key]["median"] for key in ("b/a", "c/a")]
-    compared = compare(times, ours="b", unit="MB", scale=10)
-    assert [2.0, 0.5] == [compared[key]["median"] for key in ("b/a", "b/c")]
-    assert 15.0 == compared["a MB"]
-    assert "b/a" not in compare({"a": [0.0], "b": [1.0]})
-
-
-def test_rows_are_read_as_figures(modules):
-    """A figure has the ratio with its quartiles; more samples replace fewer."""
-    read = modules("_figures")
-    figures = read.figures([*ROWS, pair_row(2.0, samples=1), pair_row(0.5)])
-    assert ["first, x: b/a", "pairs, 1 function: link()/nvJitLink"] == [figure.label for figure in figures]
-    assert [(1.5, 1.5, 1.5, 2), (0.5, 0.45, 0.55, 9)] == [
-        (figure.ratio, figure.low, pytest.approx(figure.high), figure.samples) for figure in figures
-    ]
-    # Two samples have no quartiles.
-    assert [False, True] == [figure.certain for figure in figures]
-
-
 @pytest.mark.parametrize(
     ("ratios", "answer"),
     [
@@ -136,41 +71,6 @@ def test_each_pattern_is_of_a_part(modules):
     parts = {part.name: part for part in modules("_parts").ALL}
     assert {name for goal in modules("_goals").ALL for name in goal.parts} <= parts.keys()
     assert {part.name for part in modules("_parts").present()} >= parts.keys() - {"export", "exports"}
-
-
-def test_results_of_one_machine_and_the_same_versions_come_together(modules, tmp_path, capsys):
-    """A run of other parts adds to the file; one with other versions begins anew, and says so."""
-    results = modules("_results")
-    file = tmp_path / f"{results.name(HEAD['machine'], quick=True)}.json"
-    assert "no-gpu-processor-9-2-cores-quick.json" == file.name
-    results.Results(file, HEAD, quick=True).put("a", rows=[1])
-    results.Results(file, HEAD, quick=True).put("b", rows=[2])
-    assert {"a": {"rows": [1]}, "b": {"rows": [2]}} == json.loads(file.read_text())["parts"]
-    results.Results(file, {**HEAD, "versions": {"numba": "2"}}, quick=True).put("c", rows=[3])
-    assert {"c": {"rows": [3]}} == json.loads(file.read_text())["parts"]
-    assert "is of another machine or of other versions" in capsys.readouterr().out
-    assert [file] == list(tmp_path.iterdir())
-
-
-def test_a_part_that_measured_nothing_leaves_what_is_there(modules, tmp_path):
-    """A run whose time is over before a part has a row keeps the rows of an earlier run."""
-    results = modules("_results").Results(tmp_path / "machine.json", HEAD, quick=False)
-    assert results.put("a", rows=[])
-    assert results.put("a", rows=[1])
-    assert not results.put("a", rows=[])
-    assert [1] == json.loads(results.file.read_text())["parts"]["a"]["rows"]
-
-
-def test_a_long_part_runs_where_it_is_named(modules):
-    """A run of all parts leaves out those that take as long as all the others; --only has them, too."""
-    parts = modules("_parts")
-    every = [part.name for part in parts.chosen([])]
-    assert {part.name for part in parts.ALL if part.alone} == {part.name for part in parts.ALL} - {*every}
-    assert ["call", "exports"] == [part.name for part in parts.chosen(["exports", "call"])]
-    # What a run does not reach should not be what is promised.
-    promised = {name for goal in modules("_goals").ALL for name in goal.parts}
-    last = max(every.index(name) for name in promised if name in every)
-    assert {*every[: last + 1]} <= promised | {"noise"}
 
 
 @pytest.mark.parametrize(
@@ -218,27 +118,6 @@ def test_the_page_shows_results(modules, tmp_path, monkeypatch):
         path.stem.partition("cores-")[2] for path in page.PICTURES.iterdir()
     )
     assert all(f"pictures/{path.name}" in text for path in page.PICTURES.iterdir())
-
-
-@pytest.mark.slow
-def test_a_run_that_is_stopped_keeps_what_it_has(tmp_path):
-    """SIGTERM ends a run with 143; the rows so far are in the JSON, with the reason."""
-    command = [sys.executable, "-m", "benchmarks", "--only", "noise", "cache", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        command, env=ENVIRON, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    with process:
-        read_until(process, "growth")
-        process.send_signal(signal.SIGTERM)
-        rest = process.communicate()[0]
-    assert 143 == process.returncode, rest
-    assert "Traceback" not in rest
-    (file,) = tmp_path.glob("*.json")
-    parts = json.loads(file.read_text())["parts"]
-    assert ["noise", "cache"] == [*parts]
-    assert parts["cache"]["rows"]
-    assert "it was stopped" in parts["cache"]["left out"][-1]["reason"]
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 # CI runs it as a step of its own.

@@ -103,29 +103,6 @@ def test_wrong_paths(folder, capsys, arguments, message):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("a/b", "../x", "/x", "", ".", "..", " ", "a\nb", "a\x1b[31m", "a\x7f", "a\udc80", "\u202eb"),
-        *("a\\b", "C:x", "nul", "COM1.x", "a.", " a", "a ", "a*/", 'a"b', "x" * 201),
-    ],
-)
-def test_names_that_cannot_begin_file_names(folder, capsys, name):
-    """`--name` is part of file names on any system, and of nothing else."""
-    before = state(folder)
-    message = shown([*EXPORT, "out", f"--name={name}"], capsys)
-    assert "cannot begin file names; choose another name." in message
-    assert before == state(folder)
-
-
-@pytest.mark.parametrize("name", ["a", "a.b", "a-b", "my udfs", "é", "_x", "x" * 200, "console", "com10"])
-@pytest.mark.usefixtures("folder")
-def test_names_that_can(name):
-    """Any other name is a stem."""
-    assert cli.main([*EXPORT, "out", f"--name={name}"]) == 0
-    assert {f"{name}.h", f"{name}.json", f"{name}.sm_75.ptx"} == {path.name for path in Path("out").iterdir()}
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ["export", "udfs.py"],
@@ -200,47 +177,6 @@ def test_the_simulator_is_said():
     )
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_numpy_that_is_too_new_is_said(monkeypatch):
-    """With a NumPy that numba-cuda does not run with, an export says which one it needs."""
-    marked = pl.udf("float32(float32)", name="f", front_end="numba-cuda")(lambda x: x)
-    monkeypatch.setattr("numpy.__version__", "2.5.0")
-    with pytest.raises(
-        pl.ExportError, match=r"does not run with NumPy 2\.5\.0; run `pip install 'numpy<2\.5'`"
-    ):
-        pl.export([marked])
-
-
-def test_the_bound_of_numpy_is_the_packages():
-    """The bound that is told is the one that pip follows."""
-    from importlib import metadata
-
-    from numba_ptxlink._numba_cuda import release
-
-    bound = ".".join(map(str, release.NUMPY_BELOW))
-    requires = metadata.requires("numba-ptxlink") or ()
-    extras = {line.partition(" extra == ")[2] for line in requires if line.startswith(f"numpy<{bound};")}
-    assert extras == {'"numba-cuda"'}
-    assert not [line for line in requires if line.startswith(("numba", "numpy")) and "extra ==" not in line]
-
-
-def test_a_broken_numba_is_said(folder):
-    """A `numba.py` that another folder of the path holds is one line of error that names it."""
-    (folder / "path").mkdir()
-    (folder / "path" / "numba.py").write_text("1 / 0\n")
-    done = run(*EXPORT, "out", env={**os.environ, "PYTHONPATH": str(folder / "path"), "NUMBA_PTXLINK": "0"})
-    assert done.returncode == 1
-    assert done.stderr.startswith("numba-ptxlink: error: numba.cuda could not be imported")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_a_numba_beside_the_file(folder):
-    """A `numba.py` beside the file, which is the working directory too, is not in the way."""
-    (folder / "numba.py").write_text("1 / 0\n")
-    assert run(*EXPORT, "out").returncode == 0
-
-
 INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
@@ -266,26 +202,6 @@ def test_ctrl_c(folder):
         done = run(*arguments, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "numba-ptxlink: interrupted\n")
         assert before == state(folder)
-
-
-def test_ctrl_c_while_files_are_written(folder, capsys, monkeypatch):
-    """Ctrl-C between two files leaves the former export."""
-    assert cli.main([*EXPORT, "out"]) == 0
-    before = state(folder / "out")
-    replace = Path.replace
-
-    def interrupted(path, target):
-        if str(target).endswith("json") and Path(target).exists():
-            monkeypatch.setattr(Path, "replace", replace)
-            raise KeyboardInterrupt
-        return replace(path, target)
-
-    (folder / "udfs.py").write_text(UDFS.replace("2 *", "3 *"))
-    monkeypatch.setattr(Path, "replace", interrupted)
-    capsys.readouterr()
-    assert cli.main([*EXPORT, "out"]) == 130
-    assert capsys.readouterr() == ("", "numba-ptxlink: interrupted\n")
-    assert before == state(folder / "out")
 
 
 def test_a_module_is_exported_by_its_name(folder, capsys):
@@ -315,12 +231,6 @@ def test_a_python_file_is_an_input_of_a_link(folder):
     assert folder.exists()
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_file_named_twice_is_linked_once():
-    """The same file twice is no second definition."""
-    assert cli.main(["link", "kernel.ptx", "./kernel.ptx", *LINK, "-o", "app.cubin"]) == 0
-
-
 @pytest.mark.parametrize("verb", ["inspect", "link"])
 def test_a_named_pipe_makes_nobody_wait(folder, verb):
     """A FIFO is refused before it is opened, since nobody may write to it."""
@@ -331,59 +241,3 @@ def test_a_named_pipe_makes_nobody_wait(folder, verb):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert "pipe.ptx is no regular file but a named pipe" in done.stderr
     assert done.returncode == 1
-
-
-@pytest.mark.slow
-def test_pipes_that_are_open_are_read(folder):
-    """The standard input, and what the shell substitutes for a command, are inputs."""
-    ptx = (folder / "kernel.ptx").read_bytes()
-    command = [*COMMAND, "inspect", "/dev/stdin"]
-    done = subprocess.run(command, input=ptx, capture_output=True, check=True, timeout=60)
-    assert b"kernel  (entry)" in done.stdout
-    command = ["/bin/bash", "-c", '"$@" <(cat kernel.ptx)', "bash", *COMMAND, "inspect"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
-    assert b"kernel  (entry)" in done.stdout
-
-
-def test_outputs_that_are_no_files_of_their_own(folder):
-    """A link is followed, a device is written to, and a pipe gets the cubin; none of them is replaced."""
-    cubin = pl.assemble(make_kernel(), "sm_90").code
-    (folder / "real").mkdir()
-    (folder / "alias").symlink_to(folder / "real" / "app.cubin")
-    for output in ("alias", "/dev/null"):
-        assert cli.main(["link", "kernel.ptx", *LINK, "-o", output]) == 0
-    assert (folder / "alias").is_symlink()
-    assert cubin == (folder / "real" / "app.cubin").read_bytes()
-    assert Path(os.devnull).is_char_device()
-    command = [*COMMAND, "link", "kernel.ptx", *LINK, "-o", "/dev/stdout"]
-    assert cubin == subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    with (folder / "stdout").open("wb") as stdout:
-        subprocess.run(command, stdout=stdout, check=True)
-    assert cubin == (folder / "stdout").read_bytes()
-
-
-@pytest.mark.parametrize(
-    "arguments", [("inspect", "kernel.ptx"), pytest.param((*EXPORT, "out"), marks=pytest.mark.slow)]
-)
-@pytest.mark.usefixtures("folder")
-def test_a_full_disk_behind_stdout_is_said(arguments):
-    """What cannot be printed is one line of error, with status 1."""
-    with Path("/dev/full").open("wb") as full:
-        command = [*COMMAND, *arguments]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "No space left on device" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_a_reader_that_stops_early_is_no_error():
-    """An export into a closed pipe ends without a traceback, with its files."""
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [*COMMAND, *EXPORT, "out"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert Path("out/udfs.json").exists()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +13,6 @@ from ptx_kernels import make_kernel
 
 from numba_ptxlink import cli, doctor
 from numba_ptxlink._cli import arguments as args
-from numba_ptxlink._cli import report
-from numba_ptxlink._config import Config
 
 ROOT = Path(__file__).parents[1]
 UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
@@ -62,12 +57,6 @@ def test_what_was_written_is_told_in_each_form(capsys, arguments, keys):
     assert size == Path(path).stat().st_size
     assert re.search(r" \d+(\.\d)? (bytes|KiB)", said(capsys, *arguments).out)
     assert ("", "") == said(capsys, *arguments, "-q")
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_names_alone(capsys):
-    """`inspect --quiet` prints the symbols, one a line."""
-    assert "kernel\n" == said(capsys, "inspect", "kernel.ptx", "--quiet").out
 
 
 @pytest.mark.usefixtures("folder")
@@ -145,33 +134,6 @@ def test_what_is_mistyped_is_answered_with_what_was_meant(capsys, arguments, ans
     assert answer in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("folder")
-def test_quiet_outweighs_the_variable():
-    """With -q a build sees warnings and errors alone, whatever NUMBA_PTXLINK_LOG is."""
-    command = [
-        sys.executable,
-        "-m",
-        "numba_ptxlink",
-        "link",
-        "kernel.ptx",
-        "--arch",
-        "sm_90",
-        "-o",
-        "a.cubin",
-    ]
-    env = {**os.environ, "NUMBA_PTXLINK_LOG": "debug"}
-    done = subprocess.run([*command, "-q"], check=True, capture_output=True, text=True, env=env)
-    assert ("", "") == (done.stdout, done.stderr)
-
-
-def test_inputs_need_not_stand_together():
-    """Those behind an option are inputs too, in the order in which they stand."""
-    words = "link a.cu -I build b.ltoir c.ptx --arch sm_90 d.py -o e.cubin"
-    arguments = cli.make_parser().parse_args(words.split())
-    assert ["a.cu", "b.ltoir", "c.ptx", "d.py"] == [str(path) for path in arguments.inputs]
-    assert ["build"] == [str(path) for path in arguments.include_dirs]
-
-
 def test_the_page_is_what_the_parser_has():
     """`docs/reference/cli.md` is what the script beside it makes of the parser."""
     script = ROOT / "docs" / "reference" / "cli.py"
@@ -180,80 +142,6 @@ def test_the_page_is_what_the_parser_has():
     scope: dict[str, object] = {"__file__": str(script), "__name__": "cli_page"}
     exec(compile(script.read_text(), str(script), "exec"), scope)  # noqa: S102 - our own script
     assert script.with_suffix(".md").read_text() == scope["page"]()
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (1023, "1023 bytes"),
-        (1024, "1.0 KiB"),
-        (2304, "2.2 KiB"),
-        (1 << 20, "1.0 MiB"),
-        (2 << 30, "2.0 GiB"),
-        (150 << 30, "150 GiB"),
-        (1 << 60, "1048576 TiB"),
-    ],
-)
-def test_sizes_are_in_units(count, text):
-    """A number of bytes is told in the unit that it fills."""
-    assert text == report.size(count)
-
-
-def on_terminal(columns, *arguments):
-    """Return the lines that the command prints on a terminal of *columns*."""
-    master, terminal = pty.openpty()
-    env = {**os.environ, "COLUMNS": str(columns)}
-    done = subprocess.Popen([sys.executable, "-m", "numba_ptxlink", *arguments], stdout=terminal, env=env)
-    os.close(terminal)
-    text = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # the command has ended
-            break
-        if not part:
-            break
-        text += part
-    os.close(master)
-    assert 0 == done.wait()
-    return text.decode().splitlines()
-
-
-@pytest.mark.slow
-def test_a_table_fits_the_terminal():
-    """Paths and lists are wrapped below their columns, and words are kept."""
-    lines = on_terminal(72, "doctor")
-    assert max(map(len, lines)) <= 72
-    assert "".join(line[-30:].strip() for line in lines if "libNVVM" in line)
-
-
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_long_cells_are_wrapped_in_their_columns(monkeypatch, columns):
-    """Whichever column is too long for a terminal is wrapped, and nothing is lost; elsewhere none is."""
-    rows = [
-        ("entry", "functions", "made by"),
-        ("11f011e5", "_Z" + 50 * "name", "NVRTC 13.5 feebac3bea344e6c"),
-    ]
-    assert [f"{row[0]:8}  {row[1]:202}  {row[2]}" for row in rows] == [*report.table(rows)]
-    monkeypatch.setattr(report, "width", lambda: columns)
-    lines = [*report.table(rows)]
-    assert max(map(len, lines)) <= columns
-    assert rows[1][1] in "".join(line[lines[0].index("f") : lines[0].index("m")].strip() for line in lines)
-    assert [] == [*report.table([])]
-
-
-def test_a_cache_that_is_off_is_not_called_empty(capsys, monkeypatch):
-    """`cache stats` says that it is off; `path` and `clear` refuse."""
-    from numba_ptxlink import cache
-    from numba_ptxlink.cache import tiered
-
-    monkeypatch.setattr(cache, "default", lambda: tiered.Cache(Config(cache=False)))
-    off = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
-    assert f"not used: {off}\n" == said(capsys, "cache", "stats").out
-    assert [off] == json.loads(said(capsys, "cache", "stats", "--json").out)["not used"]
-    for command in ("path", "clear"):
-        assert off in said(capsys, "cache", command, status=1).err
 
 
 def diagnosed(monkeypatch, *problems):
@@ -273,48 +161,3 @@ def test_strict_is_a_status_for_ci(capsys, monkeypatch):
         == said(capsys, "doctor", "--strict", "--quiet", status=1).out
     )
     said(capsys, "doctor")
-
-
-def test_doctor_tells_the_machine(capsys):
-    """Operating system and Python are part of the diagnosis."""
-    system = json.loads(said(capsys, "doctor", "--json").out)["system"]
-    assert ["Python", "operating system"] == sorted(system)
-    assert ".".join(map(str, sys.version_info[:3])) in system["Python"]
-    assert "Linux" in system["operating system"]
-
-
-def test_completion_wants_an_extra(capsys, monkeypatch):
-    """Without shtab, the extra is named."""
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    with pytest.raises(SystemExit):
-        cli.main(["--print-completion", "bash"])
-    assert "pip install 'numba-ptxlink[completion]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--include-dir", "--print-completion"])
-def test_options_that_print_stand_outputs_that_take_nothing(option):
-    """A full disk is an error in one line, and a reader that has quit is none, for options too."""
-    if option == "--print-completion":
-        pytest.importorskip("shtab", reason="shtab is not installed")
-    command = [sys.executable, "-m", "numba_ptxlink", option, *(["bash"] if "print" in option else [])]
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    said = "numba-ptxlink: error: The output: No space left on device; check path and disk.\n"
-    assert (1, said) == (done.returncode, done.stderr)
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writer)
-    assert (0, "") == (done.returncode, done.stderr)
-
-
-def test_completion_knows_commands_and_paths(capsys):
-    """With shtab, the script has each command, and completes files."""
-    pytest.importorskip("shtab", reason="shtab is not installed")
-    with pytest.raises(SystemExit) as left:
-        cli.main(["--print-completion", "bash"])
-    assert 0 == left.value.code
-    script = capsys.readouterr().out
-    assert all(command in script for command in (*COMMANDS, "cache"))
-    assert "_shtab_compgen_files" in script or "compgen_files" in script
-    assert 0 == subprocess.run([shutil.which("bash"), "-n"], input=script, text=True, check=False).returncode

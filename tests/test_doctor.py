@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +11,6 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink import doctor
 from numba_ptxlink._config import Config
-from numba_ptxlink._front_end import registry
 from numba_ptxlink._tools import find, host_compiler, nvjitlink, nvrtc, nvvm
 from numba_ptxlink.cli import main
 
@@ -55,12 +52,6 @@ def test_what_the_driver_can_load(monkeypatch, driver, isa, expected):
     assert expected is pl.driver_can_load_ptx(ptx.encode())
 
 
-def test_text_that_declares_no_version_cannot_be_loaded(monkeypatch):
-    """What is no PTX is nothing that a driver loads."""
-    with_driver(monkeypatch, (13, 0))
-    assert pl.driver_can_load_ptx("int main() {}") is False
-
-
 def test_every_tool_is_found_with_its_place():
     """The tools of this environment are listed with version and file."""
     found = {each.name: each for each in pl.diagnose().components}
@@ -75,14 +66,6 @@ def codes(diagnosis):
     return {problem.code: problem.cure for problem in diagnosis.problems}
 
 
-def test_an_older_driver_is_no_problem(monkeypatch):
-    """Within a major version, what is made here is loaded; the PTX that the driver compiles is told."""
-    with_driver(monkeypatch, (13, 0))
-    diagnosis = pl.diagnose()
-    assert "9.0" == diagnosis.driver_isa
-    assert () == diagnosis.problems
-
-
 def test_a_driver_of_an_older_major_version_is_a_problem(monkeypatch):
     """Cubins do not load on a driver of an older major version, and the cure is named."""
     with_driver(monkeypatch, (12, 9))
@@ -95,14 +78,6 @@ def _cuda_12(monkeypatch):
     for tool in (nvjitlink, nvrtc, nvvm):
         monkeypatch.setattr(tool, "version", lambda: (12, 9))
     monkeypatch.setattr(find, "major", lambda: 12)
-
-
-@pytest.mark.usefixtures("_cuda_12")
-@pytest.mark.parametrize("driver", [(12, 4), (13, 0)])
-def test_a_toolkit_as_old_as_its_driver_links_what_that_loads(monkeypatch, driver):
-    """Under CUDA 12, links are loaded by drivers of CUDA 12."""
-    with_driver(monkeypatch, driver)
-    assert {} == codes(pl.diagnose())
 
 
 @pytest.mark.usefixtures("_cuda_12")
@@ -171,41 +146,6 @@ def test_the_variable_has_its_cure(monkeypatch, mode, cure):
     assert cure == doctor._activation_cure(SimpleNamespace(simulated=lambda: False), "any reason")
 
 
-@pytest.mark.parametrize(
-    ("reason", "cure"),
-    [
-        ("NUMBA_PTXLINK='2' is unknown; set it to 1, 0, auto", "set it to 1, 0, auto"),
-        ("numba-cuda 0.1 is not supported; install numba-cuda>=0.30", "install numba-cuda>=0.30"),
-        ("any reason", "call numba_ptxlink.enable()"),
-    ],
-)
-def test_an_error_brings_its_cure(reason, cure):
-    """The messages of this package end with what helps."""
-    assert cure in doctor._activation_cure(SimpleNamespace(simulated=lambda: False), reason)
-    simulated = doctor._activation_cure(SimpleNamespace(simulated=lambda: True), reason)
-    assert "unset NUMBA_ENABLE_CUDASIM to run on a device" == simulated
-
-
-def test_pynvjitlink_without_a_driver_is_not_missing(monkeypatch, tmp_path):
-    """Where it is installed, what it lacks is a driver, in the table and in the error of a link."""
-    (tmp_path / "pynvjitlink").mkdir()
-    reason = "libcuda.so.1: cannot open shared object file"
-    (tmp_path / "pynvjitlink" / "__init__.py").write_text(f"raise ImportError({reason!r})")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "pynvjitlink", raising=False)
-    for there, advice in ((False, "install it with"), (True, "Install NVIDIA's driver")):
-        if there:
-            info = tmp_path / "pynvjitlink_cu12-0.7.0.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pynvjitlink-cu12\nVersion: 0.7.0\n")
-        found = {each.name: each for each in pl.diagnose().components}
-        assert there is ("pynvjitlink" in found)
-        assert not there or "needs a driver" in found["pynvjitlink"].where
-        with pytest.raises(pl.LinkError, match=advice) as caught:
-            pl.link(make_kernel(), arch="sm_80", backend="pynvjitlink")
-        assert there is not ("pip install" in str(caught.value))
-
-
 def test_an_older_nvcc_is_a_problem(monkeypatch):
     """One that cannot read what exports hold has its release for --cuda in the cure."""
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: (12, 4))
@@ -218,43 +158,6 @@ def test_an_older_nvcc_is_a_problem(monkeypatch):
     assert "PTX" not in problem.what
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
     assert "nvcc-older" not in codes(pl.diagnose())
-
-
-def test_an_unsupported_release_that_cannot_be_imported(monkeypatch):
-    """A front end of another release that fails to be imported is told to be unsupported, as by an export."""
-    importing = importlib.import_module
-
-    def failing(name, *package):
-        if name == "numba.cuda":
-            raise AttributeError(name)
-        return importing(name, *package)
-
-    monkeypatch.setattr("numba_cuda.__version__", "0.28.0")
-    monkeypatch.setattr(doctor.importlib, "import_module", failing)
-    found = doctor._import_front_ends()["numba-cuda"]
-    assert found.what.startswith("numba-cuda 0.28.0 is not supported: numba.cuda cannot be imported")
-    assert found.cure.startswith("install numba-cuda>=")
-    with pytest.raises(pl.ExportError, match=r"^numba-cuda 0\.28\.0 is not supported; install numba-cuda>="):
-        registry.require(registry.get("numba-cuda"))
-
-
-def test_a_numpy_that_is_too_new_is_the_reason(monkeypatch):
-    """With a NumPy that numba-cuda does not run with, that is why the plugin is not active there."""
-    importlib.import_module("numba.cuda")
-    pl.disable()
-    monkeypatch.setattr("numpy.__version__", "2.5.1")
-    said = r"does not run with NumPy 2\.5\.1; run `pip install 'numpy<2\.5'`"
-    with pytest.raises(pl.ActivationError, match=said) as caught:
-        pl.enable()
-    assert "pip install 'numpy<2.5'" in doctor._cure_in(str(caught.value))
-    assert "numpy" in pl.toolchain().packages
-
-
-def test_an_nvjitlink_that_loses_structs_is_a_problem(monkeypatch):
-    """One that passes structs wrongly is to be upgraded."""
-    monkeypatch.setattr(nvjitlink, "version", lambda: (13, 0))
-    (problem,) = [each for each in pl.diagnose().problems if "structs" in each.what]
-    assert "--upgrade nvidia-nvjitlink" in problem.cure
 
 
 def test_the_command_prints_text_and_json(capsys):

@@ -6,17 +6,15 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._link import depfile, outputs
+from numba_ptxlink._link import depfile
 
 UDFS = """
 import json, os.path
@@ -94,80 +92,6 @@ def test_the_depfile_of_the_command(tmp_path):
     assert sources(tmp_path / "out" / "module.d", Path("out/module.json")) == expected
 
 
-@pytest.mark.slow
-def test_functions_of_loaded_modules_have_their_files(tmp_path):
-    """What is exported from a module that is loaded depends on its file, and on what is loaded."""
-    import udfs_module
-
-    pl.export(udfs_module, tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
-    assert udfs_module.__file__ in sources(tmp_path / "udfs.d", tmp_path / "udfs_module.json")
-
-
-LOADED = """
-import importlib.util
-import runpy
-from pathlib import Path
-from numba_ptxlink import udf
-
-def loaded(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-module = loaded("kept")
-scale = loaded("dropped").times
-add = runpy.run_path(Path(__file__).parent / "run.py")["add"]
-
-@udf("float32(float32)")
-def f(x):
-    return add(scale(x)) + module.ONE
-"""
-
-
-def test_files_that_are_loaded_by_their_paths(tmp_path):
-    """Files that no module of `sys.modules` is of count, even where nothing of them is left."""
-    texts = {
-        "udfs": LOADED,
-        "kept": "ONE = 1\n",
-        # Another file defines what it returns.
-        "dropped": "from made import made\n\ntimes = made(2)\n",
-        "made": "from numba import cuda\n\ndef made(by):\n"
-        "    @cuda.jit(device=True)\n    def times(x):\n        return x * by\n    return times\n",
-        "run": "from numba import cuda\nfrom beside import TWO\n\n@cuda.jit(device=True)\n"
-        "def add(x):\n    return x + TWO\n",
-        "beside": "TWO = 2\n",
-        "unused": "",
-    }
-    for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    exported = pl.export(tmp_path / "udfs.py", tmp_path, emit=["ptx"], depfile=tmp_path / "udfs.d")
-    names = ["beside", "dropped", "kept", "made", "run", "udfs"]
-    assert sources(tmp_path / "udfs.d", exported.manifest) == [str(tmp_path / f"{name}.py") for name in names]
-    assert not (tmp_path / "__pycache__").exists()
-
-
-def test_a_module_in_an_archive_stands_for_the_archive(tmp_path, monkeypatch):
-    """What is no file would be built again each time; what modules in an archive import counts."""
-    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
-        archive.writestr("packed_udfs/__init__.py", "")
-        archive.writestr("packed_udfs/scale.py", "from beside_packed import TWO\n\nFOUR = 2 * TWO\n")
-    (tmp_path / "beside_packed.py").write_text("TWO = 2\n")
-    path = tmp_path / "udfs.py"
-    path.write_text(
-        "from numba_ptxlink import udf\nfrom packed_udfs.scale import FOUR\n\n"
-        "@udf('int32(int32)')\ndef times(x):\n    return x * FOUR\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path / "packed.zip")
-    try:
-        exported = pl.export(path, tmp_path / "out", emit=["ptx"], depfile=tmp_path / "udfs.d")
-    finally:
-        for name in ("packed_udfs", "packed_udfs.scale"):
-            sys.modules.pop(name, None)
-    names = ["beside_packed.py", "packed.zip", "udfs.py"]
-    assert sources(tmp_path / "udfs.d", exported.manifest) == [str(tmp_path / name) for name in names]
-
-
 HEADERS = {
     "include/geo/point.h": '#include "geo/base.h"\nstruct Point { float x; Y y; };\n',
     "include/geo/base.h": "typedef float Y;\n",
@@ -232,21 +156,6 @@ def test_computed_imports_count(tmp_path, monkeypatch):
     assert sources(tmp_path / "udfs.d", exported.manifest) == expected
 
 
-@pytest.mark.slow
-def test_a_script_that_exports_its_own_functions(tmp_path):
-    """The rule of an export from a script lists that script, and what it has imported."""
-    (tmp_path / "near.py").write_text("TWO = 2\n")
-    (tmp_path / "script.py").write_text(
-        "import near\nimport numba_ptxlink as pl\n\n"
-        "@pl.udf('int32(int32)')\ndef twice(x):\n    return near.TWO * x\n\n"
-        "pl.export([twice], 'out', emit=['ptx'], depfile='out/twice.d')\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=environment)
-    expected = [str(tmp_path / name) for name in ("near.py", "script.py")]
-    assert sources(tmp_path / "out" / "twice.d", Path("out/twice.json")) == expected
-
-
 def test_paths_with_spaces_are_escaped():
     """A depfile escapes what make would split at or replace."""
     text = depfile.render(Path("a b.json"), [Path("/x/#1 $y.py")]).decode()
@@ -294,76 +203,6 @@ def test_paths_are_read(tool, idle, target, source, tmp_path):
 def misread(target: str, source: str) -> list[str]:
     """Return what is told of the paths."""
     return list(depfile.misread(Path(target), [Path(source)]))
-
-
-def test_percent_signs_are_no_patterns(tmp_path, caplog):
-    """A source may have a percent sign; an export warns of a target with one, a pattern of make."""
-    assert depfile.render(Path("o.json"), [Path("a%b.py")]) == b"o.json: \\\n  a%b.py\n"
-    assert misread("o.json", "a%b.py") == []
-    path = tmp_path / "udfs.py"
-    path.write_text("from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
-    pl.export(path, tmp_path / "50%", emit=["ptx"], depfile=tmp_path / "udfs.d")
-    assert "50%/udfs.json has '%' in it, which make reads otherwise" in caplog.text
-
-
-@pytest.fixture
-def refused(tmp_path, monkeypatch):
-    """Return what exports with a depfile that cannot be written, and checks that nothing is done before."""
-    (tmp_path / "udfs.py").write_text("raise AssertionError\n")
-    monkeypatch.chdir(tmp_path)
-
-    def export(path, reason, out: str | None = "out"):
-        before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(pl.ExportError, match=reason):
-            pl.export(tmp_path / "udfs.py", out, emit=["ptx"], depfile=path)
-        assert before == sorted(tmp_path.rglob("*"))
-
-    return export
-
-
-def test_an_export_in_memory_has_no_depfile(refused):
-    """It writes nothing, so the file that was asked for is refused and not forgotten."""
-    refused("udfs.d", r"^udfs\.d would not be written: .* is in memory; give out_dir too", out=None)
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("no/folder/udfs.d", r"^no/folder/udfs\.d could not be written: its folder does not exist; create"),
-        ("out/no/udfs.d", "its folder does not exist"),
-        ("udfs.py/udfs.d", "its folder does not exist"),
-        (".", "it is a folder; give the path of a file"),
-        ("pipe", "it is a device or a pipe"),
-        ("x" * 300, "File name too long; check the path"),
-        ("a\0b", "has a NUL in it"),
-        (5, "depfile is 5; pass a path"),
-        (b"udfs.d", "depfile is b'udfs.d'; pass a path"),
-    ],
-)
-def test_a_depfile_that_cannot_be_written_is_refused(refused, tmp_path, path, reason):
-    """As compilers do, an export creates no folder for a single file, nor does it replace a pipe."""
-    os.mkfifo(tmp_path / "pipe")
-    refused(path, reason)
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-
-
-def test_the_folder_of_an_export_may_be_that_of_its_depfile(tmp_path, monkeypatch):
-    """It is created for both, with the folders around it."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "udfs.py"
-    path.write_text("from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
-    for number, rule in enumerate(("build0/in/udfs.d", "build1/udfs.d")):
-        pl.export(path, f"build{number}/in", emit=["ptx"], depfile=rule)
-        assert [str(path)] == sources(tmp_path / rule, Path(f"build{number}/in/udfs.json"))
-
-
-def test_a_pipe_is_not_replaced(tmp_path):
-    """What stands for something else than a file is left, whoever writes there."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileExistsError, match="it is a device or a pipe"):
-        outputs.write({tmp_path / "pipe": b"text"})
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-    assert ["pipe"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_the_folder_of_the_cmake_package(capsys):

@@ -165,35 +165,6 @@ def test_exports_into_one_folder_write_one_after_another(out, monkeypatch):
     assert last == contents(out)
 
 
-def test_an_export_does_not_wait_for_ever(out, monkeypatch):
-    """A writer that does not end is told of, and nothing is changed."""
-    before = contents(out)
-    monkeypatch.setattr(outputs, "LONGEST_WAIT", 0)
-    with (
-        outputs.exclusive([out]),
-        pytest.raises(
-            pl.ExportError,
-            match=r"another process writes there, which holds \.ptxlink\.lock, .*; no file was .* end it, or",
-        ),
-    ):
-        export(out)
-    assert before == contents(out)
-
-
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_needs_no_locks(out, monkeypatch, caplog, code):
-    """Where nothing can be locked, exports write as if they were alone, say so, and delete nobody's files."""
-
-    def unsupported(*_):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(outputs.fcntl, "flock", unsupported)
-    (out / ".ptxlink.0123456789abcdef.tmp").write_bytes(b"")
-    export(out, archs=["sm_90"])
-    assert names(out) == [".ptxlink.0123456789abcdef.tmp", "udfs.h", "udfs.json", "udfs.sm_90.ptx"]
-    assert "its file system has no locks" in caplog.text
-
-
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
     """Whatever it was at, nothing of it is left, nor of the one before it."""
@@ -241,17 +212,6 @@ def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
     assert ".ptxlink.lock" in left
 
 
-def test_a_manifest_that_cannot_be_replaced(out):
-    """A folder in the manifest's place changes nothing else."""
-    (out / "udfs.json").unlink()
-    (out / "udfs.json").mkdir()
-    (out / "udfs.json" / "mine").write_text("")
-    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    with pytest.raises(pl.ExportError, match=r"udfs\.json could not be written: Is a directory; no file was"):
-        export(out, body="3 * x")
-    assert before == {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-
-
 def test_what_is_killed_in_between_does_not_link(out):
     """A process that dies between two renames leaves a set that `link` refuses."""
     before = contents(out)
@@ -279,21 +239,6 @@ def test_the_header_of_another_export_is_refused(out, tmp_path):
             pl.link(source, artifact, arch="sm_90", include_dirs=[old])
     with pytest.raises(pl.LinkError, match=r"udfs\.h is the header of another export"):
         pl.link(KERNEL, artifact, arch="sm_90", headers={"udfs.h": text})
-
-
-def test_files_of_similar_names_are_not_refused(out, tmp_path):
-    """Files that no export has named, and headers that none has written, are as good as any."""
-    artifact = out / "udfs.sm_90.ptx"
-    for name in ("udfs.ptx", "udfs.sm_90.other.ptx", "udfs.sm_90_old.ptx", "udfs2.sm_90.ptx", "my.udfs.ptx"):
-        (out / name).write_text("// mine\n" + artifact.read_text())
-        assert pl.link(out / name, arch="sm_90").cubin
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "udfs.h").write_text('extern "C" __device__ int twice(int);\n')
-    assert pl.link(KERNEL, artifact, arch="sm_90", include_dirs=[tmp_path / "mine"]).cubin
-    elsewhere = shutil.copy(artifact, tmp_path / "mine")
-    Path(elsewhere).write_text("// mine\n" + artifact.read_text())
-    assert pl.link(elsewhere, arch="sm_90").cubin
-    assert pl.link(artifact.read_bytes(), arch="sm_90").cubin
 
 
 def test_what_did_not_change_is_not_written(tmp_path):
@@ -347,34 +292,6 @@ def test_numba_kernels_are_checked_as_well(out):
         linker.add_file_guess_ext(str(out / "udfs.sm_90.ptx"))
 
 
-def test_files_get_the_permissions_of_the_umask(tmp_path):
-    """Files are as if they had been opened for writing."""
-    former = os.umask(0o027)
-    try:
-        exported = export(tmp_path / "out")
-    finally:
-        os.umask(former)
-    assert {oct(path.stat().st_mode & 0o777) for path in exported.header.parent.iterdir()} == {"0o640"}
-
-
-@pytest.mark.parametrize("place", ["udfs.py", "out/udfs.h", "link.py"])
-def test_a_depfile_replaces_nothing(tmp_path, place):
-    """A depfile in the place of a source, by whichever path, or of the header is an error."""
-    (tmp_path / "link.py").symlink_to(tmp_path / "udfs.py")
-    with pytest.raises(pl.ExportError, match="would replace what the export is made of"):
-        export(tmp_path / "out", depfile=tmp_path / place)
-    assert (tmp_path / "udfs.py").read_text().startswith("from numba_ptxlink")
-    assert not (tmp_path / "out" / "udfs.h").exists()
-
-
-def test_a_depfile_is_not_the_manifest(out):
-    """Nor where the manifest is there already, as it would be written again."""
-    before = contents(out)
-    with pytest.raises(pl.ExportError, match=r"udfs\.json would replace what the export is made of"):
-        export(out, archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"], depfile=out / "udfs.json")
-    assert before == contents(out)
-
-
 def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
     """The header that defines a struct stays, where the export's would have its name."""
     text = "#pragma once\nstruct Pair { float a, b; };\n"
@@ -387,27 +304,3 @@ def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
         pl.export(tmp_path / "pair.py", tmp_path, emit=["ptx"])
     assert text == (tmp_path / "pair.h").read_text()
     assert pl.export(tmp_path / "pair.py", tmp_path / "out", emit=["ptx"]).header.exists()
-
-
-def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch):
-    """A relative folder in it is an error that says so; paths that are absolute do."""
-    source = tmp_path / "udfs.py"
-    source.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    with pytest.raises(pl.ExportError, match="out is relative to the working directory, which was deleted"):
-        pl.export(source, "out", emit=["ptx"])
-    assert pl.export(source, tmp_path / "out", emit=["ptx"]).header.is_file()
-
-
-def test_names_like_options_are_names(tmp_path):
-    """The compiler and ar take a file for one, whatever it begins with."""
-    if shutil.which("g++") is None or shutil.which("ar") is None:
-        pytest.skip("g++ or ar is not installed")
-    for name in ("-dash.py", "@at.py"):
-        source = tmp_path / name
-        source.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
-        exported = pl.export(source, tmp_path / "out", emit=["object", "library"])
-        assert exported.read("library").startswith(b"!<arch>")

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._imports import sources
 
 HEAD = "from numba_ptxlink import udf\n"
 UDF = HEAD + "from {module} import K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
@@ -64,38 +63,6 @@ def test_an_edited_module_is_read_again(tmp_path):
     assert list(tmp_path.rglob("*.pyc")) == []
 
 
-def test_stale_byte_code_is_not_run(tmp_path):
-    """A .pyc whose time and size agree with an edited source is not read."""
-    import py_compile
-
-    tree(tmp_path, udfs=UDF.format(module="common"), common="K = 51\n")
-    py_compile.compile(str(tmp_path / "common.py"))
-    status = (tmp_path / "common.py").stat()
-    tree(tmp_path, common="K = 52\n")
-    os.utime(tmp_path / "common.py", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert constant(tmp_path / "udfs.py", tmp_path) == 52
-
-
-BY_PATH = """
-import importlib.util
-from pathlib import Path
-
-spec = importlib.util.spec_from_file_location("other", Path(__file__).with_name("other.py"))
-other = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(other)
-VALUE = other.VALUE
-"""
-
-
-def test_a_file_that_is_loaded_by_its_path_is_source_too(tmp_path):
-    """An edit that byte code does not tell counts."""
-    tree(tmp_path, udfs=BY_PATH + UDF.replace("from {module} import K", "K = VALUE"))
-    for value in (1, 2):
-        tree(tmp_path, other=f"VALUE = {value}\n")
-        os.utime(tmp_path / "other.py", (0, 0))
-        assert constant(tmp_path / "udfs.py", tmp_path) == value
-
-
 def test_a_module_of_the_caller_stays_the_callers(tmp_path, monkeypatch):
     """A file gets the module beside it, or else the one on the path, and the caller's stays as it was."""
     tree(tmp_path / "callers", ptxlink_common="K = 1\n")
@@ -109,40 +76,11 @@ def test_a_module_of_the_caller_stays_the_callers(tmp_path, monkeypatch):
     assert sys.modules.pop("ptxlink_common") is theirs
 
 
-def test_what_the_file_adds_to_the_path_goes_with_it(tmp_path):
-    """A folder that the file itself puts on sys.path is the file's own."""
-    for value in (61, 62):
-        folder = tree(tmp_path / str(value), shared__common=f"K = {value}\n")
-        tree(
-            folder,
-            own__udfs=f"import sys\nsys.path.insert(0, {str(folder / 'shared')!r})\n"
-            + UDF.format(module="common"),
-        )
-        assert constant(folder / "own" / "udfs.py", tmp_path) == value
-
-
 def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path):
     """`numba.py` beside the file breaks nothing, also where Numba is imported first by the export."""
     names = ("numba", "numpy", "random", "cffi", "llvmlite")
     tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **dict.fromkeys(names, "1 / 0\n"))
     assert constant(tmp_path / "udfs.py", tmp_path) == 71
-
-
-def test_a_file_that_is_not_imported_for_its_name_is_told(tmp_path):
-    """A file whose name is taken is named where the file misses something in the module it got."""
-    tree(tmp_path, udfs=UDF.format(module="random"), random="K = 1\n")
-    with pytest.raises(
-        pl.ExportError, match=r"random\.py was not imported: the standard library or a package"
-    ):
-        pl.export(tmp_path / "udfs.py", tmp_path / "out")
-
-
-@pytest.mark.parametrize("stem", ["numba", "random", "__main__", "my udfs", "9"])
-def test_a_file_of_any_name_is_exported(tmp_path, stem):
-    """A file may have a name that is taken, or that is no identifier."""
-    folder = tree(tmp_path / "own", common="K = 81\n")
-    (folder / f"{stem}.py").write_text(UDF.format(module="common"))
-    assert constant(folder / f"{stem}.py", tmp_path) == 81
 
 
 def test_threads_export_at_once(tmp_path):
@@ -178,43 +116,6 @@ def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):
     assert manifest["name"] == "udfs"
 
 
-def test_a_namespace_package_below_the_folder(tmp_path):
-    """Folders without `__init__.py` are packages too, each export with its own."""
-    for value in (21, 22):
-        folder = tree(
-            tmp_path / str(value), udfs=UDF.format(module="parts.common"), parts__common=f"K = {value}\n"
-        )
-        assert constant(folder / "udfs.py", tmp_path) == value
-
-
-def test_functions_know_their_module_while_they_are_compiled(tmp_path):
-    """`importlib`, `inspect` and pickles find the file's module, and the source as it is now."""
-    text = HEAD + "import pickle, inspect, importlib\n\ndef helper():\n    return {value}\n\n"
-    text += "assert pickle.loads(pickle.dumps(helper)) is helper\n"
-    text += "assert 'return {value}' in inspect.getsource(helper)\n"
-    text += (
-        "K = importlib.import_module('common').K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
-    )
-    for value in (11, 12):
-        tree(tmp_path, udfs=text.format(value=value), common=f"K = {value}\n")
-        assert constant(tmp_path / "udfs.py", tmp_path) == value
-
-
-@pytest.mark.slow
-def test_what_an_export_imports_of_packages_is_protected():
-    """Every installed package that compiling needs is one whose name no file shadows."""
-    code = (
-        "import sys\nbefore = set(sys.modules)\nimport numba_ptxlink as pl\nimport tempfile\n"
-        "@pl.udf('float32(float32, float16)')\ndef f(x, y):\n    return x + y\n"
-        "made = pl.export([f], tempfile.mkdtemp(), archs=['sm_90'])\n"
-        "pl.link(made.artifacts['ptx', 'sm_90'], arch='sm_90')\n"
-        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})\n"
-    )
-    run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    ours = {name for name in run.stdout.split() if not name.startswith(("_", "cython_runtime"))}
-    assert ours - sources.PROTECTED == set()
-
-
 @pytest.mark.parametrize(
     ("body", "message"), [("raise SystemExit(3)", "SystemExit: 3"), ("x = (", "SyntaxError")]
 )
@@ -227,17 +128,6 @@ def test_a_file_that_leaves_is_an_error(tmp_path, body, message):
         with pytest.raises(pl.ExportError, match=rf"udfs\.py failed while it was imported: {message}"):
             pl.export(tmp_path / "udfs.py", tmp_path / "out")
     assert before == (dict(sys.modules), list(sys.path), list(sys.path_hooks))
-
-
-def test_a_module_that_exports_another(tmp_path):
-    """An export within an import gets modules of its own, and so does the outer one."""
-    tree(tmp_path / "other", inner=UDF.format(module="common"), common="K = 5\n")
-    inner, out = str(tmp_path / "other" / "inner.py"), str(tmp_path / "inner")
-    call = f"pl.export({inner!r}, {out!r}, emit=['ptx'])\n"
-    tree(tmp_path / "own", udfs="import numba_ptxlink as pl\n" + call + UDF.format(module="common"))
-    tree(tmp_path / "own", common="K = 6\n")
-    assert constant(tmp_path / "own" / "udfs.py", tmp_path) == 6
-    assert ", 5;" in (tmp_path / "inner" / "inner.sm_75.ptx").read_text()
 
 
 MISSPELT = HEAD + "\n\n@udf('int32(int32)', nmae='g')\ndef f(x):\n    return x\n"
@@ -286,43 +176,6 @@ def test_a_file_that_exports_itself(tmp_path, call):
     assert pl.export(path, emit=["ptx"]).signatures
 
 
-def test_the_working_directory_is_kept(tmp_path, monkeypatch):
-    """A file that goes to another directory takes neither the output nor the process with it."""
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    leave = f"import os\nos.chdir({str(tmp_path / 'elsewhere')!r})\n"
-    tree(tmp_path, udfs=leave + UDF.format(module="common"), common="K = 1\n")
-    exported = pl.export(tmp_path / "udfs.py", "out", emit=["ptx"], depfile="out/udfs.d")
-    assert exported.header.exists()
-    assert {"udfs.d", "udfs.h"} < {path.name for path in (tmp_path / "here" / "out").iterdir()}
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_a_package_is_named_after_its_folder(tmp_path):
-    """The files of a package's `__init__.py` have the package's name, as for `-m`."""
-    tree(tmp_path, shapes____init__=HEAD + "\n@udf('int32(int32)')\ndef f(x):\n    return x\n")
-    exported = pl.export(tmp_path / "shapes" / "__init__.py", emit=["ptx"])
-    assert exported.header.name == "shapes.h"
-
-
-HELPED = """\
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
-from numba_ptxlink import udf
-
-spec = spec_from_file_location("wave", Path(__file__).with_name("wave.py"))
-wave = module_from_spec(spec)
-spec.loader.exec_module(wave)
-
-
-@udf("int32(int32)")
-def plus(x):
-    return wave.helper(x)
-"""
-
-
 def factors(folder: Path, name: str, **environment: str) -> list[str]:
     """Export *folder*/udfs.py by a command with a cache of its own; return what is added or multiplied."""
     command = [sys.executable, "-m", "numba_ptxlink", "export", "udfs.py", "-o", "out", "--emit", "ptx"]
@@ -331,17 +184,6 @@ def factors(folder: Path, name: str, **environment: str) -> list[str]:
         command, cwd=folder, env={**os.environ, **kept, **environment}, check=True, capture_output=True
     )
     return re.findall(rf"\b{name}\.\S+ .*, (\w+);", (folder / "out" / "udfs.sm_75.ptx").read_text())
-
-
-@pytest.mark.slow
-def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp_path):
-    """What its module is called does not matter: the helper is compiled as it is now."""
-    helper = "from numba import cuda\n\n\n@cuda.jit(device=True)\ndef helper(x):\n    return x + {}\n"
-    seen = []
-    for value in (5, 7):
-        tree(tmp_path, udfs=HELPED, wave=helper.format(value))
-        seen += factors(tmp_path, "add")
-    assert ["5", "7"] == seen
 
 
 @pytest.mark.slow

@@ -9,11 +9,9 @@ import random
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from linkcases import CALLEE, KERNEL, find_nvcc, function
+from linkcases import CALLEE, find_nvcc
 from ptx_kernels import make_large_kernel
 
 import numba_ptxlink as pl
@@ -115,52 +113,6 @@ def test_machine_code_is_shown_where_nvdisasm_is():
     assert ".text.k" in pl.inspect(content("cubin")).sass
 
 
-def test_a_missing_nvdisasm_is_a_note(monkeypatch):
-    """Without nvdisasm everything else is told."""
-    monkeypatch.setattr(find, "program", lambda _: None)
-    found = pl.inspect(content("cubin"))
-    assert "" == found.sass
-    assert "pip install nvidia-cuda-nvdisasm" in found.notes[0]
-
-
-def test_machine_code_that_cannot_be_shown_is_an_error_where_it_is_asked_for(monkeypatch, capsys, tmp_path):
-    """With --sass the status tells; without it a note on the standard error does, apart from the output."""
-    monkeypatch.setattr(find, "program", lambda _: None)
-    path = tmp_path / "k.cubin"
-    path.write_bytes(content("cubin"))
-    assert 1 == main(["inspect", "--sass", str(path)])
-    said = capsys.readouterr()
-    assert "" == said.out
-    assert "k.cubin has no machine code that can be shown. There is no nvdisasm" in said.err
-    assert said.err.endswith("install it with `pip install nvidia-cuda-nvdisasm`.\n")
-    assert 0 == main(["inspect", str(path)])
-    said = capsys.readouterr()
-    assert said.err.startswith("numba-ptxlink: note: There is no nvdisasm")
-    assert "nvdisasm" not in said.out
-    assert 0 == main(["inspect", "--quiet", str(path)])
-    assert "" == capsys.readouterr().err
-
-
-def test_what_is_asked_for_is_told_apart():
-    """A function that the file calls and lacks is not defined."""
-    symbols = {each.name: each.defined for each in pl.inspect(KERNEL, sass=False).symbols}
-    assert {"f": False, "k": True} == symbols
-
-
-def test_ptx_that_does_not_compile_is_read_nonetheless():
-    """Symbols of PTX that the compiler refuses are told, with the reason for what is missing."""
-    found = pl.inspect(function().replace("mov.u32", "nonsense"), sass=False)
-    assert ["f"] == [each.name for each in found.symbols]
-    assert "Resources are not told" in found.notes[0]
-
-
-def test_code_for_another_architecture_is_a_note():
-    """A fat binary asked about an architecture that it has no code for says so."""
-    packed = nvfatbin.pack([("cubin", ARCH, "k", content("cubin"))])
-    found = pl.inspect(packed, arch="sm_90", sass=False)
-    assert ((), True) == (found.symbols, "no code for sm_90" in found.notes[0])
-
-
 def test_cuda_source_is_refused():
     """CUDA C++ has nothing to inspect, and the error says what to do."""
     with pytest.raises(pl.LinkError, match="compile it first"):
@@ -178,14 +130,6 @@ def test_the_command_prints_text_and_json(tmp_path, capsys):
     assert 0 == main(["inspect", str(path), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert {"k", "scale"} == {each["name"] for each in found["symbols"]}
-
-
-def test_the_command_explains_what_it_cannot_read(tmp_path, capsys):
-    """A damaged file is one line on stderr and status 1."""
-    path = tmp_path / "source.cubin"
-    path.write_bytes(content("cubin")[:300])
-    assert 1 == main(["inspect", str(path)])
-    assert "source.cubin is not a whole ELF image" in capsys.readouterr().err
 
 
 TWO_ARCHS = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
@@ -257,20 +201,6 @@ def test_a_host_file_lists_every_architecture(built, form):
     assert {"sm_90"} == {part.arch for part in only.parts}
 
 
-def test_ltoir_in_an_object_is_listed(tmp_path):
-    """LTO-IR that nvcc compresses into an object is listed with its architecture."""
-    path = by_nvcc(tmp_path, "file.o", "-c", "-rdc=true", "-gencode=arch=compute_90,code=lto_90")
-    assert ("ltoir", "sm_90") in [(part.kind, part.arch) for part in pl.inspect(path, sass=False).parts]
-
-
-def test_without_cuobjdump_a_note_says_what_installs_it(monkeypatch):
-    """A fat binary lists its entries all the same."""
-    monkeypatch.setattr(find, "program", lambda _: None)
-    found = pl.inspect(content("fatbin"))
-    assert [("cubin", "sm_80"), ("ptx", "sm_80")] == [(each.kind, each.arch) for each in found.entries]
-    assert "pip install nvidia-cuda-cuobjdump" in found.notes[0]
-
-
 @pytest.mark.slow
 def test_an_archive_lists_every_member(tmp_path):
     """Members of a static library are read one by one, whatever the length of their names."""
@@ -284,28 +214,6 @@ def test_an_archive_lists_every_member(tmp_path):
     assert {"lib.a(a.o)", "lib.a(a_name_of_more_than_16.o)"} == {part.name for part in report.parts}
 
 
-def test_a_host_file_without_device_code_says_so(capsys):
-    """The interpreter itself has no device code: no error, and no list that is just empty."""
-    path = Path(sys.executable).resolve()
-    report = pl.inspect(path)
-    assert ("object", "", ("There is no device code in it.",)) == (report.kind, report.arch, report.notes)
-    assert 0 == main(["inspect", str(path)])
-    said = capsys.readouterr()
-    assert "numba-ptxlink: note: There is no device code in it.\n" == said.err
-    assert "note" not in said.out
-
-
-def test_a_container_is_headed_by_all_its_architectures(tmp_path, capsys):
-    """Code for several architectures is not announced as code for the first of them."""
-    codes = [(sm, pl.assemble(content("ptx"), sm, relocatable=True).code) for sm in ("sm_80", "sm_90")]
-    path = tmp_path / "both.fatbin"
-    path.write_bytes(nvfatbin.pack([("cubin", pl.Arch.of(sm), "k", code) for sm, code in codes]))
-    assert 0 == main(["inspect", str(path)])
-    assert "both.fatbin  fatbin  sm_80, sm_90" == capsys.readouterr().out.splitlines()[0]
-    assert 0 == main(["inspect", str(path), "--arch", "sm_90"])
-    assert "both.fatbin  fatbin  sm_90" == capsys.readouterr().out.splitlines()[0]
-
-
 def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
     """From many pieces on, symbols are read and nothing is compiled or disassembled; one architecture is."""
     monkeypatch.setattr(inspection, "_MANY", 1)
@@ -315,17 +223,6 @@ def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
     assert [("k", "scale")] * 2 == [tuple(sorted(s.name for s in part.symbols)) for part in report.parts]
     assert [""] * 2 == [part.sass for part in report.parts]
     assert {None} == {symbol.spills for symbol in report.parts[1].symbols}
-
-
-def test_a_truncated_fat_binary_in_a_library_is_damage(built, tmp_path):
-    """A fat binary that ends early is an error that names the file, also inside a host file."""
-    code = built(*LIBRARY).read_bytes()
-    path = tmp_path / "libfile.so"
-    at = code.index(b"\x50\xed\x55\xba")
-    # The size of the content is the second quadword of the header.
-    path.write_bytes(code[: at + 8] + (1 << 40).to_bytes(8, "little") + code[at + 16 :])
-    with pytest.raises(pl.LinkError, match=r"libfile\.so is not read: .*generate or copy it again"):
-        pl.inspect(path)
 
 
 def test_only_floats_are_types():
@@ -413,17 +310,3 @@ def test_every_part_is_in_text_and_json(exported, capsys):
     assert [(entry["kind"], entry["arch"]) for entry in fields["entries"]] == [
         (part["kind"], part["arch"]) for part in fields["parts"]
     ]
-
-
-def test_a_header_is_no_source_to_link(tmp_path):
-    """A header is answered with what to inspect in its place."""
-    path = tmp_path / "a.h"
-    path.write_text('extern "C" float f(float x);\n')
-    with pytest.raises(pl.LinkError, match=r"a\.h is a header, which has no code; inspect the PTX"):
-        pl.inspect(path)
-
-
-def test_untold_resources_come_with_the_reason():
-    """Where the compiler refuses PTX, the note has its reason too."""
-    code = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
-    assert "SM version specified by .target" in pl.inspect(code, arch="sm_80").notes[0]

@@ -174,19 +174,6 @@ def test_front_ends_are_named_by_nobody():
     assert past == []
 
 
-def test_front_ends_are_listed_once():
-    """The name of a front end is in its own package and in the list: numba-cuda, the first, is known more."""
-    names = {spelled for name in FRONT_ENDS[1:] for spelled in (name, name.replace("-", "_"))}
-    listing = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if not path.relative_to(PACKAGE).parts[0].startswith("_numba_cuda")
-        for node in ast.walk(parsed(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in names
-    }
-    assert {"_config.py"} == listing
-
-
 def test_there_is_no_circle_of_imports():
     """No module needs itself, through whatever modules and however late it imports them."""
     assert circles(PACKAGE) == []
@@ -200,51 +187,6 @@ def test_a_directory_fits_a_screen():
     ):
         there = [path for path in directory.iterdir() if path.name != "__pycache__"]
         assert len(there) <= MOST_IN_A_DIRECTORY, directory
-
-
-def make_package(folder):
-    """Return a package with a lower sub-package, both empty."""
-    package = folder / "thing"
-    (package / "low").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "low" / "__init__.py").write_text("")
-    return package
-
-
-def test_deferred_imports_are_seen(tmp_path):
-    """An import in a function, in a condition, absolute or of a sub-package is held against the floors."""
-    package = make_package(tmp_path)
-    (package / "low" / "leaf.py").write_text("def f():\n    from thing.high import g\n    return g\n")
-    (package / "high.py").write_text("if True:\n    from .low import leaf\n")
-    assert upward(package, ("low", "high")) == ["low.leaf -> high"]
-    assert set(circles(package)) == {"low.leaf", "high"}
-    (package / "low" / "leaf.py").write_text("from . import other\n")
-    (package / "low" / "other.py").write_text("import thing.low.leaf\n")
-    assert upward(package, ("low", "high")) == []
-    assert set(circles(package)) == {"low.leaf", "low.other"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "from thing import g",
-        "import thing\n    return thing.g",
-        "from importlib import import_module\n    return import_module('thing.high')",
-        "from importlib import import_module\n    return import_module('..high', __package__)",
-        "from importlib import import_module\n    return import_module(f'thing.high.{name}')",
-        "import sys\n    return sys.modules['thing.high']",
-    ],
-)
-def test_imports_that_name_no_module_are_seen(tmp_path, text):
-    """What the package itself offers, and a module whose name is a string, are held against the floors."""
-    package = make_package(tmp_path)
-    (package / "__init__.py").write_text("from .high import g\nfrom .low import leaf\n")
-    (package / "low" / "leaf.py").write_text("x = 1\n")
-    (package / "high.py").write_text("from .low import leaf\ng = leaf.x\n")
-    assert upward(package, ("low", "high")) == []
-    assert circles(package) == []
-    (package / "low" / "leaf.py").write_text(f"def f(name):\n    {text}\n")
-    assert upward(package, ("low", "high")) or circles(package)
 
 
 def test_what_is_private_to_a_front_end_is_named_in_its_package():
@@ -261,13 +203,6 @@ def test_what_is_private_to_a_front_end_is_named_in_its_package():
         for match in private.finditer(path.read_text())
     ]
     assert named == []
-
-
-def test_marks_name_no_front_end_in_code():
-    """What an object needs to be called is asked of the front end; a mark's text has no attribute of one."""
-    tree = ast.parse((PACKAGE / "_export" / "marks.py").read_text())
-    names = [getattr(node, "id", getattr(node, "attr", getattr(node, "name", ""))) for node in ast.walk(tree)]
-    assert [] == [name for name in names if name and "mlir" in name]
 
 
 def test_the_architecture_names_every_floor():

@@ -6,8 +6,7 @@ import io
 import re
 
 import pytest
-from linkcases import KERNEL, cubin, function
-from ptx_kernels import for_the_debugger, make_kernel
+from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvrtc
@@ -32,15 +31,6 @@ def test_a_lone_ptx_is_assembled():
     assert linked.cubin == pl.assemble(make_kernel(), "sm_90").code
     assert linked.flags == pl.assemble(make_kernel(), "sm_90").flags
     assert linked.inputs == ("<ptx 1>",)
-
-
-def test_ptx_for_the_debugger_is_linked_without_a_word():
-    """What `.target` says needs no flag, alone and beside another input."""
-    text = for_the_debugger(make_kernel())
-    linked = pl.link(text, arch="sm_90")
-    assert "nvptxcompiler" == linked.backend
-    assert b".debug_abbrev" in linked.cubin
-    assert b".debug_abbrev" in pl.link(text, make_kernel("other"), arch="sm_90").cubin
 
 
 @pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("ptx", "cubin"), ("cubin", "ptx"), ("ltoir", "ltoir")])
@@ -153,26 +143,6 @@ def test_a_file_whose_content_is_not_what_its_name_says(tmp_path):
         pl.link(path, arch="sm_90")
 
 
-def test_text_with_a_byte_order_mark(tmp_path):
-    """PTX and CUDA C++ may begin with a BOM, as text, bytes and files."""
-    ptx = "\ufeff" + make_kernel()
-    (tmp_path / "k.ptx").write_text(ptx, encoding="utf-8")
-    cubin = pl.link(make_kernel(), arch="sm_90").cubin
-    for source in (ptx, ptx.encode(), tmp_path / "k.ptx"):
-        assert cubin == pl.link(source, arch="sm_90").cubin
-    assert cubin == pl.assemble(ptx, "sm_90").code
-    assert pl.link("\ufeff" + 'extern "C" __global__ void k() {}\n', arch="sm_90").cubin
-
-
-def test_a_file_of_zeros_is_told_from_its_beginning(tmp_path):
-    """A file that begins with a NUL is of no kind, and is read no further."""
-    path = tmp_path / "zeros"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(pl.LinkError, match="its content is of no known kind"):
-        pl.link(path, arch="sm_90")
-
-
 def test_no_input_is_an_error():
     """A link needs something to link."""
     with pytest.raises(pl.LinkError, match="needs at least one input"):
@@ -276,23 +246,6 @@ def test_a_kernel_without_a_driver(monkeypatch):
         linked.kernel("k")
 
 
-def test_lto_of_nothing_that_is_ltoir():
-    """Link-time optimisation of PTX alone is refused with what to leave out."""
-    with pytest.raises(pl.LinkError, match=r"None of the inputs is LTO-IR.*leave lto out"):
-        pl.link(
-            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n",
-            arch=ARCH,
-            lto=True,
-        )
-
-
-@pytest.mark.parametrize(("option", "value"), [("defines", ["V=1"]), ("headers", ["a.h"])])
-def test_macros_and_headers_are_mappings(option, value):
-    """A list in place of a mapping is refused by its name, with one."""
-    with pytest.raises(pl.ConfigError, match=f"{option}=.* is a list; give a dict"):
-        pl.link("__global__ void k() {}\n", arch=ARCH, **{option: value})
-
-
 @pytest.mark.parametrize("lto", [True, False])
 @pytest.mark.parametrize(
     ("options", "said"),
@@ -316,78 +269,3 @@ def test_options_are_checked_whatever_links(lto, options, said):
     """A wrong value is refused with what is right, by each tool alike."""
     with pytest.raises(pl.ConfigError, match=said):
         pl.link("__global__ void k() {}\n", arch=ARCH, lto=lto, **options)
-
-
-def test_a_flag_that_the_linker_does_not_know_is_named():
-    """Of several flags, the message names those that are wrong, and what to do."""
-    with pytest.raises(
-        pl.LinkError, match=r"does not know one of them; correct or remove it in extra_flags\.$"
-    ):
-        pl.link(make_kernel(), CALLEE, arch=ARCH, lto=False, extra_flags=["-foo", "-time", "-O9"])
-
-
-def test_lto_is_a_truth_value():
-    """What is no truth value is not taken for one."""
-    with pytest.raises(pl.ConfigError, match="lto is 'x', of type str; pass True, False or None"):
-        pl.link("__global__ void k() {}\n", arch=ARCH, lto="x")
-
-
-@pytest.mark.parametrize(
-    "given", [str, lambda path: path, lambda path: [path], lambda path: iter([str(path)])]
-)
-def test_one_folder_of_headers_needs_no_list(tmp_path, given):
-    """A path alone is one folder, not a folder for each of its letters."""
-    (tmp_path / "a.h").write_text("#define VALUE 1\n")
-    source = '#include "a.h"\nextern "C" __global__ void k(int* p) { *p = VALUE; }\n'
-    assert pl.link(source, arch=ARCH, include_dirs=given(tmp_path)).cubin
-
-
-def test_ltoir_for_an_older_driver_is_answered_with_what_helps():
-    """LTO-IR in a link for an older driver is no matter of lto, which nobody asked for."""
-    code = nvrtc.compile_source("__device__ int v;\n", "v.cu", pl.Arch.of("sm_80"), output="ltoir").code
-    with pytest.raises(pl.LinkError, match=r"not for .*12\.4; give PTX, CUDA C\+\+ or Python in its place"):
-        pl.link(code, arch="sm_80", cuda="12.4")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "options", "cure"),
-    [
-        (
-            lambda: (KERNEL, function()),
-            {"inline": "none"},
-            r"\(2 inputs\), .*; pass inline='auto', or link in",
-        ),
-        (lambda: (KERNEL, function()), {"backend": "nvjitlink"}, "; pass backend='auto', or link in"),
-        (lambda: (KERNEL, function()), {"debug": True}, "debug information is kept.*; leave debug out, or"),
-        (lambda: (KERNEL, function(target="sm_60")), {}, "threads of sm_60 .*; give PTX that can become one"),
-        (lambda: (KERNEL, cubin(function())), {"inline": "none"}, "; give PTX, CUDA C.. or Python alone, or"),
-    ],
-)
-def test_what_is_not_one_ptx_for_an_older_driver_is_told_why(inputs, options, cure):
-    """The reason why a linker combined the inputs is told, with the option that made it so."""
-    with pytest.raises(pl.LinkError, match=r"by a tool of CUDA .* is not for CUDA 11\.8") as caught:
-        pl.link(*inputs(), arch="sm_80", cuda="11.8", **options)
-    assert re.search(cure, str(caught.value))
-
-
-def test_compiled_sources_have_no_lines_of_ptx():
-    """Messages about CUDA C++ name the source, and no line of the PTX that was made of it."""
-    caller = 'extern "C" __device__ int f(int); extern "C" __global__ void k(int* p) { *p = f(1); }\n'
-    head = ".version 8.0\n.target sm_80\n.address_size 64\n"
-    callee = f"{head}.visible .func (.param .b64 r) f(.param .b64 a) {{ ret; }}\n"
-    with pytest.raises(pl.LinkError, match=r"defined in <ptx 2>:4\n.*declared in <cu 1>\n"):
-        pl.link(caller, callee, arch="sm_80")
-
-
-def test_sources_without_code_are_refused(tmp_path):
-    """CUDA C++ that defines nothing, as a header does, is an error that says what to give beside it."""
-    header = tmp_path / "udfs.h"
-    header.write_text('#pragma once\nextern "C" __device__ float f(float x);\n')
-    with pytest.raises(pl.LinkError, match=r"udfs\.h: no kernel.* artifacts beside it") as error:
-        pl.link(header, arch="sm_80")
-    assert ("udfs.h",) == error.value.inputs
-    template = "template <typename T> __global__ void k(T* p) { *p = 1; }"
-    with pytest.raises(pl.LinkError, match="name_expressions"):
-        pl.link(template, arch="sm_80")
-    assert pl.link(template, arch="sm_80", name_expressions=["k<int>"]).lowered_names
-    assert pl.link(header, "__device__ int value = 1;", arch="sm_80", lto=False).cubin

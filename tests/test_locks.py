@@ -48,21 +48,6 @@ def forbidden(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import threading\nx = threading.Lock()",
-        "from threading import RLock",
-        "def f():\n    from concurrent.futures import Future",
-        "import queue",
-        "import os\nos.register_at_fork(after_in_child=print)",
-    ],
-)
-def test_a_lock_is_seen(source):
-    """The walk below sees each way to come by a lock."""
-    assert [] != forbidden(source)
-
-
 def test_one_module_makes_locks():
     """No other module has a lock of its own, which a forked child would find held."""
     modules = [path for path in PACKAGE.rglob("*.py") if path.name not in {"_locks.py", *EXECUTORS}]
@@ -163,26 +148,7 @@ def test_a_child_may_be_forked_during_the_first_call():
     assert "0\n" * 5 == done.stdout
 
 
-def test_a_child_makes_what_another_thread_was_making(tmp_path):
-    """What a thread of the parent works on when it forks, the child makes itself."""
-    assert "child ended with 0\n" == fork("while_another_thread_works", tmp_path / "cache")
-
-
-def test_a_thread_may_fork_while_it_makes_a_result(tmp_path):
-    """Both processes come to the end of the work in which they parted, and the parent keeps its file lock."""
-    assert "locked, child ended with 0\n" == fork("within_work", tmp_path / "cache")
-
-
 @pytest.mark.parametrize("module", ["numba_ptxlink._formats.texts", "email.feedparser"])
 def test_a_child_imports_what_another_thread_was_importing(module):
     """A module that a thread of the parent had begun to import, ours or another's, is imported anew."""
     assert "child ended with 0\n" == fork("while_another_thread_imports", module)
-
-
-def test_what_a_lock_guards_can_be_forgotten():
-    """In a child a lock is new, and what only the parent's threads could end is dropped."""
-    guarded = ["theirs"]
-    lock = _locks.Lock(forget=guarded.clear)
-    before = lock.held
-    lock.renew()
-    assert ([], True) == (guarded, lock.held is not before)

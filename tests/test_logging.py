@@ -64,30 +64,6 @@ def test_a_message_is_shown_once(show, program):
     assert 2 == show("-c", program).count(MESSAGE)
 
 
-@pytest.mark.parametrize(
-    ("verbose", "shown"), [(0, ["numba-ptxlink: warning: no"]), (1, ["chosen", "numba-ptxlink: warning: no"])]
-)
-def test_a_command_shows_messages_in_one_form(show, verbose, shown):
-    """Once, also where a package that it imports logs by the root logger, which gives that a handler."""
-    program = (
-        "import logging; from numba_ptxlink._cli import arguments; "
-        "log = logging.getLogger('numba_ptxlink._link.consumer')\n"
-        f"with arguments.messages_shown({verbose}, quiet=False):\n"
-        "    logging.info('other'); log.info('chosen'); log.warning('no')\n"
-        "assert not logging.getLogger().handlers"
-    )
-    assert shown == show("-c", program, level="").splitlines()
-
-
-def test_what_the_application_configured_stays(show):
-    """A logger with a handler or a level of its own is left alone."""
-    own = "import logging; log = logging.getLogger('numba_ptxlink'); "
-    assert "" == show("-c", f"{own} log.setLevel('ERROR'); {USE}; assert log.handlers == []")
-    assert "" == show(
-        "-c", f"{own} log.addHandler(logging.NullHandler()); {USE}; assert len(log.handlers) == 1"
-    )
-
-
 def test_a_wrong_level_is_an_error_of_the_command(monkeypatch, capsys):
     """The command names the variable and the choices, without a traceback."""
     from numba_ptxlink import _config, cli

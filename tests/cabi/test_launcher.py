@@ -139,17 +139,6 @@ def test_the_drivers_errors_are_returned(made, tmp_path, failure):
     assert [code] * 6 == [line.split()[0] for line in lines]
 
 
-def test_a_missing_or_old_driver_is_returned(made, tmp_path):
-    """Without libcuda.so.1 the error is 303; where it lacks a function, 302."""
-    program, _ = made
-    assert run(program, "load", LD_LIBRARY_PATH=str(tmp_path)) == ["303 no libcuda.so.1 could be loaded"]
-    source = tmp_path / "old.c"
-    source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
-    command = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)]
-    subprocess.run(command, check=True)
-    assert run(program, "load", LD_LIBRARY_PATH=str(tmp_path)) == ["302 unknown error"]
-
-
 THREADS = """
 #include <thread>
 #include <vector>
@@ -252,39 +241,6 @@ def test_names_do_not_collide(tmp_path):
     assert [kernel.name for kernel in kernels] == [
         line.split()[1] for line in launches.log_of(tmp_path) if line.startswith("launch")
     ]
-
-
-NAMES = ("block", "grid", "stream", "arguments", "attributes", "load", "udfs_kernels", "kernels", "extent")
-
-
-EXTENTS = """
-#include <cstddef>
-#include <type_traits>
-#include "made.launch.h"
-struct numbers4 { int x, y, z, w; };
-struct numbers3 { unsigned x, y, z; };
-struct floats3 { float x, y, z; };
-using numba_ptxlink::extent;
-template <class T>
-constexpr bool takes = std::is_convertible<T, extent>::value;
-static_assert(takes<int> && takes<unsigned char> && takes<std::size_t> && takes<long long>);
-static_assert(takes<numbers3>);
-static_assert(!takes<float> && !takes<double> && !takes<bool> && !takes<void*>);
-static_assert(!takes<numbers4> && !takes<floats3>);
-static_assert(extent(-1).x == 0 && extent(1ll << 32).x == 0 && extent(3, 4u).y == 4 && extent{}.z == 1);
-int run(CUstream_st* stream, float* x, int n, std::size_t block) {
-  return made_kernels::first(stream, (n + 127) / 128, block, 0, {x, n})
-       | made_kernels::first(stream, {n, 2u}, {block, 1, n}, 0, {x, n});
-}
-int main() {}
-"""
-
-
-def test_extents_are_integers_of_any_type(tmp_path):
-    """Grids of signed, unsigned and 64-bit integers compile without a warning; others do not convert."""
-    kernel = launches.kernel_of(types.float32[::1], name="first")
-    pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
-    build(tmp_path, EXTENTS)
 
 
 def make(out: Path, *assignments: str) -> None:

@@ -81,37 +81,6 @@ def test_a_header_hides_no_other(tmp_path, stem):
     assert renamed.header.name == f"{stem}_udfs.h"
 
 
-@pytest.mark.parametrize(
-    ("name", "proposal"),
-    [
-        ("cudaMalloc", "my_cudaMalloc"),
-        ("CUDA_NEW", "my_CUDA_NEW"),
-        ("numba_ptxlink", "my_numba_ptxlink"),
-        ("cuInit", "my_cuInit"),
-        ("CUdevice", "my_CUdevice"),
-        ("__half", "half"),
-        ("_Bool", "Bool"),
-        ("9lives", "f9lives"),
-        ("__", "unnamed"),
-        ("_", "unnamed"),
-        ("θ", "unnamed"),
-        ("naïveté", "naivete"),
-        ("x₂", "x2"),
-        ("速度", "unnamed"),
-        ("WARP_SZ", "WARP_SZ_"),
-        ("param12", "param12_"),
-        ("retval0", "retval0_"),
-        ("func_retval0", "func_retval0_"),
-        ("temp_param_reg", "temp_param_reg_"),
-    ],
-)
-def test_a_proposal_is_free(name, proposal):
-    """What is proposed is not refused in turn."""
-    assert names.problem(name) is not None
-    assert names.propose(name) == proposal
-    assert names.problem(proposal) is None
-
-
 @pytest.mark.parametrize("name", ["_", "WARP_SZ", "param0", "retval0", "temp_param_reg"])
 def test_names_of_ptx_cannot_be_called(name):
     """What is refused as a name of PTX cannot be called as PTX; func_retval0 would crash the process."""
@@ -166,19 +135,6 @@ def test_fields_of_any_name_compile(tmp_path, nvcc):
     text = export_and_compile(tmp_path, nvcc, marked)
     assert "float sin;" in text
     assert "int8_t sin;" in text
-
-
-@pytest.mark.slow
-def test_structs_may_be_named_like_their_fields(tmp_path, nvcc):
-    """A named tuple may have the name of its own field, or of a parameter."""
-    marked = []
-    for name in ("wire", "Point"):
-        struct = types.NamedTuple([F32, types.int32], namedtuple(name, [name, "second"]))  # noqa: PYI024
-        function = made(f"def f({name}, other): return {name}")
-        marked.append(pl.udf(struct(struct, struct), name=f"of_{name}")(function))
-    text = export_and_compile(tmp_path, nvcc, marked)
-    for name in ("wire", "Point"):
-        assert f"typedef struct {name} {{" in text
 
 
 @pytest.mark.parametrize("name", ["float3", "dim3", "size_t"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import pickle
 
 import pytest
@@ -13,8 +12,6 @@ import numba_ptxlink as pl
 from numba_ptxlink._cabi import header, proof
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
-from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.errors import LinkError
 
 FLOAT = c.number("float")
 DOUBLE = c.number("double")
@@ -85,13 +82,6 @@ def test_a_call_that_cxx_refuses_names_the_function():
         prove(good, text=text)
 
 
-@pytest.mark.parametrize("name", ["p0", "p1", "x", "value"])
-@pytest.mark.parametrize("kernel", [False, True])
-def test_no_name_of_a_function_is_hidden_by_the_proof(name, kernel):
-    """The proof's own parameters have names that no function has."""
-    prove(declare(name, c.Void() if kernel else FLOAT, ("x", FLOAT), ("y", FLOAT), kernel=kernel))
-
-
 def test_a_call_that_reaches_cuda_is_refused():
     """A function of CUDA's own name and types compiles, and calls would reach CUDA's."""
     params = (("value", DOUBLE), ("by", DOUBLE))
@@ -121,41 +111,6 @@ def test_functions_for_cxx_to_define_are_compared_too():
     wrong = dataclasses.replace(DOUBLE, size=4, align=4)
     with pytest.raises(pl.ExportError, match="of elsewhere"):
         prove(declare("f", FLOAT), externs=(Signature("elsewhere", FLOAT, (("arg0", wrong),)),))
-
-
-def missing() -> None:
-    """Raise what a missing library raises."""
-    raise LinkError("NVRTC could not be loaded (no such file); install it.")
-
-
-def test_without_nvrtc_the_log_says_so(monkeypatch, caplog):
-    """Where NVRTC cannot be loaded the export goes on, with a warning."""
-    nvrtc.supported_archs.cache_clear()
-    monkeypatch.setattr(nvrtc, "_binding", missing)
-    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
-        prove(declare("float4", FLOAT))
-    assert "The header is not compiled: NVRTC could not be loaded" in caplog.text
-
-
-def test_without_cudas_headers_the_log_says_so(monkeypatch, caplog):
-    """A type whose header is not installed cannot be proven; the export goes on."""
-    monkeypatch.setattr(nvrtc, "toolkit_include_dirs", tuple)
-    half = c.number("__half")
-    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
-        prove(declare("f", half, ("value", half)))
-    assert "cuda_fp16.h" in caplog.text
-
-
-def test_what_no_compiler_reads_is_spelled_out(caplog):
-    """A docstring may hold NUL, escapes, marks of direction and lone surrogates; its letters stay."""
-    doc = "\x00 \x1b[31m \u202e \udc80 \u00e9 \u6f22"
-    declaration = dataclasses.replace(declare("f", FLOAT), doc=doc)
-    text = header.render("udfs", [declaration], [])
-    assert " * \\x00 \\x1b[31m \\u202e \\udc80 \u00e9 \u6f22\n" in text
-    text.encode()
-    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
-        prove(declaration)
-    assert caplog.text == ""
 
 
 def test_an_export_writes_nothing_when_cxx_refuses_its_header(tmp_path, monkeypatch):

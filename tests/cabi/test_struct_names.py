@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from numba import cuda, from_dtype
+from numba import from_dtype
 from numba.cuda import types
 
 import numba_ptxlink as pl
@@ -50,34 +50,6 @@ def test_one_function_is_refused_by_export(tmp_path, monkeypatch, args, name):
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("args", "name"), CLASHES[:1])
-def test_one_function_is_refused_by_compile(args, name):
-    """So does `numba.cuda.compile`, which has no header to write."""
-    active = pl.status().active
-    pl.enable()
-    try:
-        with pytest.raises(pl.AbiError, match=f"Function f: two structs would be named {name}: .* rename"):
-            cuda.compile(
-                first,
-                I32(*args),
-                abi="c",
-                abi_info={"abi_name": "f", "aggregates": "value"},
-                cc=(9, 0),
-            )
-    finally:
-        if not active:
-            pl.disable()
-
-
-@pytest.mark.parametrize(("args", "name"), CLASHES)
-def test_two_functions_are_refused_by_export(tmp_path, monkeypatch, args, name):
-    """An export refuses two functions, each with one of the types, before Numba compiles the first."""
-    monkeypatch.setattr("numba_ptxlink._numba_cuda.compile.compile_function", None)
-    marked = [pl.udf(I32(ty, I32), name=f"f{number}")(first) for number, ty in enumerate(args)]
-    with pytest.raises(pl.AbiError, match=rf"^Two structs would be named {name}: .* rename"):
-        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
-
-
 def test_the_cures_of_a_clash(tmp_path, monkeypatch):
     """The error names functions and members; another name of a record, or C++'s own struct, cures it."""
     text = (
@@ -101,19 +73,6 @@ def test_the_cures_of_a_clash(tmp_path, monkeypatch):
             seen.append(str(error))
     assert "of f, with the members x and Record(y: float32) of g, with the members y; rename" in seen[0]
     assert seen[1:] == ["float g(Outer_2 o)", "float g(ns::Outer o)"]
-
-
-def test_a_clash_with_an_inferred_result_is_refused(tmp_path):
-    """A result that Numba infers is held to the same rule, when it is known."""
-    point = named("Point", types.int64)
-    make = point.instance_class
-
-    def f(a):
-        return make(a.m0 + 1)
-
-    marked = [pl.udf((named("Point", I32),), name="f")(f)]
-    with pytest.raises(pl.AbiError, match="Function f: two structs would be named Point: "):
-        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
 
 
 def test_equal_structs_are_one(tmp_path):

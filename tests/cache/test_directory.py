@@ -15,7 +15,6 @@ import pytest
 from cache_worker import code, key
 from caches import files_of, fill, open_cache
 
-from numba_ptxlink.cache import Entry, eviction
 from numba_ptxlink.cache import directory as cache_directory
 from numba_ptxlink.errors import CacheError
 
@@ -52,16 +51,6 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path, umask, mask):
     assert [0o600] == modes(*files_of(directory))
 
 
-@pytest.mark.parametrize(("mode", "file"), [(0o755, 0o644), (0o750, 0o640)])
-def test_a_directory_made_for_others_is_filled_for_others(directory, umask, mode, file):
-    """Where the directory lets others read, they can read every entry, whatever the umask."""
-    umask(0o077)
-    directory.mkdir()
-    directory.chmod(mode)
-    fill(open_cache(directory), "a")
-    assert [mode, file] == modes(directory / "v2", *files_of(directory))
-
-
 # Since 3.12 Python warns of a fork beside threads, such as xdist's; the child here only reads.
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_another_user_reads_a_warm_directory():
@@ -86,28 +75,6 @@ def test_another_user_reads_a_warm_directory():
                 os._exit(0 if found is not None and found.code == code("a") else 1)
             os._exit(2)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(user, 0)[1])
-
-
-def test_a_path_that_is_swapped_changes_nothing(directory, tmp_path):
-    """A process goes on in the directory that it checked, whatever its path leads to later."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    moved = tmp_path / "moved"
-    directory.rename(moved)
-    fill(open_cache(directory), "forged")
-    fill(cache, "b")
-    assert [True, True, False] == [cache.get(key(name)) is not None for name in ("a", "b", "forged")]
-    assert (2, 1) == (len(files_of(moved)), len(files_of(directory)))
-
-
-def test_the_locks_are_in_the_directory_that_was_checked(directory, tmp_path):
-    """The file of locks is made where the directory is, not where its path leads by then."""
-    cache = open_cache(directory)
-    cache.tiers()
-    directory.rename(tmp_path / "moved")
-    directory.mkdir()
-    cache.through(key("a"), lambda: Entry({}, b""))
-    assert [True, False] == [(path / "locks").exists() for path in (tmp_path / "moved", directory)]
 
 
 def test_an_entry_that_others_can_write_is_not_believed(directory, caplog):
@@ -169,27 +136,6 @@ def file_of(cache, name: str) -> Path:
     return cache.tiers()[1].path_of(key(name).digest)
 
 
-def test_a_time_in_the_future_neither_pins_nor_evicts(directory):
-    """An entry dated by a clock that is wrong goes after those used before, and ages from then on."""
-    cache = open_cache(directory)
-    fill(cache, "old", "late", "recent", "new")
-    size = max(file.stat().st_size for file in files_of(directory))
-    for name, seconds in {"old": 9 * HOUR, "late": -9 * HOUR, "recent": HOUR, "new": 0.0}.items():
-        age(file_of(cache, name), seconds)
-
-    def left(most: int) -> list[str]:
-        with cache.tiers()[1]._folder() as folder:
-            eviction.enforce(folder, most * size, time.time())
-        return [name for name in ("old", "late", "recent", "new") if file_of(cache, name).exists()]
-
-    assert ["late", "recent", "new"] == left(3)
-    assert file_of(cache, "late").stat().st_mtime <= time.time()
-    age(file_of(cache, "recent"), -60)
-    age(file_of(cache, "new"), -30)
-    assert ["recent", "new"] == left(2)
-    assert ["recent"] == left(1)
-
-
 def test_what_a_killed_writer_left_is_swept(directory):
     """A file that was being written an hour ago goes with the next look at the cap; a younger one stays."""
     cache = open_cache(directory)
@@ -224,34 +170,6 @@ def test_reading_is_use(directory):
     assert time.time() - file_of(cache, "a").stat().st_mtime < HOUR
 
 
-def test_a_write_in_pieces_is_whole(directory, monkeypatch):
-    """Where the operating system takes only a part at a time, the entry is whole all the same."""
-    written = os.write
-    monkeypatch.setattr(os, "write", lambda file, content: written(file, content[:1000]))
-    cache = open_cache(directory)
-    fill(cache, "a")
-    assert code("a") == cache.get(key("a")).code
-
-
-def test_a_read_in_pieces_is_whole(directory, monkeypatch):
-    """Where the operating system gives only a part at a time, the entry is whole all the same."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    read = os.read
-    monkeypatch.setattr(os, "read", lambda file, size: read(file, min(size, 1000)))
-    assert code("a") == cache.get(key("a")).code
-
-
-def test_a_huge_file_is_no_entry(directory, caplog):
-    """A sparse file of any size costs no memory."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    (file,) = files_of(directory)
-    os.truncate(file, cache_directory.LARGEST + 1)
-    assert cache.get(key("a")) is None
-    assert "is no entry" in caplog.text
-
-
 class SlowError(Exception):
     """What a program raises in a handler of SIGALRM."""
 
@@ -269,17 +187,6 @@ def test_a_time_out_of_the_program_ends_what_it_interrupts(directory, monkeypatc
     monkeypatch.setattr(os, call, interrupted)
     with pytest.raises(type(error)):
         fill(cache, "b") if call == "write" else cache.get(key("a"))
-
-
-def test_a_refused_directory_before_a_good_one_is_told(tmp_path, caplog):
-    """The first directory of a search path that is refused costs one warning, and the next one is written."""
-    refused = tmp_path / "refused"
-    refused.mkdir()
-    refused.chmod(0o777)
-    fill(open_cache(refused, tmp_path / "good"), "a")
-    assert 1 == len(caplog.records)
-    assert "can be written by other users" in caplog.text
-    assert 1 == len(files_of(tmp_path / "good"))
 
 
 def test_the_cache_needs_no_cuda_core(directory):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import zipfile
 from pathlib import Path
 
-import environments
 import pytest
 
 from numba_ptxlink import assembler, cache
@@ -15,7 +13,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import Config
 from numba_ptxlink._tools import find, nvptxcompiler, nvrtc
 from numba_ptxlink._tools import nvjitlink as nvjitlink_tool
-from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import Cache
 from numba_ptxlink.cache import key as cache_key
 from numba_ptxlink.cache.key import Key
 
@@ -70,35 +68,6 @@ def test_the_source_is_part_of_every_key(tmp_path):
     assert 3 == len(set(digests))
 
 
-def test_a_build_brings_the_digest_of_its_source(tmp_path, monkeypatch):
-    """What a wheel was built of is read out of one file; a checkout, which has none, is read as a whole."""
-    package = tmp_path / "cache"
-    package.mkdir()
-    monkeypatch.setattr(cache_key, "__file__", str(package / "key.py"))
-    (package / "key.py").write_text("")
-    assert cache_key.package_version.__wrapped__().endswith(cache_key.source_digest(tmp_path))
-    (package / "source_digest.txt").write_text("of the build")
-    assert cache_key.package_version.__wrapped__().endswith(" of the build")
-
-
-@pytest.mark.slow
-def test_a_wheel_has_the_digest_of_its_own_source(tmp_path):
-    """The digest that the build writes is the one that the wheel's files have."""
-    try:
-        built = environments.wheel()
-    except environments.Unavailable as reason:
-        pytest.skip(str(reason))
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(tmp_path)
-        digest = archive.read("numba_ptxlink/cache/source_digest.txt").decode()
-    assert digest == cache_key.source_digest(tmp_path / "numba_ptxlink") != ""
-
-
-def test_a_package_without_source_has_its_version(tmp_path):
-    """Where the source cannot be read, as in an archive, the version alone counts."""
-    assert "" == cache_key.source_digest(tmp_path / "package.zip" / "numba_ptxlink")
-
-
 def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
     """Another build of this package finds no entry of this one."""
     pytest.importorskip("cuda.bindings.nvrtc")
@@ -115,12 +84,6 @@ def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
     before = digests()
     monkeypatch.setattr(cache, "package_version", lambda: "0.1.0 another build")
     assert all(one != other for one, other in zip(before, digests(), strict=True))
-
-
-def test_long_parts_are_shown_as_digests():
-    """Short text describes itself; the rest is shown by the start of its digest."""
-    parts = Key.of("link", {"arch": "sm_90", "ptx": "x" * 1000}).parts
-    assert ("sm_90", 16) == (parts["arch"], len(parts["ptx"]))
 
 
 @pytest.fixture
@@ -251,14 +214,6 @@ def test_every_axis_of_nvrtc_counts(tmp_path):
     assert all(one != other for one, other in itertools.combinations(keys, 2))
 
 
-def test_options_that_reach_beyond_keys_are_not_cached(tmp_path):
-    """What reads or writes files of its own has no key."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    (tmp_path / "part.h").write_text("#define PART 1\n")
-    assert nvrtc_key(tmp_path) is not None
-    assert nvrtc_key(tmp_path, flags=(f"--pre-include={tmp_path}/part.h",)) is None
-
-
 def test_a_build_id_is_the_linkers(tmp_path):
     """A library tells its build by the note in it, wherever that is, another file by its digest."""
     from numba_ptxlink._native import _nvptxcompiler
@@ -270,8 +225,3 @@ def test_a_build_id_is_the_linkers(tmp_path):
     assert told == find.build_id(str(tmp_path / "moved"))
     (tmp_path / "file").write_bytes(b"\x7fELF\x02\x01 no more")
     assert len(find.build_id(str(tmp_path / "file"))) == 64
-
-
-def test_an_entry_carries_its_log():
-    """The tool's remarks are text, also where an entry has none."""
-    assert ("said", "") == (Entry({"log": "said"}, b"").log, Entry({}, b"").log)

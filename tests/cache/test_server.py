@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from cache_worker import code, key, start, worker
@@ -23,7 +20,6 @@ from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.cache import server as cache_server
 from numba_ptxlink.cache.entry import seal
-from numba_ptxlink.errors import ConfigError
 
 pytest.importorskip("redis", reason="redis-py is not installed")
 
@@ -108,21 +104,6 @@ def test_a_wrong_seal_is_a_miss_and_a_warning(server, tmp_path, caplog):
     assert code("a") == trusted.through(key("a"), lambda: Entry({}, code("a"))).code
     assert "sealed with another secret" in caplog.text
     assert b"secret" not in server.client.get(address_of(trusted, "a"))
-
-
-@pytest.mark.redis
-def test_a_full_server_costs_a_warning(tmp_path, caplog):
-    """A server that takes no more entries costs one warning, and the local directory goes on."""
-    server = RedisServer(tmp_path)
-    server.start("--maxmemory", "1", "--maxmemory-policy", "noeviction")
-    try:
-        cache = open_cache(tmp_path / "a", server.url)
-        for name in ("a", "b"):
-            cache.through(key(name), lambda name=name: Entry({}, code(name)))
-        assert 1 == caplog.text.count("failed to write")
-        assert code("a") == cache.through(key("a"), lambda: pytest.fail("it was not kept")).code
-    finally:
-        server.kill()
 
 
 @pytest.mark.redis
@@ -277,56 +258,6 @@ def test_a_process_finds_what_the_server_holds(server, tmp_path):
     assert 1 == server.client.dbsize()
 
 
-class FakeServer:
-    """What takes connections like a Redis server, and answers each question after GET as a test wants it."""
-
-    def __init__(self, answer) -> None:
-        self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._connection = self._listener
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0?protocol=2"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self._connection, _ = self._listener.accept()
-                with self._connection, contextlib.suppress(OSError):
-                    self._talk(self._connection)
-
-    def _talk(self, connection: socket.socket) -> None:
-        while question := connection.recv(65536):
-            if b"\r\nGET\r\n" not in question:
-                connection.sendall(b"+OK\r\n" * question.count(b"*"))
-                continue
-            for piece in self._answer():
-                connection.sendall(piece)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # What is only closed goes on while a thread waits for it.
-        for each in (self._listener, self._connection):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(60)
-
-
-@pytest.mark.redis
-def test_what_is_too_large_to_receive_is_not_sent(server, tmp_path, monkeypatch, caplog):
-    """An entry that nobody would take from the server stays in the directory, and the server in use."""
-    monkeypatch.setattr(cache_server, "LARGEST", 10_000)
-    cache = open_cache(tmp_path / "a", server.url)
-    cache.put(key("large"), Entry({}, code("large")))
-    cache.put(key("small"), Entry({}, code("small", 5000)))
-    assert 1 == server.client.dbsize()
-    assert cache.get(key("large")) is not None
-    assert "" == caplog.text
-
-
 WRONG = (
     "redis://:qxzvwk@host:port/0",
     "redis://:qxzvwk@host:99999/0",
@@ -351,42 +282,6 @@ def test_a_wrong_url_costs_one_warning(tmp_path, caplog, url):
     assert "its URL is wrong" in caplog.text
     shown = f"{caplog.text} {cache!r} {cache._server!r}"
     assert [] == [part for part in ("qxz", "vwk", ":12") if part in shown]
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["redis//:qxzvwk@host", "/a:qxzvwk@host", "a:redis://:qxzvwk@b", "qxzvwk@b:redis://c"],
-)
-def test_a_mistyped_variable_does_not_show_the_password(value):
-    """The error about a value that is neither directories nor a URL quotes no password."""
-    with pytest.raises(ConfigError) as caught:
-        Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
-    assert [] == [part for part in ("qxz", "vwk") if part in str(caught.value)]
-
-
-def test_a_password_in_a_servers_words_is_not_shown(tmp_path, caplog):
-    """What a server says is told without the password, should it repeat it."""
-    with FakeServer(lambda: [b"-ERR what is sword/fish or sword%2Ffish?\r\n"]) as server:
-        url = server.url.replace("127", ":sword%2Ffish@127")
-        cache = open_cache(tmp_path / "a", url)
-        assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
-    assert "what is *** or ***?" in caplog.text
-    assert "fish" not in caplog.text
-
-
-@pytest.mark.redis
-def test_a_socket_of_this_machine(tmp_path):
-    """unix:// reaches a server by a path."""
-    server = RedisServer(tmp_path)
-    place = Path(tempfile.mkdtemp()) / "redis.sock"
-    server.start("--unixsocket", str(place))
-    try:
-        environ = {"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:unix://{place}", **SEALED}
-        Cache(Config.from_environ(environ)).put(key("a"), Entry({}, code("a")))
-        assert 1 == server.client.dbsize()
-    finally:
-        server.kill()
-        shutil.rmtree(place.parent)
 
 
 @pytest.mark.redis

@@ -6,7 +6,6 @@ import json
 import sys
 from types import ModuleType
 
-import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -138,26 +137,6 @@ def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
         choice.chosen(other)
 
 
-def test_types_that_any_front_end_has_leave_the_choice():
-    """A type that is imported, and written by the name that all have for it, gives way to what is used."""
-    text = "from numba import boolean, float32\ndouble = float32\ndef reads(x):\n    return used.f(x)\n"
-    scope = {"used": module_of_mlir, "__name__": "has_types"}
-    exec(text, scope)  # noqa: S102 - a module of its own
-    assert choice.chosen(pl.udf("boolean(float32)")(scope["reads"])).name == MLIR
-    with pytest.raises(pl.ExportError, match="uses double, which belongs to numba-cuda and used in reads"):
-        choice.chosen(pl.udf("boolean(double)")(scope["reads"]))
-
-
-def test_a_marked_helper_tells_by_what_it_names():
-    """A helper that is marked for a front end counts like one that is compiled by it."""
-    helper = pl.udf("float32(float32)", front_end=MLIR, name="helper")(plain)
-
-    def caller(x):
-        return helper(x)
-
-    assert front_end_of(caller) == MLIR
-
-
 def test_what_is_installed_decides_last(monkeypatch):
     """A function that does not tell is numba-cuda's while both are installed, else the other's."""
     assert front_end_of(plain) == NUMBA_CUDA
@@ -224,17 +203,6 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_none_is_installed_all_are_named(tmp_path, monkeypatch):
-    """Functions that name no front end cannot be compiled, and each cure is told."""
-    without(monkeypatch, *FRONT_ENDS)
-    with pytest.raises(pl.ExportError) as caught:
-        pl.export([pl.udf("float32(float32)", name="f")(lambda x: x)], tmp_path / "out")
-    assert str(caught.value) == (
-        "No compiler for Python functions is installed; run `pip install 'numba-ptxlink[cu13]'` (numba-cuda) "
-        "or `pip install 'numba-ptxlink[mlir,toolkit13]'` (numba-cuda-mlir)."
-    )
-
-
 def test_the_manifest_names_the_front_end(tmp_path, capsys):
     """It has the name and the versions, and the command takes the name."""
     file = tmp_path / "udfs.py"
@@ -271,71 +239,3 @@ def test_a_helper_is_compiled_by_its_callers_front_end(monkeypatch):
     assert registry.of_type(asked_by("numba.cuda.typing.typeof", helper)).name == NUMBA_CUDA
     assert registry.of_type(asked_by("somewhere", helper)).name == NUMBA_CUDA
     assert isinstance(helper, reached.Marked)
-
-
-def test_a_helper_for_the_other_front_end_is_refused():
-    """A function that names its front end is not compiled by another for a caller."""
-    helper = pl.udf("float32(float32)", front_end=NUMBA_CUDA)(plain)
-    with pytest.raises(pl.ExportError, match="numba-cuda-mlir compiles a function that calls it; choose one"):
-        asked_by("numba_cuda_mlir.numba_cuda.typing.typeof", helper)
-
-
-def test_marks_that_disagree_are_not_cured_by_the_exports_choice(tmp_path):
-    """Where each decorator names a front end, the message offers what the decorators could say."""
-    marked = [
-        pl.udf("float32(float32)", name=name, front_end=name_of)(plain)
-        for name, name_of in (("f", NUMBA_CUDA), ("g", MLIR))
-    ]
-    with pytest.raises(pl.ExportError) as caught:
-        pl.export(marked, tmp_path, archs=["sm_90"])
-    assert str(caught.value).endswith("under two names, or give their decorators one front_end=.")
-    marked[1] = pl.udf("float32(float32)", name="g")(plain)
-    marked[0] = pl.udf("float32(float32)", name="f", front_end=MLIR)(plain)
-    with pytest.raises(pl.ExportError, match=r"or choose one with front_end=\.$"):
-        pl.export(marked, tmp_path, archs=["sm_90"])
-
-
-@pytest.mark.parametrize("name", [NUMBA_CUDA, MLIR])
-def test_what_no_front_end_compiles_names_none_as_a_cure(name, tmp_path):
-    """The message names the front end that failed, and no other where that fails as well."""
-    front_ends.get(name)
-
-    def unknown(x):
-        return open(x)  # noqa: PTH123 - not compiled
-
-    marked = pl.udf("int32(int32)", name="f")(unknown)
-    with pytest.raises(
-        pl.ExportError, match=rf"choice.py:\d+: error: {name} could not compile f for sm_90: "
-    ):
-        pl.export([marked], tmp_path, archs=["sm_90"], front_end=name)
-
-
-def test_what_another_front_end_compiles_names_it(tmp_path, monkeypatch):
-    """The other front end is told as the cure where it is installed and compiles the function."""
-    front_ends.get(NUMBA_CUDA)
-    front_ends.get(MLIR)
-
-    def equal(x, y):
-        return x == y
-
-    marked = pl.udf("boolean(complex64, complex64)", name="f")(equal)
-    cure = 'numba-cuda compiles it, by front_end="numba-cuda"'
-    said = rf": error: {MLIR} could not compile f for sm_90; {cure}: "
-    with pytest.raises(pl.ExportError, match=said):
-        pl.export([marked], tmp_path, archs=["sm_90"], front_end=MLIR)
-    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == MLIR)
-    with pytest.raises(pl.ExportError, match=rf": error: {MLIR} could not compile f for sm_90: "):
-        pl.export([marked], tmp_path, archs=["sm_90"], front_end=MLIR)
-
-
-def test_the_import_of_another_front_end_is_explained(monkeypatch):
-    """A file that imports a front end that is not installed is told what the installed one is called."""
-    missing = ModuleNotFoundError("No module named 'numba'", name="numba")
-    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == MLIR)
-    assert choice.advice(missing) == (
-        "numba-cuda is not installed, and numba-cuda-mlir is: write `from numba_cuda_mlir import cuda, types`"
-        f", or run `pip install 'numba-ptxlink[{registry.get(NUMBA_CUDA).extra}]'`."
-    )
-    assert choice.advice(ModuleNotFoundError("No module named 'x'", name="x")) == ""
-    monkeypatch.setattr(registry, "installed", lambda _front_end: True)
-    assert choice.advice(missing) == ""

@@ -13,9 +13,8 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._tools import find, nvjitlink
+from numba_ptxlink._tools import nvjitlink
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -63,16 +62,6 @@ def test_half_arithmetic_is_part_of_the_ptx(tmp_path, ty):
         assert "call" not in exported.artifacts["ptx", arch].read_text()
 
 
-def test_names_that_shims_could_have_are_free(tmp_path):
-    """A function with half arithmetic can have a name like those that come along with it."""
-    names = ("p", "NRT_step", "step_nbst", "my_numba_ptxlink")
-    udfs = [pl.udf(types.float16(types.float16), name=name)(triple) for name in names]
-    exported = export(tmp_path, *udfs)
-    assert [] == undefined(exported)
-    for name in names:
-        assert f" {name}(" in exported.artifacts["ptx", "sm_90"].read_text()
-
-
 def test_two_exports_with_half_arithmetic_link_together(tmp_path):
     """Each export has its own copies of the shims, so two of them do not clash, as any kind of artifact."""
     made = [
@@ -116,40 +105,6 @@ def test_linked_cxx_is_part_of_the_artifacts(tmp_path):
         assert b"caller" in linked.cubin
 
 
-OTHERS = {
-    "sums": types.float32(types.float32[:]),
-    "rotates": types.complex64(types.complex64),
-    "halves": types.float16(types.float16),
-    "adds": types.int32(types.UniTuple(types.int32, 2)),
-}
-DECLARED = {
-    (name, abi): cuda.declare_device(f"{name}_{abi}", signature, abi=abi)
-    for name, signature in OTHERS.items()
-    for abi in ("c", "numba")
-}
-
-
-@pytest.mark.parametrize(("name", "convention"), DECLARED)
-def test_an_export_warns_of_what_its_header_cannot_declare(tmp_path, caplog, name, convention):
-    """A function of types that C++ passes in another way is listed, and one warning tells the cure."""
-    callee = DECLARED[name, convention]
-    function = pl.udf(OTHERS[name], name="f")(lambda value: callee(value))  # noqa: PLW0108 - not Python's
-    exported = pl.export([function], tmp_path, archs=["sm_80", "sm_90"], emit=["ptx"], name="mine")
-    (listed,) = json.loads(exported.manifest.read_text())["externs"]
-    assert (f"{name}_{convention}", None) == (listed["name"], listed["declaration"])
-    assert listed["name"] not in exported.header.read_text()
-    (record,) = caplog.records
-    assert f"mine.h does not declare {name}_{convention}, whose types" in record.getMessage()
-    assert f"define it with the prototype {listed['prototype']}; or declare it with" in record.getMessage()
-
-
-def test_an_export_does_not_warn_of_what_its_header_declares(tmp_path, caplog):
-    """A function of numbers, and the device runtime's, are no reason for a warning."""
-    export(tmp_path, pl.udf("float64(float64)")(asks))
-    export(tmp_path, pl.kernel("void(int32[::1])")(waits), name="other")
-    assert [] == caplog.messages
-
-
 def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
     """An extern without code is declared in the header as C++ defines it, and listed in the manifest."""
     exported = export(tmp_path, pl.udf("float64(float64)")(asks))
@@ -169,18 +124,6 @@ def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
         source, exported.artifacts["ptx", "sm_90"], arch="sm_90", lto=False, include_dirs=[tmp_path]
     )
     assert b"caller" in linked.cubin
-
-
-def test_another_declaration_of_the_name_does_not_matter(tmp_path):
-    """A process may declare one function in several ways; the header has the one that is called."""
-    first = cuda.declare_device("declared_twice", "float32(float32)", abi="c")
-    cuda.declare_device("declared_twice", "float64(int64, int64)", abi="c")
-
-    def calls(x):
-        return first(x)
-
-    exported = pl.export([pl.udf("float32(float32)", name="calls")(calls)], tmp_path, archs=["sm_80"])
-    assert "float declared_twice(float arg0);" in exported.header.read_text()
 
 
 def test_a_grid_wide_barrier_is_listed(tmp_path):
@@ -254,22 +197,6 @@ def test_memory_management_comes_along_where_it_is_needed(allocating, kind):
     assert b"caller" in linked.cubin
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_the_memory_management_leaves_cxx_its_names(allocating, kind):
-    """A function that C++ supplies is called, also where Numba's own function of that name comes along."""
-    source = """
-        #include "third.h"
-        extern "C" __device__ float NRT_Free(float x) { return x; }
-        extern "C" __global__ void caller(float* p) { p[0] = third({p, 4}); }
-    """
-    functions = parse((allocating / "third.sm_90.ptx").read_text()).functions
-    assert ["NRT_Free"] == [each.name for each in functions if not each.defined and each.name[:4] == "NRT_"]
-    artifact = allocating / f"third.sm_90.{kind}"
-    linked = pl.link(source, artifact, arch="sm_90", lto=kind == "ltoir", include_dirs=[allocating])
-    assert b"caller" in linked.cubin
-
-
 def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
     """Shims of constructors and conversions, which are named unlike those of functions, are linked too."""
     import fakedevice
@@ -288,31 +215,6 @@ def test_a_kernel_with_conversions_of_bfloat16_gets_their_shims(monkeypatch):
     for kernel in (adds, converts):
         _, cubin = fakedevice.compile_kernel(kernel, args, lto=True)
         assert cubin.code[:4] == b"\x7fELF"
-
-
-def test_a_file_that_holds_more_than_shims_is_left_whole():
-    """Of a source with functions that are no shims, nothing is left out."""
-    source = (
-        'extern "C" __device__ int\nf_nbst(int* r) { return 0; }\n'
-        'extern "C" __device__ int mine(int* r) { return 0; }\n'
-    )
-    assert link_files.needed_shims(source, ['declare i32 @"mine"()']) == source
-
-
-def test_a_merge_that_cannot_read_nvvm_names_the_right_one(monkeypatch):
-    """Where NVVM is of CUDA 13 and nvJitLink of CUDA 12, the error names the package to install."""
-
-    def refuse(*_, **__):
-        raise pl.LinkError("cannot read", log="may need newer version of nvJitLink library")
-
-    monkeypatch.setattr(nvjitlink, "key", lambda *_, **__: None)
-    monkeypatch.setattr(nvjitlink, "link", refuse)
-    monkeypatch.setattr(nvjitlink, "version", lambda: (12, 9))
-    monkeypatch.setattr(externs.cache, "cached", lambda _, make: make())
-    monkeypatch.setattr(find, "major", lambda: 12)
-    said = r"(?s)cannot read.NVVM is of CUDA 13\..*install nvidia-cuda-nvcc-cu12"
-    with pytest.raises(pl.ExportError, match=said):
-        externs._link(b"", [], ["-lto"], pl.Arch.of("sm_80"), "ptx")
 
 
 @pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=["float16", "bfloat16"])

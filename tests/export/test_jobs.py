@@ -116,24 +116,6 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     assert made == export(program, emit=["ptx"])
 
 
-@pytest.mark.slow
-def test_a_worker_without_the_file_does_nothing(program, caplog):
-    """Where a worker has not got the file, the process that exports compiles it."""
-    expected = export(program, emit=["ptx"])
-    hidden = program.with_name("hidden")
-
-    class Elsewhere(AtOnce):
-        def submit(self, call, /, *args, **kwargs):
-            program.rename(hidden)
-            try:
-                return super().submit(call, *args, **kwargs)
-            finally:
-                hidden.rename(program)
-
-    assert expected == export(program, emit=["ptx"], executor=Elsewhere())
-    assert "cannot import it" in caplog.text
-
-
 def test_progress_is_told_after_each_group(program):
     """What shows progress hears of each group once, with their number, with workers and without."""
     for executor in (None, AtOnce()):
@@ -143,35 +125,12 @@ def test_progress_is_told_after_each_group(program):
         assert all(title.startswith("sm_80: f") for *_, title in told)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "reason"),
-    [
-        ("executor", 4, "executor is 4; pass an instance"),
-        ("executor", ProcessPoolExecutor, "the class ProcessPoolExecutor; pass an instance"),
-        ("progress", True, "progress is True; pass a function"),
-    ],
-)
-def test_what_can_do_no_work_is_refused(program, option, value, reason):
-    """It is told before anything is compiled."""
-    with pytest.raises(pl.ExportError, match=reason):
-        export(program, **{option: value})
-
-
 def test_functions_of_this_process_are_compiled_by_it(program):
     """A pool gets files, which other processes can import."""
     del program
     function = pl.udf("float32(float32)", name="f")(lambda x: x)
     with pytest.raises(pl.ExportError, match="executor= compiles the functions of a file; export its path"):
         pl.export([function], executor=AtOnce())
-
-
-@pytest.mark.slow
-def test_a_pool_that_was_shut_down_leaves_the_work_here(program, caplog):
-    """The export goes on, and says why."""
-    pool = ThreadPoolExecutor(1)
-    pool.shutdown()
-    assert export(program, emit=["ptx"]) == export(program, emit=["ptx"], executor=pool)
-    assert "no more work is given to the workers: RuntimeError" in caplog.text
 
 
 def test_all_functions_that_fail_are_told(program):
@@ -205,11 +164,6 @@ def test_groups_stay_where_a_function_is_added():
     assert sorted(name for group in before for name in group) == sorted(names)
     assert max(map(len, before)) <= 16
     assert len(before - after) <= 2
-
-
-def test_lines_keep_functions_in_one_group():
-    """With line numbers, which refer to one table of files, there is one group."""
-    assert groups.split([f"f{n}" for n in range(99)], CompileOptions(lineinfo=True)) == [range(99)]
 
 
 def bodies(ptx: str) -> dict[str, str]:

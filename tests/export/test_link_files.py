@@ -18,7 +18,6 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import symbols
 from numba_ptxlink._link.read import read
 from numba_ptxlink._tools import nvjitlink
@@ -221,87 +220,6 @@ def test_compiling_a_function_leaves_a_shared_helper_as_it_is():
     assert "= internal addrspace(3)" not in text
 
 
-def test_an_extern_with_a_name_like_a_shims_keeps_it(tmp_path):
-    """Only what a link file defines is renamed: a function that C++ supplies is called by its own name."""
-    names = ("step_nbst", "NRT_step", "____nv_step")
-    helper = None
-    for name in names:
-        helper = lambda_of(cuda.declare_device(name, "float32(float32)", abi="c"), helper)
-    first = exported(tmp_path, "first", helper, emit=["ptx", "ltoir"])
-    functions = parse(artifact(first, "ptx").read_text()).functions
-    assert {*names} == {each.name for each in functions if not each.defined}
-    links_with_supplied(first, names)
-
-
-@pytest.mark.slow
-def test_an_extern_with_a_name_of_the_memory_manager_links(tmp_path):
-    """A function that C++ supplies is called, and not Numba's own of that name."""
-    supplied = cuda.declare_device("NRT_Free", "float32(float32)", abi="c")
-    helper = lambda_of(supplied)
-    first = exported(tmp_path, "first", helper)
-    ptx, _ = cuda.compile(helper.py_func, "float32(float32)", abi="c", cc=(9, 0))
-    for text in (artifact(first, "ptx").read_text(), ptx):
-        assert {"NRT_Free"} == {each.name for each in parse(text).functions if not each.defined}
-    links_with_supplied(first, ["NRT_Free"])
-
-
-def links_with_supplied(export, names):
-    """Link *export*, in two forms, with C++ that defines the functions *names*."""
-    source = 'extern "C" __device__ float first(float);\n'
-    source += 'extern "C" __global__ void caller(float* x) { x[0] = first(x[0]); }\n'
-    for name in names:
-        source += f'extern "C" __device__ float {name}(float x) {{ return x; }}\n'
-    for kind in ("ptx", "ltoir"):
-        linked = pl.link(source, artifact(export, kind), arch="sm_90", lto=kind == "ltoir")
-        assert b"caller" in linked.cubin
-
-
-def lambda_of(function, other=None):
-    """Return a device function that calls *function* and *other*, or uses half arithmetic."""
-    other = other or shared_helpers.squared_half
-
-    @cuda.jit(device=True)
-    def calls(x):
-        return function(x) + other(x)
-
-    return calls
-
-
-def test_a_link_file_with_functions_named_like_shims_is_whole(tmp_path):
-    """A file is reduced to the shims that are called only if it holds nothing else."""
-    source = cuda.CUSource("""
-        extern "C" __device__ int a_nbst(float& r) { return 0; }
-        __device__ float helper(float x) { return x + 1; }
-        extern "C" __device__ float b_nbst(float x) { return helper(x); }
-        extern "C" __device__ int c_nbst(float& r) { r = helper(r); return 0; }
-    """)
-    function = cuda.declare_device("b_nbst", "float32(float32)", abi="c", link=[source])
-    first = exported(tmp_path, "first", lambda_of(function))
-    assert {"first"} == strong(artifact(first, "ptx"))
-
-
-def test_functions_that_bring_more_and_more_shims(tmp_path):
-    """A shim that several functions bring, each beside others, as those of half arithmetic, is there once."""
-    shim = 'extern "C" __device__ int {}_nbst(float* r, float x) {{ *r = x + {}; return 0; }}\n'
-    texts = [shim.format("a", 1), shim.format("b", 2), shim.format("c", 3)]
-    one, more, other = (
-        cuda.declare_device(f"{name}_nbst", "float32(float32)", link=[cuda.CUSource("".join(brought))])
-        for name, brought in (("a", texts[:1]), ("b", texts[:2]), ("a", texts[::2]))
-    )
-
-    @pl.udf("float32(float32)")
-    def first(x):
-        return one(x)
-
-    @pl.udf("float32(float32)")
-    def second(x):
-        return more(x) * other(x)
-
-    made = pl.export([first, second], tmp_path, archs=["sm_90"], name="made", emit=["ptx", "ltoir"])
-    assert {"first", "second"} == strong(artifact(made, "ptx"))
-    assert b"caller" in pl.link(CALLER, artifact(made, "ltoir"), arch="sm_90", lto=True).cubin
-
-
 def test_files_that_call_each_other(tmp_path):
     """Functions of one link file keep finding those of another."""
     one = cuda.CUSource(
@@ -316,22 +234,6 @@ def test_files_that_call_each_other(tmp_path):
     assert {"first"} == strong(artifact(first, "ptx"))
     files = [artifact(export, "ltoir") for export in (first, second)]
     assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=True).cubin
-
-
-def test_a_name_that_assembly_code_uses_stays(tmp_path):
-    """No macro is replaced in assembly code, so a symbol that it names keeps its name."""
-    source = cuda.CUSource("""
-        __device__ int counted = 1;
-        extern "C" __device__ float counting(float x) {
-            int value;
-            asm("ld.global.s32 %0, [counted];" : "=r"(value));
-            return x + value;
-        }
-    """)
-    function = cuda.declare_device("counting", "float32(float32)", abi="c", link=[source])
-    first = exported(tmp_path, "first", function)
-    assert {"first"} == strong(artifact(first, "ptx"))
-    assert "counted" in strong(artifact(first, "ltoir"))
 
 
 EXPORTS = """
@@ -358,33 +260,3 @@ def test_an_export_has_the_same_bytes_in_every_directory(tmp_path):
         written.append({path.name: path.read_bytes() for path in (folder / "out").iterdir()})
     assert written[0] == written[1]
     assert [] == [name for name, content in written[0].items() if os.fsencode(tmp_path) in content]
-
-
-KEPT = {
-    "a name that is asked for": (
-        "#define S(a) #a\n#define N(a) S(a)\n__device__ __noinline__ float bias(float x) { return x; }\n",
-        "bias(x) + sizeof(N(bias))",
-        "_Z4biasf",
-    ),
-    "an operator": (
-        "__device__ __noinline__ float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y}; }\n",
-        "(make_float2(x, x) + make_float2(x, x)).x",
-        "_Zpl6float2S_",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", KEPT)
-def test_what_gets_no_private_name_is_told_and_clashes_by_name(tmp_path, caplog, case):
-    """The export warns; a link of two exports as LTO-IR is refused by name, and that of PTX works."""
-    head, value, symbol = KEPT[case]
-    source = f'{head}extern "C" __device__ float entry(float x) {{ return {value}; }}\n'
-    entry = cuda.declare_device(
-        "entry", "float32(float32)", abi="c", link=[cuda.CUSource(source, name="file.cu")]
-    )
-    made = [exported(tmp_path, name, entry) for name in ("first", "second")]
-    assert f"file.cu: no private name can be given to {symbol} without" in caplog.text
-    with pytest.raises(pl.LinkError, match="symbol multiply defined"):
-        pl.link(CALLER, *(artifact(export, "ltoir") for export in made), arch="sm_90", lto=True)
-    files = [artifact(export, "ptx") for export in made]
-    assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=False).cubin

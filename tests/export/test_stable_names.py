@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from numba_ptxlink._export import stable_names
-
-KERNELS = Path(__file__).parents[1] / "helpers" / "numba_kernels.py"
 
 CALLER = """\
 ; ModuleID = "k${0}"
@@ -135,23 +128,9 @@ def test_new_names_differ_whatever_the_old_ones_are():
     assert len(names) == len(set(rename({0: text}).names.values()))
 
 
-@pytest.mark.parametrize(
-    "name", ["_ZN1m5fB2v1E", "f", "_Z5fB2v1", "_ZN1m1fB2w1E", "_cudapy_smem_3", ".bytes.3", "_Z9f"]
-)
-def test_names_that_only_look_like_counters_stay(name):
-    """A function whose name has the look of a counter within it keeps it."""
-    assert {} == rename({0: f'define void @"{name}"()\n{{ ret void }}\n'}).names
-
-
 def test_what_others_define_keeps_its_name():
     """A symbol that no module defines is somebody else's."""
     assert {} == rename({0: 'declare void @"_ZN1m1fB2v1E"()\n@"x" = internal constant i8 1\n'}).names
-
-
-def test_text_of_others_is_left_alone():
-    """Where names stand without quotes, as llvmlite never writes them, nothing is renamed."""
-    text = 'define void @"_ZN1m1fB2v1E"()\n{ call void @_ZN1m1fB2v1E() }\n'
-    assert (text,) == rename({0: text}).texts
 
 
 def test_callers_come_first_and_otherwise_first_use_counts():
@@ -269,50 +248,6 @@ def test_visible_functions_are_those_others_can_see():
         'declare void @"_ZN1dE"()\ndefine %"struct.__half" @"e"(%"struct.__half" %"x")\n'
     )
     assert ["_ZN1bE", "_ZN1cE", "e"] == stable_names.Module(text).visible
-
-
-@pytest.fixture(scope="module")
-def kernels_of_numba(request, tmp_path_factory):
-    """Compile kernels of Numba's own tests in two processes, in two orders; return what each counted."""
-    pytest.importorskip("numba.cuda")
-    environ = {
-        **os.environ,
-        "NUMBA_PTXLINK_CACHE": str(tmp_path_factory.mktemp("cache")),
-        "NUMBA_PTXLINK": "1",
-    }
-    environ["NUMBA_CUDA_LOG_LEVEL"] = "CRITICAL"
-    number = request.config.getoption("--numba-tests")
-    counts = []
-    for seed in (1, 2):
-        command = [sys.executable, str(KERNELS), str(number), str(seed)]
-        run = subprocess.run(
-            command, env={**environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
-        )
-        counts.append(json.loads(run.stdout.splitlines()[-1]))
-    return number, counts
-
-
-@pytest.mark.slow
-def test_another_process_in_another_order_finds_everything(kernels_of_numba):
-    """Of all that is compiled and linked for Numba's own tests, a second process finds 99 of 100."""
-    number, (first, second) = kernels_of_numba
-    # About one for each test; were the tests not found, or skipped, there would be hardly any.
-    assert first["kernels"] >= number // 2
-    assert first["misses"] >= number
-    assert second["kernels"] == first["kernels"]
-    assert 0.99 <= second["hits"] / (second["hits"] + second["misses"])
-
-
-def test_shared_arrays_keep_names_that_end_in_a_number():
-    """A shared array's name still ends in a number, as tools that read the IR expect."""
-    text = (
-        '@"_cudapy_smem_38" = addrspace(3) global [1 x i8] undef, align 16\n'
-        '@"_cudapy_smem_39" = addrspace(3) global [2 x i8] undef, align 16\n'
-    )
-    made = rename({1: text})
-    names = re.findall(r'@"(_cudapy_smem_\d+)"', made.texts[0])
-    assert len(set(names)) == 2
-    assert names == re.findall(r'@"(_cudapy_smem_\d+)"', rename({1: text}).texts[0])
 
 
 def test_a_module_has_one_text_in_all_programs():

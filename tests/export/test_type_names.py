@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import enum
-import sys
-import textwrap
 from collections import namedtuple
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +15,8 @@ from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
-from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.signatures import arguments, record_names
+from numba_ptxlink._export.signatures import arguments
 from numba_ptxlink._front_end import registry
 
 particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
@@ -100,34 +96,6 @@ def test_names_stand_for_types(signature, args, result):
         assert result == returned
 
 
-def test_names_of_enclosing_functions_stand_for_types():
-    """A type that only the enclosing function has is found if the function uses it."""
-    local = np.dtype([("x", "f4")])
-
-    def use(value):
-        return local, value
-
-    marked = marks.Udf(use, "float32(local)", abi.AbiOptions("f"))
-    assert ((from_dtype(local),), types.float32) == arguments(marked, registry.get("numba-cuda"))
-
-
-def test_records_have_the_names_of_the_nearest_scope():
-    """A name in an enclosing function comes before the module's, which holds for other functions of it."""
-    mine = particle
-
-    def use(value):
-        return mine, value
-
-    def other(value):
-        return value
-
-    front_end, modules = registry.get("numba-cuda"), {}
-    for function, name in ((use, "mine"), (other, "particle"), (use, "mine")):
-        assert name == record_names(function, front_end, modules)[PARTICLE]
-        assert record_names(function, front_end) == record_names(function, front_end, modules)
-    assert len(modules) == 1
-
-
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
@@ -150,18 +118,6 @@ def test_what_is_no_type_is_refused(signature, message):
         resolved(signature, 1)
 
 
-def test_a_dtype_that_numba_has_no_type_for_is_refused():
-    """The error says what Numba cannot have."""
-    quad = np.dtype([("x", ">f4")])
-
-    def use(value):
-        return quad, value
-
-    marked = marks.Udf(use, "float32(quad)", abi.AbiOptions("f"))
-    with pytest.raises(pl.AbiError, match=r"Numba has no type for the NumPy dtype .*>f4"):
-        arguments(marked, registry.get("numba-cuda"))
-
-
 def test_an_export_by_names(tmp_path):
     """Structs in the header are those of the named types."""
 
@@ -174,53 +130,3 @@ def test_an_export_by_names(tmp_path):
     udfs = [pl.udf("float32(particle, Point)")(weigh), pl.udf("cuda.float32x4(cuda.float32x4)")(rotate)]
     exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="named")
     assert ["float weigh(particle p, Point q)", "float4 rotate(float4 v)"] == [*map(str, exported.signatures)]
-
-
-@pytest.mark.parametrize("front_end", FRONT_ENDS)
-def test_the_modules_own_types_win_over_numbas(monkeypatch, front_end):
-    """A name that is a type for the module and for Numba is the module's; a function's is Numba's."""
-    compiler = registry.get(front_end)
-    pytest.importorskip(compiler.module)
-    own = compiler.types
-    source = textwrap.dedent(
-        """
-        import enum
-        import numpy as np
-        from typing import NamedTuple
-        from numpy import void
-
-        double = types.float32
-        int_ = np.dtype("i4")
-        byte = np.dtype([("v", "f4"), ("n", "i4")], align=True)
-        short = np.uint64
-        UniTuple = types.CPointer
-        float = types.float16
-
-        class char(NamedTuple):
-            x: "double"
-            y: "float"
-            z: "int"
-
-        class boolean(enum.IntEnum):
-            NO = 0
-
-        def uint8(a, b):
-            return a
-        """
-    )
-    module = ModuleType("its_own_types")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    scope = vars(module)
-    scope["types"] = own
-    exec(source, scope)  # noqa: S102 - a module for each front end
-
-    def named(signature):
-        return arguments(marks.Udf(scope["uint8"], signature, abi.AbiOptions("f")), compiler)
-
-    char = own.NamedTuple([own.float32, own.float16, own.int64], scope["char"])
-    assert ((own.float32, own.int32), own.float32) == named("double(double, int_)")
-    assert ((compiler.from_dtype(scope["byte"]), own.uint64), own.uint8) == named("uint8(byte, short)")
-    assert ((own.CPointer(own.float32), char), own.void) == named("void(UniTuple(double), char)")
-    assert ((own.IntEnumMember(scope["boolean"], own.int64), own.float64), own.void) == named(
-        "void(boolean, float64)"
-    )

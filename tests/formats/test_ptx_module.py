@@ -91,13 +91,6 @@ def test_the_symbols_of_an_initializer(initial, symbols):
     assert symbols == variable.symbols
 
 
-def test_modes_of_a_sampler_are_no_symbols():
-    """A sampler's settings are words of the language."""
-    text = ".global .samplerref s = { addr_mode_0 = clamp_to_border, filter_mode = nearest };"
-    (variable,) = parse(text).variables
-    assert () == variable.symbols
-
-
 SCALAR, WIDE = Param(bits=32), Param(bits=64)
 FUNCTIONS: dict[str, tuple[str, str, tuple[str, str, bool]]] = {
     "a kernel": (".visible .entry f(.param .u64 p) { ret; }", ".entry f(.b64)", ("visible", "entry", True)),
@@ -265,22 +258,6 @@ def test_lines():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (".func f() { .loc 1 2 3 ret; }", True),
-        (".func f() { .local .u32 x; ret; }", False),
-        (".func f() { // .loc 1 2 3\n ret; }", False),
-        ('.func f() { .pragma ".loc 1 2 3"; ret; }', False),
-        (".func f();\n.func g() { {\n.loc 1 2 3\n} ret; }", True),
-        ('.file 1 ".loc 1 2 3"\n.func f();', False),
-    ],
-)
-def test_line_numbers(text, expected):
-    """A module has line numbers if a body has them."""
-    assert parse(text).has_line_numbers is expected
-
-
-@pytest.mark.parametrize(
     ("text", "kinds"),
     [
         ("hello world", [""]),
@@ -323,13 +300,6 @@ def test_a_malformed_body_is_refused(body):
     (function,) = parse(text).functions
     with pytest.raises(pl.LinkError, match="function kernel cannot be read"):
         function.body  # noqa: B018
-
-
-def test_bodies_are_read_once():
-    """A body that was asked for is kept."""
-    (function,) = parse(make_kernel(body="bar.sync 0;")).functions
-    assert function.body is function.body
-    assert () == parse(".func f();").functions[0].body
 
 
 @pytest.mark.parametrize(
@@ -380,16 +350,6 @@ def test_widths_of_parameters(spelled, bits):
     """A parameter has the width of its type."""
     (function,) = parse(f".func f(.reg .{spelled} a);").functions
     assert bits == function.prototype.params[0].bits
-
-
-@pytest.mark.slow
-def test_many_initializers_and_pragmas_are_read():
-    """60,000 initialized variables of one declaration, and as many pragmas, take a second and not an hour."""
-    names = ", ".join(f"x{number} = {number}" for number in range(60_000))
-    pragmas = '.pragma "nounroll"; ' * 60_000
-    module = parse(f"{HEAD}.global .u32 {names};\n.visible .func f() {pragmas}\n{{\nret;\n}}\n")
-    assert 60_000 == len(module.variables)
-    assert 60_000 == len(module.functions[0].directives)
 
 
 def test_replaced_text():

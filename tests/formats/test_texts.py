@@ -61,22 +61,3 @@ def test_a_cu_file_is_what_its_extension_says(tmp_path):
     (tmp_path / "odd.cu").write_text("MACRO_THAT_A_HEADER_DEFINES(f)\n")
     with pytest.raises(pl.LinkError, match=r"NVRTC could not compile odd\.cu"):
         pl.link(tmp_path / "odd.cu", arch="sm_80")
-
-
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        (b"BC\xc0\xde1234", "LLVM bitcode"),
-        (b"PK\x03\x04", "a ZIP archive"),
-        (b"\xff\xfe\0", "of no known kind"),
-    ],
-)
-def test_other_binaries(code, name):
-    """Binaries that no linker takes have their name where it is known."""
-    assert texts.describe(code).startswith(name)
-
-
-def test_a_directory_is_said_to_be_one(tmp_path):
-    """A directory is no file, and the error says so."""
-    with pytest.raises(pl.LinkError, match="is a directory; give a file"):
-        pl.inspect(tmp_path)

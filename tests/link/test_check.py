@@ -10,13 +10,11 @@ from pathlib import Path
 
 import linkcases
 import pytest
-from linkcases import CALLER, CASES, HEAD, KERNEL, archive, cubin, function
+from linkcases import CALLER, CASES, HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink._link import explain
 from numba_ptxlink._link.read import Input
-from numba_ptxlink._tools import find, nvvm
 
 ARCH = pl.Arch.of("sm_80")
 TOP = HEAD.format(target="sm_80")
@@ -167,21 +165,6 @@ def test_a_half_arrives_in_ltoir():
     assert pl.link(scalar, HALF, arch=ARCH).lto
 
 
-@pytest.mark.parametrize("name", ["libcudadevrt.ptx", "k.ptx"])
-def test_the_name_of_an_input_does_not_matter(name):
-    """PTX that is called like the device runtime is compared like any other."""
-    with pytest.raises(pl.LinkError, match="f has two prototypes"):
-        pl.link(KERNEL, Input("ptx", name, function(param=".b64 a").encode()), arch=ARCH)
-
-
-def test_lost_types_are_explained():
-    """What an old nvJitLink says when it mistakes one struct for another comes with the cure."""
-    log = "line 9; error   : Alignment of argument does not match formal parameter '_'"
-    error = explain.explained(pl.LinkError("refused", log=log), [], "nvjitlink")
-    assert "nvJitLink before 13.2 can lose track" in str(error)
-    assert "refused" == str(explain.explained(pl.LinkError("refused", log="other"), [], "nvjitlink"))
-
-
 @pytest.mark.parametrize(
     "second",
     [
@@ -203,24 +186,6 @@ def test_an_alias_is_a_definition(linkage):
     with pytest.raises(pl.LinkError, match="f is defined 2 times"):
         pl.link(KERNEL, alias, function(), arch=ARCH)
     assert pl.link(KERNEL, alias, function(linkage=".weak"), arch=ARCH).cubin
-
-
-def test_a_container_without_code_for_the_link():
-    """A fat binary that nvJitLink refuses as bad input is said to be perhaps for other architectures."""
-    from numba_ptxlink._tools import nvfatbin
-
-    packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "f", cubin(function()))])
-    with pytest.raises(pl.LinkError, match="It may have no code for the architecture"):
-        pl.link(KERNEL, packed, arch="sm_100")
-
-
-def test_a_thin_archive_is_refused(tmp_path):
-    """It has paths alone, which nvJitLink takes for nothing, without a word."""
-    path = tmp_path / "thin.a"
-    path.write_bytes(b"!<thin>\n" + archive(cubin(function()))[8:])
-    for given in (path, path.read_bytes()):
-        with pytest.raises(pl.LinkError, match=r"is a thin archive.*ar rcs"):
-            pl.link(KERNEL, given, arch=ARCH)
 
 
 # What uses `s`, which is declared before it.
@@ -256,20 +221,6 @@ def test_a_symbol_is_one_thing(declared, defined):
     said = r"declared in <ptx 1>:4, and .*defined in <ptx 2>:4.* declare the symbol as it is defined"
     with pytest.raises(pl.LinkError, match=said):
         pl.link(*inputs, arch=ARCH)
-
-
-@pytest.mark.parametrize(
-    "owner",
-    [
-        ".global .align 4 .b8 s[16] = {1};\n.visible .entry q()\n{\nst.global.u32 [s], 1;\nret;\n}\n",
-        ".func s()\n{\nret;\n}\n",
-        ".visible .entry q()\n{\n.shared .align 4 .b8 s[16];\nst.shared.u32 [s], 1;\nret;\n}\n",
-    ],
-)
-def test_private_symbols_are_nobody_elses(owner):
-    """What a module keeps to itself may have any name."""
-    whole = TOP + DEFINED["shared" if "shared" not in owner else "global"]
-    assert pl.link(whole, TOP + owner.replace(" q()", " q2()"), arch=ARCH).cubin
 
 
 COMMON = ".common .global .align 4 .u32 code;\n"
@@ -312,29 +263,3 @@ def test_common_symbols_are_as_large_as_the_largest():
     assert {".nv.global": 8} == globals_of(pl.link(KERNEL + COMMON, function() + LARGER, arch=ARCH))
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(KERNEL + LARGER, function() + DEFINITION, arch=ARCH)
-
-
-def test_ltoir_of_an_nvvm_that_is_too_new(monkeypatch):
-    """Where the environment is of CUDA 12, and its NVVM of CUDA 13, the cure is the right NVVM."""
-    from numba_ptxlink._arch import PtxVersion
-
-    monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
-    monkeypatch.setattr(find, "major", lambda: 12)
-    said = explain.upgrade((12, 9), "nvidia-nvjitlink-cu12", of_cuda_13=True)
-    assert "no release of CUDA 12 does. NVVM is of CUDA 13.0 (/" in said
-    assert "in this environment: install nvidia-cuda-nvcc-cu12, as with `pip install" in said
-
-
-@pytest.mark.parametrize(
-    ("linker", "of_cuda_13", "cure"),
-    [
-        ((12, 9), True, "numba-ptxlink[cu13]"),
-        ((12, 4), False, "--upgrade nvidia-nvjitlink"),
-        ((13, 0), True, "--upgrade nvidia-nvjitlink"),
-    ],
-)
-def test_what_upgrades_a_linker(linker, of_cuda_13, cure):
-    """No upgrade within CUDA 12 is the cure for code of CUDA 13, and one is where a release reads it."""
-    said = explain.upgrade(linker, "nvidia-nvjitlink", of_cuda_13=of_cuda_13)
-    assert cure in said
-    assert ("--upgrade" in said) is ("--upgrade" in cure)

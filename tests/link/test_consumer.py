@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 
 import pytest
 
@@ -156,17 +155,6 @@ def test_the_newest_compiler_that_is_old_enough_is_taken(monkeypatch, tmp_path):
     assert single_ptx._tool_for((12, 0), relocatable=True) is None
     assert "ptxas" == single_ptx._tool_for((13, 0), relocatable=True)[0]
     assert "nvptxcompiler" == single_ptx._tool_for((13, 0), relocatable=False)[0]
-
-
-def test_a_toolkit_is_found_by_cuda_home(monkeypatch, tmp_path):
-    """CUDA_HOME and CUDA_PATH lead to tools as PATH does."""
-    (path,) = stand_in(tmp_path, "12.3")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ptxas").symlink_to(path)
-    ptxas._version_text.cache_clear()
-    monkeypatch.setattr(sys, "path", [])
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert (str(tmp_path / "bin" / "ptxas"), (12, 3)) == ptxas.newest((12, 4))
 
 
 @pytest.mark.usefixtures("_no_ptxas")

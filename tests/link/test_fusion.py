@@ -13,7 +13,6 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._config import Config
 from numba_ptxlink._formats import elf, ptx
-from numba_ptxlink._formats.kinds import recognise
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link.fusion.inline import inline
 from numba_ptxlink.cli import main
@@ -101,111 +100,10 @@ def test_programs_of_two_units_assemble(seed):
     assert everything.inlined >= auto.inlined
 
 
-@pytest.mark.parametrize(
-    ("store", "body", "load"),
-    [
-        # A narrow integer: the caller stores 32 bits, the function reads 8.
-        (
-            "st.param.b32 [a], %r1;",
-            "ld.param.s8 %h1, [a]; cvt.s32.s16 %r1, %h1; st.param.b32 [r], %r1; ret;",
-            "ld.param.b32 %r2, [r];",
-        ),
-        # The function reads halves of what is stored whole, and the caller halves of what is returned whole.
-        (
-            "st.param.b32 [a], %r1;",
-            "ld.param.u16 %h1, [a+2]; cvt.u32.u16 %r1, %h1; st.param.b32 [r], %r1; ret;",
-            "ld.param.u16 %h1, [r]; ld.param.u8 %h2, [r+3]; cvt.u32.u16 %r2, %h1;",
-        ),
-        # Bytes on one side, a word on the other.
-        (
-            "st.param.b8 [a], %h1; st.param.b8 [a+1], %h2; st.param.v2.b8 [a+2], {%h1, %h2};",
-            "ld.param.b32 %r1, [a]; st.param.b32 [r], %r1; ret;",
-            "ld.param.b32 %r2, [r];",
-        ),
-        # Immediates, and a float where the other side has bits.
-        (
-            "st.param.f32 [a], 0f3F800000;",
-            "ld.param.b32 %r1, [a]; st.param.b32 [r], -7; ret;",
-            "ld.param.f32 %f1, [r]; mov.b32 %r2, %f1;",
-        ),
-        (
-            "st.param.f32 [a], 1.5;",
-            "ld.param.f32 %f1, [a]; st.param.f32 [r], %f1; ret;",
-            "ld.param.b32 %r2, [r];",
-        ),
-        # Predicates.
-        (
-            "@%p1 st.param.b32 [a], %r1; @!%p1 st.param.b32 [a], 3;",
-            "ld.param.b32 %r1, [a]; setp.eq.s32 %p1, %r1, 0; @%p1 ret; st.param.b32 [r], %r1; ret;",
-            "ld.param.b32 %r2, [r];",
-        ),
-        # A wider register holds a narrow value.
-        (
-            "st.param.u8 [a], %r1;",
-            "ld.param.u8 %r1, [a]; st.param.b8 [r], %r1; ret;",
-            "ld.param.u8 %r2, [r];",
-        ),
-    ],
-)
-def test_accesses_of_different_widths_assemble(store, body, load):
-    """Parts of a parameter become registers, however the two sides cut it."""
-    registers = ".reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .pred %p<3>;"
-    result = inlined(caller(store=store, load=load), callee(f"{registers} {body}"))
-    assert (1, ()) == (result.count, result.left)
-    assert "ld.param.b32 %r" not in result.text.replace("ld.param.u64", "")
-
-
-def test_labels_and_registers_of_the_callee_are_its_own():
-    """Two copies of a function with a loop do not share a label, and registers keep their names."""
-    body = (
-        ".reg .b32 %r<9>; .reg .pred %p<3>; ld.param.b32 %r1, [a];\n"
-        "L: sub.s32 %r1, %r1, 1; setp.gt.s32 %p1, %r1, 0; @%p1 bra L;\n"
-        "@!%p1 bra.uni M; add.s32 %r1, %r1, 5;\nM: st.param.b32 [r], %r1; ret;"
-    )
-    twice = PLAIN.replace(
-        "st.global",
-        "L: bra M; M: { .param .b32 a; .param .b32 r; st.param.b32 [a], %r2;\n"
-        "call (r), f, (a); ld.param.b32 %r2, [r]; }\nst.global",
-    )
-    result = inlined(twice, callee(body))
-    assert (2, ()) == (result.count, result.left)
-
-
-def test_a_predicated_call_is_skipped_where_it_was():
-    """A call with a predicate becomes a block that is jumped over."""
-    for guard, opposite in (("@%p1", "@!%p1 bra"), ("@!%p1", "@%p1 bra")):
-        result = inlined(PLAIN.replace("call.uni", f"{guard} call"), callee(RETURN))
-        assert 1 == result.count
-        assert opposite in result.text
-
-
-@pytest.mark.parametrize("constant", [True, False])
-def test_a_parameter_whose_address_is_taken(constant):
-    """A parameter whose address is computed gets local memory in its place, else registers."""
-    struct = ".align 4 .b8 a[8]"
-    index = "" if constant else "ld.param.u32 %r3, [a]; cvt.u64.u32 %d3, %r3; add.s64 %d2, %d2, %d3;"
-    body = (
-        f".reg .b64 %d<4>; .reg .b32 %r<4>; mov.b64 %d1, a; cvta.local.u64 %d2, %d1; {index}\n"
-        "ld.b32 %r1, [%d2+4]; ld.param.b32 %r2, [a]; add.s32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret;"
-    )
-    result = inlined(
-        caller(
-            struct,
-            store="st.param.b32 [a], %r1; st.param.v2.b32 [a], {%r1, 5};",
-            load="ld.param.b32 %r2, [r];",
-        ),
-        callee(body, struct),
-    )
-    assert (1, ()) == (result.count, result.left)
-    assert constant is (".local .align 16 .b8" not in result.text)
-    assert constant is ("st.local.v2.b32" not in result.text)
-
-
 SHARED = (
     ".reg .b32 %r<9>; .shared .b32 s; ld.param.b32 %r1, [a]; st.shared.b32 [s], %r1; "
     "st.param.b32 [r], %r1; ret;"
 )
-ALLOCA = ".reg .b64 %d<9>; alloca.u64 %d1, 16, 16; st.param.b32 [r], 1; ret;"
 POINTER = (
     ".reg .b64 %d<9>; .reg .b32 %r<9>; mov.b64 %d1, a; ld.param.b32 %r1, [%d1]; st.param.b32 [r], %r1; ret;"
 )
@@ -229,13 +127,6 @@ def test_a_call_stays_with_a_reason(body, reason):
     assert (0, ()) == (result.count, result.dropped)
     assert f"k: f: {reason}" in result.left
     assert "call.uni (r), f" in result.text
-
-
-def test_a_stack_allocation_stays_a_call():
-    """A function that allocates on the stack would take more of it with each turn of a caller's loop."""
-    combined = combine([ptx.parse(PLAIN), ptx.parse(callee(ALLOCA))])
-    result = inline(combined, everything=True)
-    assert ("k: f: it allocates on the stack by alloca",) == result.left
 
 
 TABLE = """
@@ -319,15 +210,6 @@ def test_functions_of_one_input_stay_apart():
     assert "call (s), g" in by_default.text
     everything = inlined(PLAIN, callee(inner, before=helper))
     assert (2, (), {"f", "g"}) == (everything.count, everything.left, set(everything.dropped))
-
-
-@pytest.mark.parametrize("body", ["{}", "{ }", "{ // Nothing\n}", "{L:}", "{ret;}", "{{}}"])
-@pytest.mark.parametrize("guard", ["", "@%p1 "])
-def test_an_empty_body_is_inlined(body, guard):
-    """There is nothing in the place of the call then."""
-    kernel = f"{TOP}.extern .func f();\n.visible .entry k()\n{{\n.reg .pred %p<2>; {guard}call f;\nret;\n}}\n"
-    result = inlined(kernel, f"{TOP}.visible .func f()\n{body}\n")
-    assert (1, 0, ("f",)) == (result.count, calls(result.text), result.dropped)
 
 
 def test_without_kernels_visible_functions_stay():
@@ -452,14 +334,6 @@ def test_what_cannot_be_combined_says_why(texts, reason):
         joined(*texts)
 
 
-def test_the_newest_version_and_target_are_declared():
-    """The combined module may use what any of its parts uses."""
-    text = joined(
-        KERNEL, function(target="sm_90").replace("8.0", "8.4"), function(name="g").replace("8.0", "7.0")
-    )
-    assert text.startswith(".version 8.4\n.target sm_90\n.address_size 64\n")
-
-
 def test_what_is_not_combined_is_linked_and_said():
     """With debug information nvJitLink links, and the reason tells why."""
     linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", debug=True)
@@ -474,13 +348,6 @@ def privately(name: str, before: str) -> list[str]:
         f"call (y), {name}, (x); ret;\n}}\n"
         for kind in (".visible .entry k", ".visible .func g")
     ]
-
-
-def test_private_functions_with_the_names_of_opcodes():
-    """What has another name in the joined module may be called as an instruction is, which keeps its own."""
-    linked = pl.link(*privately("add", "add.s32 %r1, 1, 2; "), arch="sm_80", inline="all")
-    assert ("nvptxcompiler", 1) == (linked.backend, linked.inlined)
-    assert 2 == linked.ptx.count("add.s32 %r")
 
 
 def test_what_is_refused_as_one_is_linked_and_said():
@@ -534,41 +401,6 @@ def test_the_module_can_be_had(tmp_path):
     assert 0 == main([*command, "-o", str(tmp_path / "both.ptx")])
     assert linked.ptx == (tmp_path / "both.ptx").read_text()
     assert "" == pl.link(PLAIN, cubin(function()), arch="sm_80").ptx
-
-
-LEFT_OPEN = callee(f"call g, ();\n{RETURN}", before=".extern .func g();\n")
-
-
-@pytest.mark.parametrize(
-    ("second", "options", "said"),
-    [
-        (
-            LEFT_OPEN,
-            (),
-            "Unresolved extern function 'g'. Add the input that defines it, or correct the name.",
-        ),
-        (callee(RETURN), ("--inline", "none"), "2 inputs. Pass --inline auto."),
-        (callee(RETURN), ("--backend", "nvjitlink"), "asked for. Pass --backend auto."),
-        (ONE_MORE, ("--lto", "--inline", "none"), "optimisation. Pass --no-lto and --inline auto."),
-        (callee(RETURN), ("--debug",), "debug information is kept. Leave out --debug"),
-        (cubin(function(name="g")), (), "Give PTX, CUDA C++ or Python alone, with --no-lto."),
-        (
-            cubin(function(name="g")),
-            ("--inline", "none"),
-            "Give PTX, CUDA C++ or Python alone, with --no-lto.",
-        ),
-        (function(name="g", target="sm_60"), (), "in different ways. Give PTX that can become one, or link"),
-    ],
-)
-def test_why_there_is_no_module_and_what_makes_one(tmp_path, capsys, second, options, said):
-    """`link --emit ptx` names the cause, and a cure that is one."""
-    code = second if isinstance(second, bytes) else second.encode()
-    paths = tmp_path / "a.ptx", tmp_path / f"b.{recognise(code)}"
-    for path, text in zip(paths, (callee(RETURN).replace(" f(", " h(").encode(), code), strict=True):
-        path.write_bytes(text)
-    command = ["link", *map(str, paths), "--arch", "sm_80", "--emit", "ptx", *options]
-    assert 1 == main([*command, "-o", str(tmp_path / "both.ptx")])
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("order", ["cub", "ucb", "ubc", "bcu"])

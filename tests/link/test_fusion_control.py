@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 
 import pytest
@@ -84,23 +83,6 @@ def test_the_code_is_that_of_the_body_in_the_place_of_the_call(body):
     assert machine_code(TOP + kernel(body)) == machine_code(result.text)
 
 
-def test_labels_of_two_copies_are_apart():
-    """A function that is inlined twice, once in a loop, branches within the copy."""
-    second = CALL.replace("[a], %r1", "[a], %r2").replace("%r2, [r]", "%r5, [r]")
-    again = f"{CALL}\n$next:\n{second}\nmov.u32 %r2, %r5; setp.ne.u32 %p4, %r2, 9; @%p4 bra $next;"
-    result = inlined(caller(again), callee(LOOP))
-    copy = LOOP.replace("$next", "$copy").replace("%r1", "%r7").replace("%r2", "%r6")
-    by_hand = f"{LOOP}\n$begin:\nmov.u32 %r7, %r2;\n{copy}\nmov.u32 %r2, %r6;"
-    by_hand = f"{by_hand} setp.ne.u32 %p4, %r2, 9;\n@%p4 bra $begin;"
-    assert (2, ()) == (result.count, result.left)
-    assert machine_code(TOP + kernel(by_hand)) == machine_code(result.text)
-    tables = inlined(caller(again), callee(SWITCH)).text
-    pl.assemble(tables, "sm_90")
-    for number in range(2):
-        assert f"$inl{number}_0:\n.branchtargets $inl{number}_1, $inl{number}_2;" in tables
-        assert f"brx.idx %r1, $inl{number}_0;" in tables
-
-
 def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     """Each copy has the label of a prototype, and the function whose address is taken stays."""
     body = (
@@ -118,13 +100,6 @@ def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     assert (2, left, ("f",)) == (result.count, result.left, result.dropped)
     assert {"$inl0_0", "$inl1_0"} == set(re.findall(r"(\S+):\s+\.callprototype", result.text))
     pl.assemble(result.text, "sm_90")
-
-
-def test_a_call_of_another_name_says_so():
-    """The reason for a call of an alias names the function."""
-    text = callee("add.s32 %r2, %r1, 1;").replace(" f(", " g(")
-    text += ".visible .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
-    assert ("k: f: it is another name of g",) == inlined(caller(), text).left
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -218,74 +193,3 @@ def test_registers_of_eight_bits(sign):
     result = inlined(caller(call), loads)
     assert (1, ()) == (result.count, result.left)
     pl.assemble(result.text, "sm_90")
-
-
-SHAPES = [(size, lanes) for size in (4, 8) for lanes in (1, 2, 4) if size * lanes <= 16]
-LETTERS = {16: "h", 32: "r", 64: "d"}
-
-
-def listed(values: list[object]) -> str:
-    """Return operands of one or of several elements."""
-    return f"{{{', '.join(map(str, values))}}}" if len(values) > 1 else str(values[0])
-
-
-def struct_passed(seed: int) -> tuple[str, str, str]:
-    """
-    Return stores to a parameter of 64 bytes, loads of it, and stores of the numbers that these loads give.
-
-    In every second program some loads go through its address. Numbers are stored as they are and out of
-    registers that are as wide or wider, and likewise loaded.
-    """
-    generator = random.Random(seed)  # noqa: S311 - not for secrets
-    memory = bytearray(64)
-    bases = [(".param", "x"), *([(".local", "%d7"), ("", "%d6")] if seed % 2 else [])]
-    stores, loads, numbers = [], ["mov.b64 %d7, x; cvta.local.u64 %d6, %d7;"] * (seed % 2), []
-    for number in range(24):
-        # All bytes are written before others are written again.
-        size, lanes, offset = 8, 1, 8 * number
-        if number >= 8:
-            size, lanes = generator.choice(SHAPES)
-            offset = generator.randrange(64 // (size * lanes)) * size * lanes
-        values = [generator.getrandbits(size * 8 - 1) for _ in range(lanes)]
-        memory[offset : offset + size * lanes] = b"".join(each.to_bytes(size, "little") for each in values)
-        operands: list[object] = [*values]
-        if generator.random() < 0.6:
-            bits = max(16, size * 8, generator.choice(list(LETTERS)))
-            operands = [f"%{LETTERS[bits]}{lane + 1}" for lane in range(lanes)]
-            for register, value in zip(operands, values, strict=True):
-                upper = generator.getrandbits(bits) >> size * 8 << size * 8
-                stores.append(f"mov.b{bits} {register}, {(upper | value) % (1 << bits)};")
-        vector = f".v{lanes}" if lanes > 1 else ""
-        stores.append(f"st.param{vector}.b{size * 8} [a+{offset}], {listed(operands)};")
-    for number in range(24):
-        size, lanes = generator.choice(SHAPES)
-        offset = generator.randrange(64 // (size * lanes)) * size * lanes
-        bits, sign = max(16, size * 8, generator.choice(list(LETTERS))), generator.choice("sub")
-        registers = [f"%{LETTERS[bits]}{lane + 1}" for lane in range(lanes)]
-        vector = f".v{lanes}" if lanes > 1 else ""
-        space, base = generator.choice(bases)
-        loads.append(f"ld{space}{vector}.{sign}{size * 8} {listed(registers)}, [{base}+{offset}];")
-        for lane, register in enumerate(registers):
-            begin, place = offset + lane * size, 8 * (4 * number + lane)
-            value = int.from_bytes(memory[begin : begin + size], "little", signed=sign == "s") % (1 << bits)
-            loads.append(f"st.global.b{bits} [%d8+{place}], {register};")
-            numbers.append(f"mov.b{bits} {register}, {value}; st.global.b{bits} [%d8+{place}], {register};")
-    return "\n".join(stores), "\n".join(loads), "\n".join(numbers)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_parts_of_a_structure_arrive(seed):
-    """What is loaded of a parameter by any width, sign and vector is what was stored of it by any other."""
-    stores, loads, numbers = struct_passed(seed)
-    registers = ".reg .b64 %d<9>; .reg .b32 %r<9>; .reg .b16 %h<9>;"
-    begin = ".visible .entry k(.param .u64 p)\n{\n" + registers + "\nld.param.u64 %d8, [p];\n"
-    passes = (
-        f"{{ .param .align 16 .b8 a[64]; .param .b64 b;\n{stores}\nst.param.b64 [b], %d8; call f, (a, b); }}"
-    )
-    formals = "(.param .align 16 .b8 x[64], .param .b64 y)"
-    result = inlined(
-        f"{TOP}.extern .func f{formals};\n{begin}{passes}\nret;\n}}\n",
-        f"{TOP}.visible .func f{formals}\n{{\n{registers}\nld.param.u64 %d8, [y];\n{loads}\nret;\n}}\n",
-    )
-    assert (1, ()) == (result.count, result.left)
-    assert machine_code(f"{TOP}{begin}{numbers}\nret;\n}}\n") == machine_code(result.text)

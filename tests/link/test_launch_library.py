@@ -73,29 +73,6 @@ def test_the_kernels_of_an_export_are_there(exported):
         assert "scale, nothing" in repr(library)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("twice", "'twice' is no kernel of the export; its kernels: scale, nothing"),
-        (3, "3 is no kernel of the export; its kernels: scale, nothing"),
-    ],
-)
-def test_what_is_no_kernel_is_named_with_those_that_are(exported, name, reason):
-    """An item or attribute that is missing is the error that Python expects, and one of ours."""
-    library = pl.load(exported)
-    kinds = [KeyError, pl.LaunchError]
-    for kind in kinds:
-        with pytest.raises(kind) as caught:
-            library[name]
-        assert reason == str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301
-    assert library.get(name) is None
-    assert name not in library
-    if isinstance(name, str):
-        assert not hasattr(library, name)
-        with pytest.raises(pl.LaunchError, match=re.escape(reason)):
-            getattr(library, name)
-
-
 @pl.udf("float32(float32)")
 def twice(x):
     """Return twice the number."""
@@ -155,12 +132,6 @@ def test_a_launch_is_configured_by_brackets_or_by_keywords(noted, scale):
     assert {launch.buffer for launch in noted} == {noted[0].buffer}
     assert [0, 24] == noted[0].offsets
     assert len(noted[0].buffer) == 28
-
-
-def test_a_kernel_without_parameters_is_launched(noted, exported):
-    """No parameters are no arguments."""
-    pl.load(exported).nothing[1, 1]()
-    assert noted[0].buffer == b""
 
 
 STREAMS = {
@@ -286,14 +257,6 @@ def test_a_wrong_configuration_is_refused(noted, scale, config, reason):
     assert noted == []
 
 
-@pytest.mark.parametrize("name", ["factor", "grid", "stream", "args", "self"])
-def test_arguments_have_no_names(noted, scale, name):
-    """What is given by name is an error, whatever this package calls its own parameters."""
-    with pytest.raises((TypeError, pl.LaunchError)):
-        scale[1, 32](launches.array(7, "<f4"), **{name: 2.0})
-    assert noted == []
-
-
 def test_errors_name_kernel_and_parameter(noted, scale):
     """A refused argument is named with its C type; so is a wrong number of arguments."""
     with pytest.raises(
@@ -415,23 +378,6 @@ def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tm
     assert 'alone{numba_ptxlink_detail::code, "alone", false}' in text
 
 
-def test_such_a_kernel_is_loadable_by_default():
-    """Its code is emitted without being asked for, and not for another CUDA, whose runtime is not here."""
-    kernels = grid_kernels()
-    assert ("kernels", "") in pl.export(kernels, archs=["sm_90"]).artifacts
-    same = pl.export(kernels, archs=["sm_90"], cuda=(pl.toolchain().nvjitlink[0], 0), name="same")
-    assert ["cubin"] == [entry.kind for entry in cuobjdump.pieces(same.read("kernels"), "k")]
-    (needs,) = (
-        each["oldest"]
-        for each in json.loads(same.contents["same.json"])["artifacts"]
-        if each["kind"] == "kernels"
-    )
-    assert {"toolkit": None, "driver": f"{pl.toolchain().nvjitlink[0]}.0"} == needs
-    assert ("kernels", "") not in pl.export(kernels, archs=["sm_90"], cuda="12.4").artifacts
-    with pytest.raises(pl.ExportError, match=r"linked with the device runtime, .* not for CUDA 12\.4"):
-        pl.export(kernels, archs=["sm_90"], emit=["kernels"], cuda="12.4")
-
-
 PROGRAM = """
 import sys
 
@@ -511,30 +457,6 @@ def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason)
     assert re.search(reason, output), output
 
 
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        (
-            "1, 2048",
-            r"on a grid of \(1, 1, 1\) blocks of \(2048, 1, 1\) threads: .*; check the grid, the block of at",
-        ),
-        ("1, 700", "use a smaller block"),
-        (
-            "1, 32, None, 1 << 40",
-            "cannot have 1099511627776 bytes of dynamic shared memory; pass at most 232448",
-        ),
-    ],
-)
-def test_a_launch_beyond_a_limit_names_it(exported, tmp_path, config, reason):
-    """The message has the grid and the block, and what to look at."""
-    environ = launches.fake_driver(tmp_path, threads="640")
-    program = PROGRAM.replace("[1, 1]", f"[{config}]")
-    output = subprocess.check_output(
-        [sys.executable, "-c", program, str(exported.manifest), "nothing"], env=environ, text=True
-    )
-    assert re.search(reason, output), output
-
-
 def test_the_attributes_of_a_launch_reach_the_driver(exported, tmp_path):
     """Clusters, programmatic dependent launches and cooperative ones; large clusters are allowed first."""
     program = PROGRAM + (
@@ -590,21 +512,6 @@ def test_without_a_driver_the_error_says_so(exported):
         pytest.skip("there is a driver")
     with pytest.raises(pl.LaunchError, match=r"need a GPU and its driver: .*Install NVIDIA's driver"):
         pl.load(exported.manifest).nothing[1, 1]()
-
-
-@pytest.mark.parametrize("source", [None, 5, "a\0b", b"a\0b", SimpleNamespace(manifest=1)], ids=repr)
-def test_what_is_no_export_is_not_loaded(source):
-    """The error says what `load` takes."""
-    with pytest.raises(pl.LaunchError, match=r"could not be loaded: .*; give the path"):
-        pl.load(source)
-
-
-@pytest.mark.usefixtures("noted")
-def test_a_kernel_for_cuda_core_needs_it(scale, monkeypatch):
-    """Without cuda.core the error says what to install."""
-    monkeypatch.setitem(sys.modules, "cuda.core", None)
-    with pytest.raises(pl.LaunchError, match=r"to_core\(\) needs cuda\.core: .*; install it"):
-        scale.to_core()
 
 
 def places(value, path=()):

@@ -96,32 +96,6 @@ def test_the_variable_chooses_and_the_argument_prevails(monkeypatch):
     assert "nvptxcompiler" == pl.link(make_kernel(), arch="sm_80", backend="auto").backend
 
 
-def test_an_unknown_value_of_the_variable_is_an_error():
-    """NUMBA_PTXLINK_BACKEND with another value is an error that names the choices."""
-    with pytest.raises(pl.ConfigError, match="NUMBA_PTXLINK_BACKEND='nvlink' is unknown; set it to auto"):
-        Config.from_environ({"NUMBA_PTXLINK_BACKEND": "nvlink"})
-
-
-def test_numba_kernels_use_the_backend_of_the_variable():
-    """A kernel with nothing to link goes to the backend that the variable names."""
-    program = (
-        "from numba_ptxlink import linker, status\n"
-        "from numba_ptxlink.linker import PtxLinker\n"
-        f"linked = PtxLinker(cc=(8, 0)); linked.add_ptx({make_kernel()!r}); linked.complete()\n"
-        "print(linked.linker.backend, status().backend)\n"
-    )
-    import os
-
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "NUMBA_PTXLINK_BACKEND": "nvjitlink"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "nvjitlink nvjitlink" == run.stdout.strip()
-
-
 def in_a_toolkit(monkeypatch, version):
     """Let nvJitLink be of another release, None for no nvJitLink."""
 
@@ -187,35 +161,6 @@ def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, a
     assert chosen == plan.choose([ptx], pl.Arch.of(arch), LinkOptions())
 
 
-@pytest.mark.parametrize(
-    ("toolkit", "isa", "chosen"),
-    [
-        (None, "8.0", USUAL),
-        ((13, 5), "8.0", USUAL),
-        ((14, 0), "8.0", USUAL),
-        (
-            (13, 0),
-            "8.0",
-            (
-                "nvjitlink",
-                (
-                    "the toolkit is of CUDA 13.0, whose programs may not read line numbers in "
-                    "nvPTXCompiler 13.5's code"
-                ),
-            ),
-        ),
-        ((13, 0), "9.5", ("nvptxcompiler", "PTX 9.5, and nvJitLink 13.0 reads 9.0 at most")),
-    ],
-)
-def test_the_toolkit_makes_what_its_debugger_reads(monkeypatch, toolkit, isa, chosen):
-    """Line numbers are made by an older toolkit's own nvJitLink, as far as it reads the PTX."""
-    in_a_toolkit(monkeypatch, toolkit)
-    monkeypatch.setattr(plan.assembler, "compiler_version", lambda: (13, 5))
-    monkeypatch.setattr(plan.assembler, "supported_ptx_versions", lambda: (PtxVersion(9, 5),))
-    ptx = Input("ptx", "k.ptx", make_kernel().replace(".version 8.0", f".version {isa}").encode())
-    assert chosen == plan.choose([ptx], pl.Arch(8, 0), LinkOptions(lineinfo=True))
-
-
 def test_a_device_that_is_known_loads_no_linker(monkeypatch):
     """Under a toolkit of nvPTXCompiler's own major version, nvJitLink is not asked for its version."""
     in_a_toolkit(monkeypatch, (13, 5))
@@ -267,23 +212,6 @@ def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used
     assert "nvjitlink" == link()[0]
     options = LinkOptions(backend="nvptxcompiler")
     assert "nvptxcompiler" == link()[0]
-
-
-def test_a_cubin_with_line_numbers_is_no_answer_either(monkeypatch, used_cache):
-    """Whose line numbers are read, the toolkit's release tells, and not what is in the cache."""
-    ptx, options = Input("ptx", "k.ptx", make_kernel().encode()), LinkOptions(lineinfo=True)
-    pl.assemble(ptx.code, "sm_80", lineinfo=True)
-    assert 1 == used_cache.counters.misses
-    in_a_toolkit(monkeypatch, (13, 0))
-    assert "nvjitlink" == pipeline.link([ptx], pl.Arch(8, 0), options).backend
-
-
-@pytest.mark.parametrize("toolkit", [None, (13, 5), (12, 9)])
-def test_a_device_that_the_backend_asked_for_does_not_know_is_an_error(monkeypatch, toolkit):
-    """Asking for nvPTXCompiler gets its error, whatever else is installed."""
-    in_a_toolkit(monkeypatch, toolkit)
-    with pytest.raises(pl.AssembleError, match=r"nvPTXCompiler \d+\.\d+ does not know sm_70; it knows"):
-        pl.link(make_kernel(), arch="sm_70", backend="nvptxcompiler")
 
 
 def test_status_tells_the_last_tool_and_why(monkeypatch):
@@ -341,14 +269,6 @@ def test_pynvjitlink_links():
     linked = pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
     assert ("pynvjitlink", "linked") == (linked.backend, linked.log)
     assert linked.cubin.startswith(b"\x7fELF")
-
-
-@pytest.mark.usefixtures("pynvjitlink")
-def test_pynvjitlink_reads_older_ptx_alone():
-    """PTX of CUDA 13 is refused, and no upgrade within CUDA 12 is the cure: none reads it."""
-    said = r"PTX 9\.0, and nvJitLink 12\.9 reads 8\.8 at most; no release of CUDA 12 does\. .*\[cu13\]"
-    with pytest.raises(pl.LinkError, match=said):
-        pl.link(KERNEL.replace("8.0", "9.0"), function(), arch="sm_80", backend="pynvjitlink")
 
 
 @pytest.mark.usefixtures("pynvjitlink")

@@ -15,7 +15,6 @@ from numba.cuda import types
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._cabi import host_code
 from numba_ptxlink._tools import cuobjdump, host_compiler, nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -196,39 +195,6 @@ def test_the_compiler_is_told(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "plain.json").read_text())["tools"]["object"] == said
 
 
-def test_a_compiler_that_does_not_exist_is_warned_of(monkeypatch, caplog, tmp_path):
-    """CUDACXX and CXX that name no program are told of before another compiler stands in."""
-    monkeypatch.setattr(host_compiler.find, "programs", lambda _: iter(()))
-    for variable in ("CUDACXX", "CXX"):
-        monkeypatch.setenv(variable, f"{tmp_path}/none -O2")
-    assert host_compiler.compile_object("int one = 1;", "one.cpp", {}, [])[0]
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [
-        f"{variable}={tmp_path}/none is no program, and is not used" for variable in ("CUDACXX", "CXX")
-    ] == [message.partition(":")[0] for message in said]
-
-
-OLD_NVCC = """#!/bin/sh
-case "$*" in *--version*) echo "Cuda compilation tools, release 12.4, V12.4.131"; exit;; esac
-for last; do :; done
-echo object > "$last"
-"""
-
-
-def test_an_older_nvcc_is_warned_of(tmp_path, monkeypatch, caplog):
-    """One that cannot link the device code compiles the host code, with what to export for it."""
-    nvcc = tmp_path / "nvcc"
-    nvcc.write_text(OLD_NVCC)
-    nvcc.chmod(0o755)
-    monkeypatch.setenv("CUDACXX", str(nvcc))
-    exported = export(tmp_path / "out", archs=["sm_80"], kernels=False)
-    assert "nvcc 12.4" == exported.host_compiler
-    (warning,) = [each.getMessage() for each in caplog.records if "nvcc" in each.getMessage()]
-    assert warning.startswith("udfs.o holds device code that linkers read from CUDA 13")
-    assert "--cuda 12.4" in warning
-    assert host_compiler.nvcc_release() == (12, 4)
-
-
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -247,26 +213,6 @@ def test_without_a_compiler_the_cure_is_told(tmp_path, monkeypatch, variables, m
     assert message in str(caught.value)
     assert "CUDACXX" in str(caught.value)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-@pytest.mark.parametrize(
-    ("header", "cure"),
-    [
-        ("crt/host_defines.h", r"need crt/host_defines\.h: install nvidia-cuda-"),
-        ("project/particle.h", r"Give the folder of project/particle\.h by include_dirs \(-I\)\.$"),
-    ],
-)
-def test_a_header_that_is_missing_is_named(monkeypatch, compiler, header, cure):
-    """No other compiler helps there, but the package that has it, or its folder."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler}")
-    monkeypatch.setattr(
-        host_compiler, "_compilers", lambda: [host_compiler._Compiler((compiler,), is_nvcc=False)]
-    )
-    with pytest.raises(pl.ExportError) as caught:
-        host_compiler.compile_object(f'#include "{header}"\n', "one.cpp", {}, [])
-    assert re.search(cure, str(caught.value))
 
 
 def test_kernels_that_call_cxx_need_a_device_link(tmp_path):
@@ -313,11 +259,6 @@ def test_a_device_link_serves_its_own_program_or_library(tmp_path, exported, sha
         if shared
         else ["device link", "function tripled tripled"]
     )
-
-
-def test_a_module_has_a_name_of_letters():
-    """Whatever the stem is, its part of a symbol is one."""
-    assert host_code.module_name("a b-c.é", "0123") == "_0123_a_b_c__"
 
 
 def test_the_folder_of_an_export_is_self_contained(tmp_path):

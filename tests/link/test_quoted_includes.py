@@ -8,13 +8,8 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._front_end import disk_keys
-from numba_ptxlink._link.compile import SourceOptions, compile_source
-from numba_ptxlink._link.read import Input
-from numba_ptxlink._tools import includes
 from numba_ptxlink.linker import PtxLinker
 
-ARCH = pl.Arch.of("sm_90")
 SOURCE = '#include "own.h"\n'
 
 
@@ -78,42 +73,11 @@ def test_a_header_in_memory_comes_first(source):
     assert ["held"] == kernels(pl.link(source, arch="sm_90", headers={"own.h": text}).cubin)
 
 
-@pytest.mark.usefixtures("source")
-def test_text_searches_the_working_directory():
-    """Text has no folder, so quotes search the working directory, as in compilers that read a pipe."""
-    define(Path("own.h"), "working")
-    assert ["working"] == kernels(pl.link(SOURCE, arch="sm_90").cubin)
-
-
 def test_an_edited_header_is_read_again(source):
     """The header beside the source is a part of the key, in memory and in the cache."""
     for name in ("before", "after"):
         define(Path("src", "own.h"), name)
         assert [name] == kernels(pl.link(source, arch="sm_90").cubin)
-
-
-def test_sources_of_one_name_are_told_apart(source):
-    """The same text under the same name in another folder includes that folder's header."""
-    define(Path("more", "own.h"), "more")
-    Path("more", "k.cu").write_text(SOURCE)
-    linked = pl.link(source, Path("more", "k.cu"), arch="sm_90")
-    assert {"beside", "more"} == set(kernels(linked.cubin))
-
-
-def test_the_path_is_what_was_given(source):
-    """`__FILE__` and the compiler's messages show the path as the caller wrote it, as nvcc does."""
-    source.write_text('extern "C" __device__ const char* f() { return __FILE__; }\n')
-    options = SourceOptions()
-    code = compile_source(Input("cu", "k.cu", source.read_bytes(), path=source), ARCH, "ptx", options).code
-    assert ", ".join(str(byte) for byte in b"src/k.cu") in code.decode()
-    source.write_text("syntax error\n")
-    with pytest.raises(pl.LinkError, match=r"NVRTC could not compile k\.cu(?s:.*)src/k\.cu\(1\): error"):
-        pl.link(source, arch="sm_90")
-
-
-def test_the_scan_for_headers_starts_beside_the_source(source):
-    """A generated header beside a source is compared with its manifest, though it is on no include path."""
-    assert {str(Path("src", "own.h"))} == includes.of(SOURCE.encode(), source.parent).first
 
 
 @pytest.mark.parametrize("lto", [False, True])
@@ -123,18 +87,3 @@ def test_a_kernels_link_file_includes_what_is_beside_it(source, lto):
         linker = PtxLinker(cc=(9, 0), lto=lto)
         linker.add_file_guess_ext(str(path))
         assert ["beside"] == kernels(linker.complete().code)
-
-
-def test_a_kernels_link_file_includes_what_numba_cuda_finds(source):
-    """Numba-cuda searches the working directory, and a kernel keeps the header it has there."""
-    define(Path("own.h"), "working")
-    linker = PtxLinker(cc=(9, 0))
-    linker.add_cu_file(str(source))
-    assert ["working"] == kernels(linker.complete().code)
-
-
-def test_a_kernel_on_disk_depends_on_what_is_beside_the_file(source):
-    """`cache=True` builds a kernel again after an edit of the header beside its link file."""
-    before = disk_keys.of_file(str(source), lambda folder: (str(folder),))
-    define(Path("src", "own.h"), "edited")
-    assert before != disk_keys.of_file(str(source), lambda folder: (str(folder),))

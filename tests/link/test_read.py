@@ -55,45 +55,6 @@ def test_every_form(make, tmp_path):
     assert ("ptx", PTX.encode()) == (found.kind, found.code)
 
 
-LINE = 'extern "C" __global__ void k(float* x) { x[0] = 1; }'
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        LINE,
-        "__device__ int answer = 42;",
-        "namespace empty {} template <class T> struct S;",
-        '#include "kernel.cuh"',
-        "// nothing here",
-        LINE + " " * 300,
-    ],
-)
-def test_one_line_of_code_is_text(text, tmp_path, monkeypatch):
-    """A `str` without a line break that reads as CUDA C++ is that, if there is no such file."""
-    monkeypatch.chdir(tmp_path)
-    found = link_inputs.read(text)
-    assert ("cu", text.encode()) == (found.kind, found.code)
-
-
-def test_one_line_of_cuda_is_linked():
-    """A kernel on one line is compiled and linked."""
-    assert b"k" in pl.link(LINE, arch="sm_90").cubin
-
-
-def test_one_line_of_ptx_is_text():
-    """PTX without a line break is text too."""
-    assert "ptx" == link_inputs.read(".version 8.0 .target sm_80 .address_size 64").kind
-
-
-@pytest.mark.parametrize("name", ["a;b", "f(x){};.ptx", "plain"])
-def test_a_file_that_exists_is_a_file(name, tmp_path, monkeypatch):
-    """A `str` that names a file is that file, whatever it reads as."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text(PTX)
-    assert PTX.encode() == link_inputs.read(name).code
-
-
 @pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
 def test_a_missing_file_tells_both_readings(name):
     """A `str` that names no file says so, and how text is told from a path; a `Path` can be only a path."""
@@ -197,20 +158,6 @@ def test_the_device_runtime_is_added(lto):
 
 
 @pytest.mark.parametrize("lto", [False, True])
-def test_a_missing_device_runtime_is_named(lto, monkeypatch, caplog):
-    """Where the device runtime is not installed, a warning says what to install."""
-    from cuda import pathfinder
-
-    def find(_):
-        raise RuntimeError("not installed")
-
-    monkeypatch.setattr(pathfinder, "find_static_lib", find)
-    with pytest.raises((pl.LinkError, pl.AssembleError), match="cudaCG"):
-        pl.link(grid_kernel(), arch="sm_80", lto=lto)
-    assert "install nvidia-cuda-runtime" in caplog.text
-
-
-@pytest.mark.parametrize("lto", [False, True])
 def test_grid_synchronisation_links(lto, monkeypatch):
     """A kernel of a cooperative group links the device runtime by itself."""
     from numba import cuda, types
@@ -224,35 +171,6 @@ def test_grid_synchronisation_links(lto, monkeypatch):
 
     library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
     assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
-
-
-def test_kernels_are_linked_side_by_side(monkeypatch):
-    """Two threads are inside the tool at the same time: no lock is around linking."""
-    import threading
-
-    from numba_ptxlink._tools import nvjitlink
-
-    meeting = threading.Barrier(2, timeout=30)
-    original = nvjitlink.link
-
-    def link(inputs, flags, **options):
-        meeting.wait()
-        return original(inputs, flags, **options)
-
-    monkeypatch.setattr(nvjitlink, "link", link)
-    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
-    results = []
-
-    def work(value):
-        callee = function(value)
-        results.append(pl.link(KERNEL + f"// {value}\n", callee, arch="sm_80").cubin[:4])
-
-    threads = [threading.Thread(target=work, args=(value,)) for value in (101, 102)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [b"\x7fELF"] * 2 == results
 
 
 def test_cuda_sources_of_both_kinds_link():
@@ -273,44 +191,6 @@ def test_cuda_sources_of_both_kinds_link():
 def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
     """PTX begins with .version and a number, whatever bytes its comments hold; CUDA C++ is UTF-8."""
     assert kind == recognise(code)
-
-
-LATIN_1 = b'// \xe9t\xe9\nextern "C" __global__ void k(int* p) { *p = 1; }\n'
-
-
-@pytest.mark.parametrize("lto", [False, True])
-def test_a_comment_in_latin_1_is_compiled(tmp_path, lto):
-    """CUDA C++ in any encoding that has ASCII is taken out of its own file, as by nvcc."""
-    path = tmp_path / "k.cu"
-    path.write_bytes(LATIN_1)
-    assert pl.link(path, arch="sm_80", lto=lto).cubin
-    linker = PtxLinker(cc=(8, 0), lto=lto)
-    linker.describe("f", ["declare void @k()"])
-    linker.add_cu_file(path)
-
-
-def test_the_line_that_is_not_utf_8_is_named(tmp_path):
-    """Text of no known kind in another encoding is said to be that, with the line."""
-    path = tmp_path / "note"
-    path.write_bytes(b"one\ntwo \xe9t\xe9\n")
-    for given in (path, path.read_bytes()):
-        with pytest.raises(pl.LinkError, match="text that is not UTF-8 in line 2; give"):
-            pl.link(given, arch="sm_80")
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (KERNEL.encode("utf-16"), "k.cu has a NUL character in line 1; .*save text in UTF-16 as UTF-8."),
-        (b"int a;\nint\0 b;\n", "k.cu has a NUL character in line 2; remove it"),
-    ],
-)
-def test_numbas_linker_refuses_what_nvrtc_would_not_read(tmp_path, code, said):
-    """A source that ends for NVRTC at its first NUL is refused, not taken for an empty one."""
-    path = tmp_path / "k.cu"
-    path.write_bytes(code)
-    with pytest.raises(pl.LinkError, match=said):
-        PtxLinker(cc=(8, 0), lto=False).add_cu_file(path)
 
 
 def test_a_missing_file_is_one_for_everybody(tmp_path):

@@ -11,8 +11,7 @@ from ptx_kernels import for_the_debugger
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._config import Config
-from numba_ptxlink._link import plan, single_ptx
+from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import find, nvjitlink, ptxas
 from numba_ptxlink._tools.options import AssembleOptions
 
@@ -109,19 +108,6 @@ def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
     assert code.startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("release", ["11.8", "12.6", "13.0"])
-def test_a_ptxas_that_is_no_better_is_left_alone(monkeypatch, tmp_path, caplog, release):
-    """A ptxas of another major version or newer than the linker is not taken, and a warning tells."""
-    in_a_toolkit(monkeypatch, (12, 4))
-    own_ptxas(monkeypatch, tmp_path, release)
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        code, tool = compile_relocatable(PTX)
-    assert f"nvPTXCompiler {dotted(single_ptx.usual_release())}" == tool
-    assert ("nvPTXCompiler 13.5", pl.assemble(PTX, ARCH, relocatable=True).code) == (tool, code)
-    assert "nvJitLink 12.4 may refuse" in caplog.text
-    assert "`pip install 'nvidia-cuda-nvcc-cu12==12.4.*'` installs its ptxas" in caplog.text
-
-
 def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
     """PTX that is too new, which spoils nvJitLink for the process, stays with nvPTXCompiler."""
     in_a_toolkit(monkeypatch, (13, 0))
@@ -130,23 +116,6 @@ def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
         _, tool = compile_relocatable(PTX.replace(b".version 8.0", b".version 9.1"))
     assert "nvPTXCompiler 13.5" == tool
     assert "nvJitLink 13.0 may refuse" in caplog.text
-
-
-def test_what_the_toolkits_tools_refuse_is_an_error(monkeypatch, tmp_path):
-    """PTX that is wrong is an AssembleError with the tool's log, whichever tool it is."""
-    wrong = PTX.replace(b"ret;", b"retire;")
-    assert wrong != PTX
-    in_a_toolkit(monkeypatch, (13, 1))
-    with monkeypatch.context() as patched:
-        no_ptxas(patched)
-        with pytest.raises(pl.AssembleError, match="retire"):
-            compile_relocatable(wrong)
-    in_a_toolkit(monkeypatch, (12, 9))
-    own_ptxas(monkeypatch, tmp_path, "12.9")
-    with pytest.raises(pl.AssembleError, match="ptxas refused the PTX") as caught:
-        compile_relocatable(wrong)
-    assert "--compile-only" in caught.value.flags
-    assert "retire" in caught.value.log
 
 
 def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
@@ -178,13 +147,3 @@ def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypat
     code, tool = single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))
     assert ("nvJitLink 12.9", [("-arch=sm_80", flag)]) == (tool, vectors)
     assert code.startswith(b"\x7fELF")
-
-
-@pytest.mark.parametrize("named", ["nvptxcompiler", "nvjitlink", "pynvjitlink"])
-def test_the_backend_that_is_named_is_for_links_alone(monkeypatch, named):
-    """Cubins to be linked or loaded later are the same whatever NUMBA_PTXLINK_BACKEND names."""
-    asked = [AssembleOptions(relocatable=True), AssembleOptions()]
-    usual = [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]
-    monkeypatch.setattr(plan, "config", lambda: Config(backend=named))
-    assert named == plan.LinkOptions().tool
-    assert usual == [single_ptx.compile_ptx(PTX, ARCH, options) for options in asked]

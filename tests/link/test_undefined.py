@@ -159,32 +159,6 @@ def test_a_mistyped_variable_of_another_input_is_refused(space, options, near):
     assert ["rate"] == [symbol.name for symbol in elf.read(linked.cubin).symbols if "rate" in symbol.name]
 
 
-def test_a_private_variable_of_another_input_is_told():
-    """A variable of the name that another input keeps to itself is not meant, and the message says so."""
-    private = (
-        HEAD.format(target=ARCH)
-        + ".global .align 4 .f32 rate = 0f40400000;\n.visible .func f()\n{\nret;\n}\n"
-    )
-    with pytest.raises(
-        pl.LinkError, match="rate is asked for by <ptx 1> and defined in <ptx 2>, which keeps it"
-    ):
-        pl.link(FORMS["global"], private, arch=ARCH)
-
-
-def test_shared_memory_of_a_size_is_told_how_it_is_declared():
-    """What declares shared memory with a length, and defines it nowhere, learns what a launch sizes."""
-    with pytest.raises(pl.LinkError, match=r"without a length, extern __shared__ T name\[\]") as caught:
-        pl.link(FORMS["shared of one size"], arch=ARCH)
-    assert "Undefined reference to 'rate', of which the compiler would make variables of its own." in str(
-        caught.value
-    )
-
-
-def test_shared_memory_of_a_size_is_taken_at_link_time():
-    """Optimised at link time it is, as nvJitLink takes it, memory that each block gets."""
-    assert pl.link(LAUNCHED.replace("rate[]", "rate[16]"), arch=ARCH, lto=True).cubin
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_the_shared_memory_of_a_launch_is_linked(lto):
     """It is defined nowhere, and is no variable that another input lacks."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
-import re
 
 import pytest
-from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
@@ -56,18 +53,6 @@ def wrapping(*args):
     return added(*args)
 
 
-class Cell:
-    """A class with methods of each kind."""
-
-    def method(self, x):
-        """Return what it is given."""
-        return x
-
-    def __call__(self, x):
-        """Return what it is given."""
-        return x
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -86,24 +71,6 @@ def test_a_function_that_c_cannot_call(mark, function, message):
     """C has neither variable arguments of Python's kinds, nor keywords, generators or coroutines."""
     with pytest.raises(pl.AbiError, match=message):
         mark("void(int32, int32)")(function)
-
-
-@pytest.mark.parametrize(
-    "thing",
-    [Cell, Cell(), Cell().method, functools.partial(added, y=1), math.sqrt, None],
-    ids=lambda thing: type(thing).__name__,
-)
-def test_what_is_no_function(thing):
-    """Classes, methods, partial functions and built-in ones are refused by their types."""
-    kind = re.escape(type(thing).__name__)
-    with pytest.raises(pl.ExportError, match=f"decorates Python functions, not {kind}: .*; decorate a func"):
-        pl.udf("int32(int32)", name="f")(thing)
-
-
-def test_a_static_method_is_marked_inside():
-    """A mark above `@staticmethod` is refused with the right order."""
-    with pytest.raises(pl.ExportError, match="is a staticmethod already; write @staticmethod above @udf"):
-        pl.udf("int32(int32)", name="f")(staticmethod(added))
 
 
 def test_a_lambda_needs_a_name():
@@ -170,18 +137,3 @@ def test_an_inferred_result_that_is_a_constant(aggregates, tmp_path):
     pair = pl.udf((types.int32,), name="f")(lambda x: (1, x))
     exported = pl.export([pair], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert exported.signatures[0].result.name == "tuple2_i64_i32"
-
-
-def test_a_parameter_is_checked_before_the_result_is_inferred(tmp_path):
-    """A parameter's type is refused by name although Numba could not compile the function."""
-    udf = pl.udf((types.unicode_type,), name="f")(lambda text: text.no_such_method())
-    with pytest.raises(pl.AbiError, match="Function f: parameter 'text', of Numba type unicode_type, has no"):
-        pl.export([udf], tmp_path)
-
-
-def test_compile_refuses_types_of_values():
-    """`numba.cuda.compile` with structs by value does not take the type of a constant either."""
-    pl.enable()
-    signature = types.int32(types.int32, types.literal(3))
-    with pytest.raises(pl.AbiError, match=r"parameter 'y', of Numba type Literal\[int\]\(3\), has no C type"):
-        cuda.compile(added, signature, cc=(9, 0), abi_info={"aggregates": "value"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from numba import cuda
 from numba.cuda import types
@@ -110,19 +109,6 @@ def test_existing_callers_keep_their_prototypes(ty, wanted):
     assert prototype(compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"})) == wanted
 
 
-def test_two_mismatches_are_an_error_and_no_crash():
-    """A caller whose declarations are wrong twice is told so before anything is linked."""
-    first = compiled(double, "float32(float32)", abi_info={"abi_name": "first"})
-    second = compiled(double, "int64(int64)", abi_info={"abi_name": "second"})
-    source = """
-        extern "C" __device__ void first(double);
-        extern "C" __device__ int second(float);
-        extern "C" __global__ void caller(float* p) { first(*p); *p = second(*p); }
-    """
-    with pytest.raises(pl.LinkError, match=r"(?s)first.*second"):
-        pl.link(source, first, second, arch="sm_90", lto=False)
-
-
 def test_raise_compiles():
     """A function that raises returns zero there, or stops the kernel."""
 
@@ -173,12 +159,6 @@ def test_a_wrong_abi_info_is_refused(abi_info, message):
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_mangled_name_is_a_name():
-    """A mangled C++ name, which callers of stock numba-cuda ask for, is kept."""
-    ptx = compiled(double, "int32(int32)", abi_info={"abi_name": "_Z6doublei"})
-    assert prototype(ptx) == ".func (.b32) _Z6doublei(.b32)"
-
-
 def test_a_type_without_a_counterpart_is_refused():
     """A type that C has no counterpart for names function, parameter and type, before NVVM is asked."""
     with pytest.raises(
@@ -207,27 +187,6 @@ def test_a_kernel_has_a_c_name():
     assert ".maxntid 96" in ptx
 
 
-@pytest.mark.parametrize("bounds", [0, 1025, 2**40, True, "128", 1.5, (), (128, 0)], ids=str)
-def test_launch_bounds_are_checked_as_those_of_exports(bounds):
-    """A kernel's are refused where no GPU has them, by the message of `kernel`."""
-    options = {"device": False, "abi_info": {}, "launch_bounds": bounds}
-    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel fill: give the maximum number"):
-        compiled(fill, "void(float32[::1], int8)", **options)
-
-
-def test_launch_bounds_of_other_code_are_left_to_numba_cuda():
-    """What its own ABI takes for a kernel, and either ABI for a function, is taken."""
-    options = {"device": False, "abi": "numba", "launch_bounds": 1025}
-    assert ".maxntid 1025" in cuda.compile(fill, "void(float32[::1], int8)", cc=CC, **options)[0]
-    assert "maxntid" not in compiled(lambda value: value, "int32(int32)", launch_bounds=1025)
-
-
-def test_a_kernel_without_abi_info_is_refused_as_ever():
-    """Code that relies on numba-cuda's refusal of kernels with the C ABI still gets it."""
-    with pytest.raises(NotImplementedError, match="The C ABI is not supported for kernels"):
-        compiled(fill, "void(float32[::1], int8)", device=False)
-
-
 @pytest.mark.parametrize("output", ["cubin", "fatbin"])
 def test_binary_outputs(output):
     """Cubins and fat binaries, which stock numba-cuda lacks, link with C++."""
@@ -235,29 +194,3 @@ def test_binary_outputs(output):
     assert links(code, "float twice(float)", "*p = twice(*p);")
     magic = {"cubin": b"\x7fELF", "fatbin": b"\x50\xed\x55\xba"}[output]
     assert code[:4] == magic
-
-
-@pytest.mark.parametrize(
-    ("name", "cure"),
-    [
-        ("sqrt", r"numba-cuda has no `numpy.sqrt` .*write it with operators, or functions of `math`$"),
-        ("square", r"no `numpy.square` .*write it with operators, or functions of `math`$"),
-        (
-            "round",
-            r"compile f .*: Unsupported intrinsic: llvm.rint.f64, in numba.cuda.*np_round.*; numba-cuda ",
-        ),
-    ],
-)
-def test_functions_of_numpy_that_numba_cuda_lacks(name, cure):
-    """The error names the function and what to write, and knows that there is one function to look at."""
-    lacking = getattr(np, name)
-    with pytest.raises(pl.ExportError, match=cure) as refused:
-        pl.export(pl.udf("float64(float64)", name="f")(lambda x: lacking(x + 1)), emit=["ptx"])
-    assert "one by one" not in str(refused.value)
-
-
-def test_one_of_several_functions_is_refused():
-    """NVVM compiles several together, so the error says how to find the one."""
-    marked = [pl.udf("float64(float64)", name=name)(lambda x: np.round(x + 1)) for name in "fg"]
-    with pytest.raises(pl.ExportError, match=r"compile f, g .* export the functions one by one"):
-        pl.export(marked, emit=["ptx"])

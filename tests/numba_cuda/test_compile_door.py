@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 import warnings
 
-import fakedevice
 import numba.cuda.compiler
 import pytest
 from llvmlite import ir
-from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic, models, register_model
 
@@ -121,36 +116,6 @@ def test_a_name_that_numba_takes_is_linked(name):
     assert b"caller" in pl.link(source, ltoir, arch="sm_90", lto=True).cubin
 
 
-def test_a_name_that_cxx_lacks_is_logged(caplog):
-    """That C++ cannot call a function is a warning in the log, and that a key is ignored a line of it."""
-    caplog.set_level(logging.INFO, "numba_ptxlink")
-    info = {"abi_name": "for", "inline": True, 3: 4}
-    assert ["for"] == defined(compiled(increment, INT, abi_info=info))
-    ours = [record for record in caplog.records if record.name == "numba_ptxlink._cabi.options"]
-    messages = [record.getMessage() for record in ours]
-    assert [
-        "abi_info has the unknown key 'inline', which is ignored",
-        "abi_info has the unknown key 3, which is ignored",
-    ] == messages[:2]
-    assert "for_" in messages[2]
-    assert [logging.INFO, logging.INFO, logging.WARNING] == [record.levelno for record in ours]
-    caplog.clear()
-    compiled(increment, INT, abi_info={"abi_name": "increment_it"})
-    assert [] == [record for record in caplog.records if record.name == "numba_ptxlink._cabi.options"]
-
-
-@pytest.mark.parametrize("abi_info", [None, {}, {"abi_name": None}, "", ()])
-def test_no_name_is_the_functions_own(abi_info):
-    """What says nothing leaves the function's own name."""
-    assert ["increment"] == defined(compiled(increment, INT, abi_info=abi_info))
-
-
-def test_marks_and_exports_stay_strict():
-    """A mark on a function refuses a name that C++ cannot declare, and abi_info for its options."""
-    with pytest.raises(pl.AbiError, match="for_"):
-        pl.udf("int32(int32)", name="for")(increment)
-
-
 def test_a_symbol_that_the_function_uses_is_not_its_name():
     """A function cannot have the name of one that it calls, which stock numba-cuda makes call itself."""
     import math
@@ -200,59 +165,3 @@ def test_narrow_results_are_extended(ty, attribute):
     lines = library.get_llvm_str().splitlines()
     (line,) = (line for line in lines if line.startswith("define ") and "internal" not in line)
     assert (attribute in line) if attribute else "ext" not in line
-
-
-MODULES = """
-import numba_ptxlink as pl
-from numba.cuda import types
-import numba.cuda.compiler as compiler
-def f(x):
-    return x + 1
-def k(x):
-    x[0] = 1
-for abi, function, signature, device in (
-    ("numba", f, types.int32(types.int32), True),
-    ("c", f, types.int32(types.int32), True),
-    ("numba", k, types.void(types.int32[:]), False),
-):
-    library, _ = compiler._compile_pyfunc_with_fixup(function, signature, cc=(9, 0), abi=abi, device=device)
-    text = library.get_llvm_str()
-    print(len(library.llvm_strs), [line.partition("$")[0].rstrip('"') for line in text.splitlines()
-                                   if line.startswith(("; ModuleID", "target triple"))])
-"""
-
-
-@pytest.mark.slow
-def test_llvm_modules_begin_as_ever():
-    """The LLVM IR of a library splits into modules at the same lines with the plugin and without."""
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", f"{MODULES}\nassert pl.status().active is {active}"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "NUMBA_PTXLINK": switch},
-        ).stdout
-        for active, switch in ((True, "1"), (False, "0"))
-    ]
-    assert outputs[0] == outputs[1]
-    assert 3 == outputs[0].count("; ModuleID = ")
-
-
-def test_a_kernel_shows_the_module_of_each_callee(monkeypatch):
-    """`inspect_llvm` of a kernel has a module for the kernel and each function it calls."""
-    fakedevice.install(monkeypatch.setattr)
-
-    @cuda.jit(device=True)
-    def helper(value):
-        return value * 2
-
-    @cuda.jit
-    def kernel(out):
-        out[0] = helper(out[1])
-
-    kernel.compile("void(float32[:])")
-    (text,) = kernel.inspect_llvm().values()
-    names = [line.split('"')[1] for line in text.splitlines() if line.startswith("; ModuleID = ")]
-    assert 2 == len(names)
-    assert [True, True] == [word in name for word, name in zip(("kernel", "helper"), names, strict=True)]

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
-import weakref
 from types import SimpleNamespace
 
 import pytest
-from numba import cuda
-from numba.cuda import types
 
-from numba_ptxlink._arch import Arch
 from numba_ptxlink._front_end import substitution
 from numba_ptxlink._front_end.substitution import Substitution, applied, apply, original_of, undo
 from numba_ptxlink._numba_cuda import context
-from numba_ptxlink._numba_cuda.compile import compile_function
 
 
 def test_a_context_lasts_for_its_block():
@@ -37,45 +31,6 @@ def test_a_thread_has_a_context_of_its_own():
         thread.start()
         thread.join()
     assert [None] == seen
-
-
-def test_notes_go_with_what_they_are_about():
-    """Notes are the same while their owner lives, and nothing keeps it alive."""
-
-    class Library:
-        pass
-
-    owner = Library()
-    context.notes(owner, context.LibraryNotes).cc = (9, 0)
-    assert (9, 0) == context.notes(owner, context.LibraryNotes).cc
-    gone = weakref.ref(owner)
-    del owner
-    gc.collect()
-    assert gone() is None
-
-
-def test_compiled_functions_are_not_kept_alive():
-    """Device functions, and what they call, go when a program drops them."""
-
-    def make(number):
-        @cuda.jit(device=True)
-        def helper(x):
-            return x * number
-
-        @cuda.jit(device=True)
-        def again(x):
-            return helper(x) - number
-
-        def root(x):
-            return helper(x) + again(x)
-
-        for arch in ("sm_80", "sm_90"):
-            compile_function(root, (types.int32,), None, Arch.of(arch))
-        return weakref.ref(helper), weakref.ref(again)
-
-    alive = [ref for number in range(3) for ref in make(number)]
-    gc.collect()
-    assert [] == [ref() for ref in alive if ref() is not None]
 
 
 @pytest.fixture
@@ -108,24 +63,3 @@ def test_what_cannot_be_applied_leaves_nothing_behind(place):
     with pytest.raises(KeyError), applied((row, missing)):
         pass
     assert 1 == module.value
-
-
-def test_threads_that_apply_and_undo_leave_what_was_there(place):
-    """Whatever the order in which threads come and go, each sees the replacement, and the last restores."""
-    module, row, _ = place
-    wrong = []
-    gun = threading.Barrier(8)
-
-    def work():
-        gun.wait()
-        for _ in range(300):
-            with applied((row,)):
-                if module.value != 2:
-                    wrong.append(module.value)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ([], 1) == (wrong, module.value)

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from numba_ptxlink._front_end import disk_keys
-
 MODULE = Path(__file__).parents[1] / "helpers" / "jit_cache_module.py"
 SOURCE = (
     '#include "part.h"\nextern "C" __device__ int twice(int* out, int a) { *out = FACTOR * a; return 0; }\n'
@@ -130,39 +128,6 @@ def test_changed_files_of_declarations_are_linked_again(folder):
     assert [1] == [counted["misses"] for counted in run_all(folder, declared)]
 
 
-@pytest.mark.slow
-def test_a_relative_link_file_is_the_one_of_the_working_directory(folder):
-    """
-    The kernel of another working directory is found where its link file and header are equal, not else.
-
-    So it is whether the decorator or a declaration names the link file.
-    """
-    for name, factor in (("first", 2), ("equal", 2), ("other", 3)):
-        (folder / name).mkdir()
-        (folder / name / "twice.cu").write_text(SOURCE)
-        (folder / name / "part.h").write_text(f"#define FACTOR {factor}\n")
-    ways = [{}, {"declared": True}]
-    hits = [
-        [each["hits"] for each in run_all(folder, ways, within=folder / name)]
-        for name in ("first", "equal", "other", "other")
-    ]
-    assert [[0, 0], [1, 1], [0, 0], [1, 1]] == hits
-    (folder / "other" / "part.h").unlink()
-    for way in ways:
-        with pytest.raises(AssertionError, match=r"part\.h"):
-            run_all(folder, [way], within=folder / "other")
-
-
-@pytest.mark.slow
-def test_a_touched_source_file_costs_no_compile(folder):
-    """Where an edit of the Python file makes numba-cuda forget, everything is still found by content."""
-    run(folder)
-    module = folder / "module.py"
-    module.write_text(module.read_text() + "\n# edited\n")
-    again = run(folder)
-    assert (1, 0) == (again["misses"], again["made"])
-
-
 KINDS = {
     "plain": (
         "{}",
@@ -192,44 +157,3 @@ def counted(tmp_path_factory):
 def test_options_of_every_kind_count(counted, kind):
     """Options that differ in a value within are different kernels, and each is found in another process."""
     assert [(1, FOUND)] * len(KINDS[kind]) == [(made["misses"], found) for made, found in counted[kind]]
-
-
-@pytest.mark.slow
-def test_headers_on_the_extra_search_path_count(folder):
-    """A header that NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS leads to is a part of the kernel, in its order."""
-    first, second = folder / "first", folder / "second"
-    for each in (first, second):
-        each.mkdir()
-    (folder / "part.h").rename(second / "part.h")
-    environ = {"NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS": f"{first}:{second}"}
-
-    def misses() -> int:
-        (counted,) = run_all(folder, [{}], **environ)
-        return counted["misses"]
-
-    assert 1 == misses()
-    (second / "part.h").write_text("#define FACTOR 3\n")
-    assert 1 == misses()
-    (first / "part.h").write_text("#define FACTOR 4\n")
-    assert [1, 0] == [misses(), misses()]
-
-
-def test_tools_that_cannot_be_told_cost_a_compile(monkeypatch, caplog):
-    """Where the key cannot be made the kernel is not kept, and the build goes on."""
-    from numba_ptxlink._front_end import disk_keys
-    from numba_ptxlink._tools import find
-    from numba_ptxlink.errors import LinkError
-
-    def fail(name: str) -> str:
-        raise LinkError(f"there is no {name}")
-
-    monkeypatch.setattr(find, "build_of", fail)
-    with caplog.at_level("INFO", "numba_ptxlink"):
-        assert disk_keys.of_kernel("jit", {}, (), lambda _: (), ["nvvm"]) is None
-    assert "there is no nvvm" in caplog.text
-
-
-def test_an_option_without_a_text_of_its_own_has_no_key():
-    """The address in an object's text may be that of something else in another process."""
-    assert disk_keys.of_kernel("jit", {"lto": True}, [], lambda _: (), [])
-    assert disk_keys.of_kernel("jit", {"lto": object()}, [], lambda _: (), []) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 
 import errors_module as errors
@@ -17,8 +16,6 @@ from numba.cuda.np.numpy_support import from_dtype
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._numba_cuda.codegen import wrapper
 from numba_ptxlink._numba_cuda.compile import compile_function, lower
@@ -185,22 +182,6 @@ def test_the_lines_that_raise_are_listed(tmp_path):
     assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
 
 
-def test_a_kernel_returns_where_it_raises(tmp_path):
-    """The comment of a kernel says that the thread ends."""
-
-    def store(array, index):
-        array[index] = 1
-
-    lines, said = sites(pl.kernel("void(int32[::1], int32)", checked=True)(store), tmp_path, "numba-cuda")
-    assert [line_of(store, "= 1")] == lines
-    assert "Where it raises, it returns." in said
-
-
-def test_a_function_without_errors_makes_no_promise(tmp_path):
-    """A function that only divides says nothing unchecked."""
-    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path, "numba-cuda") == ([], "")
-
-
 def test_compile_takes_the_option():
     """`numba.cuda.compile` checks with `abi_info`, and not without."""
     pl.enable()
@@ -219,79 +200,3 @@ def test_numbas_own_kernels_keep_their_errors():
     pl.enable()
     ptx, _ = cuda.compile(errors.calls_device, types.int32(*INTS), cc=(9, 0), abi_info={"on_error": "trap"})
     assert "trap;" not in ptx
-
-
-def with_try(x):
-    """Have what Numba makes no code of."""
-    try:
-        return 1 // x
-    except Exception:  # noqa: BLE001 - the only kind that Numba knows
-        return 0
-
-
-def with_kind(x):
-    """Expect an error of one kind."""
-    try:
-        return 1 // x
-    except ZeroDivisionError:
-        return 0
-
-
-def with_kinds(x):
-    """Expect errors of several kinds."""
-    try:
-        return 1 // x
-    except (ValueError, IndexError):
-        return 0
-
-
-def with_name(x):
-    """Give the error a name."""
-    try:
-        return 1 // x
-    except ZeroDivisionError as error:  # noqa: F841
-        return 0
-
-
-def with_context(x):
-    """Enter a context."""
-    with contextlib.nullcontext():
-        return x
-
-
-@pytest.mark.parametrize("front_end", FRONT_ENDS)
-@pytest.mark.parametrize("function", [with_try, with_context])
-def test_try_and_with_are_refused_with_a_cure(tmp_path, function, front_end):
-    """The front ends have neither, which the error says instead of the name of an attribute."""
-    pytest.importorskip(registry.get(front_end).module)
-    marked = pl.udf("int32(int32)", front_end=front_end)(function)
-    with pytest.raises(pl.ExportError, match=f"{front_end} has neither `try` nor `with`; test the condition"):
-        pl.export([marked], tmp_path, archs=["sm_90"], emit=["ptx"])
-
-
-@pytest.mark.parametrize("function", [with_kind, with_kinds, with_name])
-def test_try_of_some_errors_is_refused_with_the_same_cure(function):
-    """Whatever `except` names."""
-    with pytest.raises(pl.ExportError, match="numba-cuda has neither `try` nor `with`; test the condition"):
-        pl.export(pl.udf("int32(int32)", front_end="numba-cuda")(function), emit=["ptx"])
-
-
-def test_an_exception_with_computed_arguments_is_refused():
-    """numba-cuda has none, which the error says instead of the name of an attribute."""
-    with pytest.raises(pl.ExportError, match="arguments are computed; write it with constant ones"):
-        pl.export(pl.udf("int32(int32, int32)")(errors.told), emit=["ptx"])
-
-
-def test_what_numpy_function_is_lacked_is_told():
-    """The error names the ufunc that numba-cuda has no code for."""
-    function = pl.udf("float64(float64)", name="f")(lambda x: np.isinf(x) + 1)
-    with pytest.raises(pl.ExportError, match=r"no `numpy\.isinf` of such numbers; write it with operators"):
-        pl.export(function, emit=["ptx"])
-
-
-def test_numbas_convention_for_c_is_left_alone():
-    """What is compiled with numba-cuda's own convention for C, which has no exceptions, still compiles."""
-    from numba.cuda.compiler import compile_cuda
-
-    pl.enable()
-    assert compile_cuda(errors.item, None, VIEW, cc=(9, 0), abi="c", abi_info={"abi_name": "f"}).library

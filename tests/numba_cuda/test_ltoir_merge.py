@@ -6,7 +6,7 @@ import pytest
 from numba import cuda
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import find, nvjitlink
+from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.inspection import inspect
 
 SOURCE = 'extern "C" __device__ float twice(float x) { return 2 * x; }'
@@ -64,54 +64,3 @@ def test_a_link_takes_the_function_as_ptx(caplog):
         linked = pl.link(CALLER, quadruple, arch="sm_80")
     assert linked.lto
     assert "no LTO-IR for sm_80" in caplog.text
-
-
-def squared(value):
-    """Use arithmetic that Numba implements in CUDA C++."""
-    return value * value
-
-
-@pytest.mark.usefixtures("_older")
-def test_a_fat_binary_of_numbas_compile_is_made_without_ltoir(caplog):
-    """The door of numba.cuda.compile does the same."""
-    pl.enable()
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        code, _ = cuda.compile(squared, "float16(float16)", cc=(8, 0), abi="c", output="fatbin", device=True)
-    assert "the fat binary has no LTO-IR: <unnamed-cu> cannot be merged" in caplog.text
-    assert {"ptx", "cubin"} == {entry.kind for entry in inspect(code).entries}
-
-
-@pytest.mark.usefixtures("_older")
-@pytest.mark.parametrize("ty", ["float16", "bfloat16"])
-def test_ltoir_of_numbas_compile_is_numba_cudas(ty, caplog):
-    """What numba-cuda returns, a function that calls Numba's CUDA C++, is returned with a warning."""
-    pl.enable()
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        code, _ = cuda.compile(squared, f"{ty}({ty})", cc=(8, 0), abi="c", output="ltoir", device=True)
-    assert "squared is left as numba-cuda compiles it" in caplog.text
-    assert code.startswith(b"\xedCN\x7f")
-
-
-def test_ptx_of_numbas_compile_needs_no_linker(monkeypatch, caplog):
-    """Without nvJitLink, the PTX is numba-cuda's too, which calls what it does not define."""
-
-    def missing():
-        raise find.missing("nvJitLink", "not found")
-
-    pl.enable()
-    monkeypatch.setattr(nvjitlink, "_binding", missing)
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        ptx, _ = cuda.compile(squared, "float16(float16)", cc=(7, 5), abi="c")
-    assert "squared is left as numba-cuda compiles it" in caplog.text
-    assert "nvJitLink could not be loaded (not found)" in caplog.text
-    assert {"squared", "extern"} <= {*ptx.replace(".", " ").replace("(", " ").split()}
-
-
-@pytest.mark.usefixtures("_older")
-def test_ltoir_of_numbas_compile_leaves_link_files_to_the_linker(caplog):
-    """The file is linked with the function, by any nvJitLink."""
-    pl.enable()
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        code, _ = cuda.compile(quadruple.function, "float32(float32)", cc=(8, 0), abi="c", output="ltoir")
-    assert "" == caplog.text
-    assert pl.link(CALLER, code, SOURCE, arch="sm_80").cubin

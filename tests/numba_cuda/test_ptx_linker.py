@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import warnings
-from pathlib import Path
 
 import fakedevice
 import numba
@@ -15,7 +13,6 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._front_end.links import completed
 from numba_ptxlink._link import pipeline
-from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -55,12 +52,6 @@ def test_complete_returns_what_numba_cuda_loads(linker):
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
     assert before + 1 == completed().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
-
-
-def test_logs_need_a_link(linker):
-    """The logs are those of a completed link."""
-    with pytest.raises(ValueError, match="Not Initialized"):
-        linker.info_log  # noqa: B018
 
 
 @pytest.mark.parametrize("lto", [False, True])
@@ -173,15 +164,6 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
         assert (type(error), str(error), error.flags) == (type(copy), str(copy), copy.flags)
 
 
-def test_an_undefined_function_is_for_link_files(linker):
-    """The cure of a kernel is a link file; the PTX of a kernel cannot be made relocatable."""
-    linker.add_ptx(nvrtc.compile_source(CALLER, "caller.cu", pl.Arch(9, 0)).code)
-    with pytest.raises(pl.LinkError) as caught:
-        linker.complete()
-    assert "relocatable=True" not in str(caught.value)
-    assert "Give the file that defines it to link= of declare_device or jit" in str(caught.value)
-
-
 def test_a_source_with_warnings_warns(linker):
     """NVRTC's remarks are a warning, in numba-cuda's words."""
     with pytest.warns(UserWarning, match="NVRTC log messages"):
@@ -198,18 +180,6 @@ def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
     ):
         linker.add_file_guess_ext(str(path), ignore_nonlto=True)
     assert linker._inputs == []
-
-
-def test_linkable_code_of_every_form(linker):
-    """A LinkableCode may hold text, bytes or a file object, where the stock linker takes bytes alone."""
-    from numba.cuda import PTXSource
-
-    for number, data in enumerate(
-        (make_kernel("a"), make_kernel("b").encode(), io.StringIO(make_kernel("c")))
-    ):
-        linker.add_file_guess_ext(PTXSource(data, name=f"input {number}"))
-    assert [each.name for each in linker._inputs] == ["input 0", "input 1", "input 2"]
-    assert b"\x7fELF" == linker.complete().code[:4]
 
 
 @pytest.mark.parametrize(("debug", "lineinfo"), [(True, False), (False, True)])
@@ -231,25 +201,3 @@ def test_debug_and_lineinfo_follow_the_ptx(debug, lineinfo):
         lineinfo,
     )
     assert (b".debug_info" in made, b".debug_line" in made) == (debug, True)
-
-
-@pytest.mark.parametrize("limit", [-1, 300, 2**40])
-def test_a_limit_out_of_range_is_taken(limit):
-    """`max_registers` that numba-cuda passes on unchecked links, too."""
-    linker = PtxLinker(cc=(9, 0), max_registers=limit)
-    linker.add_ptx(make_kernel())
-    assert linker.complete().code
-
-
-def test_a_missing_cc_is_an_error():
-    """A linker without cc says what it needs."""
-    with pytest.raises(pl.LinkError, match=r"A linker needs cc, such as \(9, 0\)\."):
-        PtxLinker()
-
-
-def test_paths_of_any_type(tmp_path, linker):
-    """A path may be a `pathlib.Path`."""
-    path = Path(tmp_path) / "kernel.ptx"
-    path.write_text(make_kernel())
-    linker.add_file_guess_ext(path)
-    assert [each.name for each in linker._inputs] == ["kernel.ptx"]

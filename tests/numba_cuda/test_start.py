@@ -100,11 +100,6 @@ def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
     }
 
 
-def test_what_an_import_defines_is_cheap_to_define(imported):
-    """A dataclass takes several times as long to define as a named tuple, and is not in what it imports."""
-    assert [] == imported["dataclasses"]
-
-
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc", "nvvm"])
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_library_is_found_before_it_is_loaded(name, loaded):
@@ -121,21 +116,3 @@ def test_a_library_is_found_before_it_is_loaded(name, loaded):
     path, opened, early = run("-c", program, name, str(loaded))
     assert opened == path
     assert loaded is early
-
-
-def test_numba_cuda_is_asked_where_the_file_does_not_tell(monkeypatch):
-    """An nvJitLink of CUDA 12, or none, is for numba-cuda to judge; NVRTC without a file has its version."""
-    from numba_ptxlink._numba_cuda.patches import first_kernel
-    from numba_ptxlink._tools import find
-    from numba_ptxlink.errors import LinkError
-
-    for path, answer in (("/x/libnvJitLink.so.12", False), ("/x/libnvJitLink.so.14", True)):
-        monkeypatch.setattr(find, "library", lambda _, path=path: path)
-        assert answer is first_kernel._wrap_have_nvjitlink(lambda: False)()
-
-    def missing(name):
-        raise LinkError(name)
-
-    monkeypatch.setattr(find, "library", missing)
-    assert not first_kernel._wrap_have_nvjitlink(lambda: False)()
-    assert "version" == first_kernel._wrap_magic_tuple(lambda _: "version")(None)

@@ -131,23 +131,6 @@ def test_the_link_is_found_too(kept):
     assert (kept.counters.misses, kept.counters.hits) == (before.misses, before.hits + 2)
 
 
-def test_a_found_kernel_can_be_inspected():
-    """LLVM IR, and PTX after link-time optimisation, are made of what was found."""
-    compiled()
-    kernel = compiled()
-    (args,) = kernel.signatures
-    assert "define" in kernel.inspect_llvm(args)
-    assert ".visible .entry" in kernel.inspect_lto_ptx(args)
-
-
-def test_what_is_printed_is_not_skipped(passes, capfd):
-    """A kernel whose passes are to be shown runs them."""
-    compiled()
-    compiled(dump_ptx=True)
-    assert len(passes) == 2
-    assert ".visible .entry" in capfd.readouterr().out
-
-
 @pytest.mark.parametrize(
     "options", [{}, pytest.param({"chip": "sm_100", "lto": True}, marks=pytest.mark.slow)]
 )

@@ -10,8 +10,6 @@ import errors_module as errors
 import front_ends
 import pytest
 from mlir_replaced import no_device, replaced, stock  # noqa: F401 - fixtures
-from numba_cuda_mlir.cuda import experimental
-from numba_cuda_mlir.errors import UserFacingInternalCompilerError
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.containers import fatbin_entries
@@ -106,29 +104,6 @@ def test_kernels_have_a_c_abi():
     assert ".maxntid 64" in ptx
     with pytest.raises(NotImplementedError, match="not supported for kernels"):
         cuda.compile(store, types.void(types.float64[::1], types.float64), cc=CC, device=False)
-
-
-def compared(first, second):
-    """Compare two tuples, for which numba-cuda-mlir has no code."""
-    first = (first[1], first[0])
-    return first < second
-
-
-def test_an_error_of_the_lowering_is_its_own():
-    """Class and place are those of the other ABI; an export names statement and reason."""
-    pair = types.UniTuple(types.int64, 2)
-    texts = []
-    for options in ({"abi_info": {"abi_name": "f"}}, {"abi": "numba"}):
-        with pytest.raises(UserFacingInternalCompilerError) as caught:
-            cuda.compile(compared, types.boolean(pair, pair), cc=CC, **options)
-        texts.append(re.sub(r"\S+\.log", "LOG", str(caught.value)))
-    assert texts[0] == texts[1]
-    assert "test_mlir_compile_door.py" in texts[0]
-
-    udf = pl.udf(types.boolean(pair, pair), front_end=NAME)(compared)
-    line = compared.__code__.co_firstlineno + 3
-    with pytest.raises(pl.ExportError, match=rf"test_mlir_compile_door.py:{line}: .*lowering binop"):
-        pl.export([udf], archs=["sm_90"], emit=["ptx"], name="compared")
 
 
 @pytest.mark.parametrize("device", [True, False])
@@ -230,26 +205,6 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
         cuda.compile(second, signature, cc=CC, abi_info={**info, "on_error": "zero"}, output=output)
 
 
-@pytest.mark.parametrize(
-    "own", [{"abi_info": {"aggregates": "flat"}}, {"debug": True, "opt": False}], ids=str
-)
-def test_errors_are_not_dropped_without_a_word(own):
-    """What numba-cuda-mlir's own C ABI lacks is refused where that ABI is chosen."""
-    info = {"abi_name": "f", **own.get("abi_info", {})}
-    options = {key: own[key] for key in own if key != "abi_info"}
-    assert ["f"] == list(defined(cuda.compile(increment, INT, cc=CC, abi_info=info, **options)[0]))
-    with pytest.raises(pl.AbiError, match=r"abi_info does not go with .*; leave one of them out"):
-        cuda.compile(increment, INT, cc=CC, abi_info={**info, "on_error": "trap"}, **options)
-
-
-@pytest.mark.parametrize("bounds", [-1, 0, 1025, 2**40, "128", (0,), (), (1,) * 4, True, (9, 33)], ids=str)
-def test_launch_bounds_are_checked_as_those_of_exports(bounds):
-    """A kernel's are refused where no GPU has them, by the message of `kernel`."""
-    options = {"device": False, "cc": CC, "launch_bounds": bounds, "abi_info": {}}
-    with pytest.raises(pl.AbiError, match=r"launch_bounds=.* of kernel store: give the maximum number"):
-        cuda.compile(store, "void(float32[::1], float32)", **options)
-
-
 @pytest.mark.parametrize("bounds", [128, (128, 2)], ids=str)
 def test_launch_bounds_are_in_the_code(bounds):
     """They are those that the other ABI writes."""
@@ -288,53 +243,9 @@ def test_options_of_a_dispatcher_count(declared, given):
         assert told == dispatcher.targetoptions
 
 
-def test_what_is_given_wins_over_a_dispatcher():
-    """An argument of `cuda.compile` counts in place of the dispatcher's option."""
-    dispatcher = cuda.jit(device=True, chip="sm_80", opt=False)(increment)
-    given = {"cc": CC, "opt": True, "abi_info": {"abi_name": "g"}}
-    assert cuda.compile(increment, INT, **given) == cuda.compile(dispatcher, INT, **given)
-
-
-def test_registers_of_a_dispatcher_are_those_of_its_cubin():
-    """`max_registers` and `ptxas_options` reach the tool that makes the cubin."""
-    options = {"cc": CC, "output": "cubin", "abi_info": {}}
-    usual, _ = cuda.compile(increment, INT, **options)
-    few, _ = cuda.compile(cuda.jit(device=True, max_registers=24)(increment), INT, **options)
-    assert usual != few
-    with pytest.raises(pl.PtxlinkError, match="nonsense"):
-        cuda.compile(cuda.jit(device=True, ptxas_options="--nonsense")(increment), INT, **options)
-
-
-def test_transforms_that_a_module_asks_for_are_made():
-    """`consteval` is evaluated, for functions and for dispatchers."""
-    consteval = experimental.consteval
-
-    def power(value):
-        return value * consteval(2**5)
-
-    for function in (power, cuda.jit(device=True)(power)):
-        ptx, _ = cuda.compile(function, INT, cc=CC, abi_info={})
-        assert ", 5;" in ptx or ", 32;" in ptx
-
-
 def test_launch_bounds_of_a_dispatcher_count():
     """A kernel keeps the bounds that it was declared with."""
     kernel = cuda.jit(launch_bounds=64)(store)
     signature = types.void(types.float64[::1], types.float64)
     ptx, _ = cuda.compile(kernel, signature, cc=CC, device=False, abi_info={"abi_name": "kernel"})
     assert ".maxntid 64" in ptx
-
-
-@pytest.mark.parametrize("output", ["ptx", "ltoir"])
-def test_a_name_for_it_follows_the_plugin(output):
-    """What was imported by name before the plugin is switched compiles as the module's own attribute does."""
-
-    def compiled(function):
-        return function(increment, INT, cc=CC, output=output, abi_info={"aggregates": "value"})
-
-    ours, held = compiled(cuda.compile), cuda.compile
-    with stock():
-        assert compiled(cuda.compile) == compiled(held) != ours
-        with pytest.raises(NotImplementedError, match="cubin"):
-            held(increment, INT, cc=CC, output="cubin", abi_info={})
-    assert ours == compiled(held)

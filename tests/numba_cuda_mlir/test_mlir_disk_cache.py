@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 from linkcases import cubin, function
-from mlir_replaced import CHIP, cubin_of, replaced, signature, stock
+from mlir_replaced import CHIP, cubin_of, replaced, signature
 
 pytestmark = pytest.mark.usefixtures("replaced")
 __all__ = ["replaced"]
@@ -104,13 +103,6 @@ def test_every_option_is_in_the_key(load, options):
     assert hits(compiled(load().plain, **options)) == 1
 
 
-def test_without_this_package_a_wrong_kernel_is_read(load):
-    """Without the replacements, another limit of registers is not in the key."""
-    with stock():
-        compiled(load().plain)
-        assert hits(compiled(load().plain, max_registers=32)) == 1
-
-
 def test_link_files_of_the_decorator(load, callee):
     """A kernel with link files is kept, and compiled again once their content changes."""
     link = [callee(1)]
@@ -133,21 +125,6 @@ def test_link_files_of_declared_functions(load, callee):
     assert cubin_of(first) != cubin_of(second)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("declared", [False, True], ids=["decorator", "declared"])
-def test_a_relative_link_file_is_the_one_of_the_working_directory(load, tmp_path, monkeypatch, declared):
-    """The kernel of another working directory is found where its link file is equal, not else."""
-    found = {}
-    for name, value in (("first", 1), ("equal", 1), ("other", 2)):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        Path("f.ptx").write_text(function(value, target="sm_80"))
-        link = ["f.ptx"]
-        found[name] = compiled(load(link).calls) if declared else compiled(load().calls, link=link)
-    assert [0, 1, 0] == [hits(each) for each in found.values()]
-    assert cubin_of(found["first"]) != cubin_of(found["other"])
-
-
 def test_code_in_memory(load):
     """Code that a decorator links from memory counts by its content."""
     from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import Cubin
@@ -158,18 +135,6 @@ def test_code_in_memory(load):
     compiled(load().calls, link=link(1))
     assert hits(compiled(load().calls, link=link(1))) == 1
     assert hits(compiled(load().calls, link=link(2))) == 0
-
-
-def test_code_with_callbacks_is_not_kept(load):
-    """A kernel whose link files call Python functions back is compiled in each process."""
-    from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import Cubin
-
-    def link():
-        code = cubin(function(1), CHIP)
-        return [Cubin(code, name="f.cubin", setup_callback=print)]
-
-    compiled(load().calls, link=link())
-    assert hits(compiled(load().calls, link=link())) == 0
 
 
 def test_a_cooperative_launch_is_not_kept(load):

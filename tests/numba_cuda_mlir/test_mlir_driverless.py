@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature, stock
+from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature
 
 from numba_ptxlink._front_end.links import completed
 from numba_ptxlink.errors import PtxlinkError
@@ -42,19 +42,6 @@ def test_a_compilation_for_an_architecture_needs_no_device(cc, output):
         assert int.from_bytes(code[26:28], "little") == 10 * (10 * cc[0] + cc[1])
     assert links() == before
     assert tools._cached_cc is None
-
-
-@pytest.mark.usefixtures("no_device")
-def test_the_same_without_this_package_fails():
-    """Without the replacements, the same needs a driver."""
-    from numba_cuda_mlir import tools
-    from numba_cuda_mlir.compiler import compile as compile_function
-    from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
-
-    with stock():
-        tools._cached_cc = None
-        with pytest.raises(CudaSupportError):
-            compile_function(scale, signature(), device=False, abi="numba", cc=CC)
 
 
 @pytest.mark.usefixtures("no_device")
@@ -113,10 +100,3 @@ def test_a_kernel_that_may_be_launched_is_linked():
     kernel = cuda.jit(chip=CHIP)(scale)
     compile_function(kernel, signature(), device=False, abi="numba", cc=CC)
     assert cubin_of(kernel)
-
-
-def test_a_cubin_that_is_asked_for_is_linked():
-    """`compile_cubin` links."""
-    from numba_cuda_mlir.compiler import compile_cubin
-
-    assert compile_cubin(scale, signature(), chip=CHIP).startswith(b"\x7fELF")

@@ -137,15 +137,6 @@ RECORD = front_ends.get("numba-cuda-mlir").from_dtype(
 )
 
 
-@pytest.mark.parametrize("decorate", [pl.udf, pl.kernel])
-def test_checks_are_refused(decorate, tmp_path):
-    """numba-cuda-mlir has no checks of divisions and indices; the error names what has."""
-    signature = types.void(types.int32[::1], types.int32)
-    checked = decorate(signature, name="f", checked=True)(errors.last_but)
-    with pytest.raises(pl.ExportError, match=r"checked=True is not available.* front_end='numba-cuda'"):
-        pl.export([checked], tmp_path, archs=["sm_90"], front_end="numba-cuda-mlir")
-
-
 def test_the_lines_that_raise_are_listed(tmp_path):
     """The manifest lists the lines left in the code, of the function and its callees; the header has none."""
     signature = "int64(int32[::1], int32)"
@@ -154,11 +145,6 @@ def test_the_lines_that_raise_are_listed(tmp_path):
     lines, said = sites(pl.udf(signature)(summed), tmp_path, "numba-cuda-mlir")
     assert [own, callee] == lines
     assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
-
-
-def test_a_function_without_errors_makes_no_promise(tmp_path):
-    """A function that only divides says nothing."""
-    assert sites(pl.udf("int32(int32, int32)")(errors.quotient), tmp_path, "numba-cuda-mlir") == ([], "")
 
 
 def test_its_own_launches_keep_their_errors():

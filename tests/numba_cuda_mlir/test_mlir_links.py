@@ -103,23 +103,6 @@ def test_a_kernel_keeps_its_limits():
     assert registers[16] <= 16
 
 
-@pytest.mark.parametrize("limit", [-1, 300, 2**40])
-def test_a_limit_out_of_range_is_taken(limit):
-    """`max_registers` that numba-cuda-mlir passes on unchecked compiles, too."""
-    assert cubin_of(dispatcher(max_registers=limit))
-
-
-def test_what_can_be_inspected_is_there():
-    """PTX, LLVM IR, MLIR and the PTX after link-time optimisation are as without the plugin."""
-    kernel = dispatcher()
-    (args,) = kernel.signatures
-    assert ".visible .entry" in kernel.inspect_asm(args)
-    assert "define" in kernel.inspect_llvm(args)
-    assert "gpu.func" in kernel.inspect_mlir(args)
-    assert "llvm.func" in kernel.inspect_mlir_optimized(args)
-    assert ".visible .entry" in kernel.inspect_lto_ptx(args)
-
-
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin", "cu"])
 def test_every_kind_of_input(kind):
     """Functions of any kind are linked with a kernel, and those in PTX and CUDA C++ are inlined."""
@@ -190,19 +173,6 @@ def test_errors_are_both_packages():
     assert "-arch=sm_90" in error.flags
 
 
-@pytest.mark.parametrize("lto", [False, True])
-def test_a_cure_is_in_the_words_of_kernels(lto):
-    """An error names the option and the argument of `cuda.jit`, not those of `link` and `assemble`."""
-    with pytest.raises(LinkError, match=r"Correct or remove that flag in ptxas_options\.$"):
-        dispatcher(lto=lto, ptxas_options="--nonsense")
-    with pytest.raises(LinkError) as caught:
-        linker().complete()
-    assert str(caught.value).endswith(
-        "Give the file that defines it to link= of declare_device or jit, or correct the name."
-    )
-    assert "relocatable=True" not in str(caught.value)
-
-
 def test_a_wrong_source_is_an_error_of_nvrtc():
     """CUDA C++ with a mistake is an error of both packages that quotes it, without a driver."""
     from cuda.core._utils.cuda_utils import NVRTCError
@@ -212,58 +182,6 @@ def test_a_wrong_source_is_an_error_of_nvrtc():
     with pytest.raises(NVRTCError, match='identifier "wrong" is undefined') as caught:
         made.complete()
     assert isinstance(caught.value, LinkError)
-
-
-def test_nothing_to_link():
-    """A linker without inputs says so."""
-    from numba_cuda_mlir.linker import Linker
-
-    with pytest.raises(LinkError, match="There is nothing to link"):
-        Linker(cc=CC).complete()
-
-
-@pytest.mark.parametrize(
-    ("kind", "size"),
-    [
-        (kind, size)
-        for kind in ("ptx", "ltoir", "cubin", "fatbin", "a")
-        for size in (0, 3, 20)
-        if kind != "ptx" or size < 20
-    ],
-)
-def test_a_damaged_link_file_is_named(kind, size, tmp_path):
-    """A link file that is empty or cut off is named, with what it is and the cure."""
-    from numba_ptxlink._arch import Arch
-    from numba_ptxlink._tools import nvfatbin
-
-    code = cubin(function(7, target="sm_80"), CHIP)
-    whole = {
-        "ptx": function(7).encode(),
-        "ltoir": ltoir(SOURCE, CHIP),
-        "fatbin": nvfatbin.pack([("cubin", Arch(*CC), "f", code)]),
-        "a": archive(code),
-    }.get(kind, code)
-    path = tmp_path / f"cut.{kind}"
-    path.write_bytes(whole[:size])
-    made = linker()
-    made.add_file_guess_ext(str(path))
-    words = rf"(?s)failed to read the \w+ cut\.{kind}: .*generate or copy it again"
-    with pytest.raises(LinkError, match=words) as caught:
-        made.complete()
-    assert "unpack" not in str(caught.value)
-
-
-def test_names_survive_a_linker_that_is_created_again(tmp_path):
-    """Errors name a link file although numba-cuda-mlir's second linker has forgotten it."""
-    wrong = tmp_path / "wrong.ptx"
-    wrong.write_text(function(2))
-    made = linker()
-    right = tmp_path / "right.ptx"
-    right.write_text(function(1))
-    for path in (right, wrong):
-        made.add_file_guess_ext(str(path))
-    with pytest.raises(LinkError, match=r"f is defined 2 times.*right\.ptx:4, defined in wrong\.ptx:4"):
-        made.recreate_with_lto().complete()
 
 
 def test_a_source_finds_what_is_beside_it(tmp_path):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from ptx_kernels import make_large_kernel
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._tools import nvptxcompiler
-from numba_ptxlink._tools.options import AssembleOptions, link_flags, register_limit
+from numba_ptxlink._tools.options import AssembleOptions, link_flags
 from numba_ptxlink.errors import ConfigError
 
 SM_90A = Arch(9, 0, "a")
@@ -88,28 +84,6 @@ def test_refuses_with_cause_and_cure(options: dict[str, object], expected: str) 
     assert expected == str(caught.value)
 
 
-def test_is_a_value() -> None:
-    """Options with equal content are equal and hash alike, whatever sequence the flags came in."""
-    one, other = AssembleOptions(extra_flags=["-v"]), AssembleOptions(extra_flags=("-v",))
-    assert one == other
-    assert hash(one) == hash(other)
-
-
-@pytest.mark.parametrize("asked", [-1, 1, 40, 300, 2**31, 2**32, 2**32 + 40, -(2**31), 40 - 2**32])
-def test_a_limit_that_is_passed_on_has_its_effect(asked):
-    """A number that stock passes on unchecked gives as many registers as there."""
-    ptx = make_large_kernel(operations=60).encode()
-
-    def registers(limit):
-        _, log = nvptxcompiler.compile_ptx(ptx, ("--gpu-name=sm_90", "-v", f"--maxrregcount={limit}"))
-        return re.findall(r"Used (\d+) registers", log)
-
-    limit = register_limit(asked)
-    assert 1 <= limit < 2**31
-    assert registers(asked) == registers(limit) != []
-    assert (None, None, "32") == tuple(map(register_limit, (None, 0, "32")))
-
-
 PARAMETERS = {
     "arch": ["-arch=sm_100", "-arch", "-arch sm_100", "--gpu-name=sm_100", "--gpu-architecture=sm_100"],
     "lto": ["-lto", "-dlto", "--dlink-time-opt"],
@@ -136,33 +110,3 @@ def test_a_flag_that_makes_no_cubin_is_refused(flag):
     """The result of a link is a cubin that a driver loads."""
     with pytest.raises(ConfigError, match=r"leave it out: link\(\) makes a cubin that a driver loads"):
         link_flags("extra_flags", [flag])
-
-
-@pytest.mark.parametrize("flag", ["", "-v\0"])
-def test_what_is_no_flag_is_refused(flag):
-    """A tool would end a flag at a NUL, and says nothing useful of an empty one."""
-    with pytest.raises(ConfigError, match="a flag has at least one character and no NUL: correct it"):
-        link_flags("extra_flags", [flag])
-
-
-def test_a_file_of_flags_is_refused():
-    """What is in it would be neither checked nor in the key of the result."""
-    with pytest.raises(ConfigError, match="give the flags in that file in its place"):
-        link_flags("extra_flags", ["--options-file=flags.txt"])
-
-
-def test_other_flags_are_passed_on():
-    """Flags without a parameter, and values that look like others, are left as they are."""
-    flags = (
-        "-O0",
-        "-Xptxas=-O1",
-        "-verbose",
-        "-Xptxas=-dlcm=cg",
-        "--fmad",
-        "false",
-        "-e",
-        "arch",
-        "-DG=1",
-        "-w",
-    )
-    assert flags == link_flags("extra_flags", flags)
