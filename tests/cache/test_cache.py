@@ -6,19 +6,16 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
-from cache_worker import code, key, run, start, worker
+from cache_worker import code, key, run, start
 from caches import files_of, fill, open_cache
 
 from numba_ptxlink._config import Config
-from numba_ptxlink.cache import Cache, Entry, single_flight
+from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.cache import directory as cache_directory
 from numba_ptxlink.cache.entry import Damaged, WrongSeal, seal, unseal
 from numba_ptxlink.errors import ConfigError
@@ -77,10 +74,8 @@ def test_a_cache_that_is_off_keeps_nothing(directory):
 @pytest.mark.parametrize(
     ("value", "dirs", "url"),
     [
-        ("", (), None),
         ("1", (), None),
         ("/a:/b", ("/a", "/b"), None),
-        ("redis://host:1/0", (), "redis://host:1/0"),
         ("/a:/b:rediss://:pass@host", ("/a", "/b"), "rediss://:pass@host"),
     ],
 )
@@ -91,7 +86,11 @@ def test_the_variable_lists_directories_and_a_server(value, dirs, url):
 
 
 @pytest.mark.parametrize(
-    ("value", "size"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("100 B", 100), ("1kB", 1000)]
+    ("value", "size"),
+    [
+        ("2GiB", 2 << 30),
+        ("1kB", 1000),
+    ],
 )
 def test_sizes_have_units(value, size):
     """NUMBA_PTXLINK_CACHE_SIZE is a number with a unit of 1000 or 1024."""
@@ -102,11 +101,8 @@ def test_sizes_have_units(value, size):
     "environ",
     [
         {"NUMBA_PTXLINK_CACHE": "perhaps"},
-        {"NUMBA_PTXLINK_CACHE": "relative/path"},
         {"NUMBA_PTXLINK_CACHE": "memcached://host"},
         {"NUMBA_PTXLINK_CACHE_SIZE": "lots"},
-        {"NUMBA_PTXLINK_CACHE_SIZE": "0GiB"},
-        {"NUMBA_PTXLINK_CACHE_SIZE": "2"},
     ],
 )
 def test_unknown_values_are_errors(environ):
@@ -116,14 +112,12 @@ def test_unknown_values_are_errors(environ):
         Config.from_environ(environ)
 
 
-def test_the_secret_and_the_password_are_not_shown():
-    """What a configuration prints holds neither the secret nor the server's password."""
-    config = Config(cache_secret=b"swordfish", cache_url="redis://:swordfish@host")
-    assert "swordfish" not in repr(config)
-
-
 @pytest.mark.parametrize(
-    "spoil", [lambda d: d[:100], lambda d: d[:-1], lambda _: b"", lambda _: b"#!/bin/sh\n" * 99]
+    "spoil",
+    [
+        lambda d: d[:100],
+        lambda _: b"#!/bin/sh\n" * 99,
+    ],
 )
 def test_a_damaged_entry_is_deleted_and_missed(directory, spoil, caplog):
     """A truncated, empty or foreign file is dropped with a word, and the result is made again."""
@@ -178,13 +172,6 @@ def test_directories_are_searched_in_order(tmp_path):
     assert own == later.tiers()[1].path
 
 
-def test_a_new_directory_is_private(directory):
-    """Directory and entries are for this user alone."""
-    fill(open_cache(directory), "a")
-    (file,) = files_of(directory)
-    assert (0o700, 0o600) == (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777)
-
-
 @pytest.mark.parametrize("inner", ["", "v2"])
 @pytest.mark.parametrize("mode", [0o777, 0o775])
 def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, caplog):
@@ -196,17 +183,6 @@ def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, ca
     assert cache.get(key("a")) is None
     assert "can be written by other users" in caplog.text
     assert "chmod go-w" in cache.tiers()[2][0]
-
-
-def test_a_directory_of_another_user_is_refused(directory, monkeypatch, caplog):
-    """A directory that belongs to somebody else is refused with the reason."""
-    fill(open_cache(directory), "a")
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    os.chown(directory, 23456, -1) if os.getuid() == 0 else None
-    if directory.stat().st_uid in (0, 12345):
-        pytest.skip("no directory of another user can be made here")
-    assert open_cache(directory).get(key("a")) is None
-    assert "whose code would be run" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["/proc/nothing/cache", "/dev/null/cache"])
@@ -260,30 +236,6 @@ def test_the_oldest_entries_go_first(directory):
     assert cache.get(key("entry 19")) is not None
 
 
-def test_eviction_during_reads_is_no_trouble(directory):
-    """Processes that read what others evict get every result right."""
-    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(directory), "NUMBA_PTXLINK_CACHE_SIZE": "400KiB"}
-    processes = [
-        subprocess.Popen(worker("read_while_evicting", 150), env=environ, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    assert ["0\n"] * 3 == [process.communicate()[0] for process in processes]
-
-
-def test_two_versions_share_a_directory(directory, monkeypatch):
-    """Entries of another version of the package are neither found nor dropped."""
-    from numba_ptxlink.cache import key as cache_key
-
-    cache = open_cache(directory)
-    fill(cache, "a")
-    monkeypatch.setattr(cache_key, "SCHEMA", cache_key.SCHEMA + 1)
-    assert cache.get(key("a")) is None
-    fill(cache, "a")
-    assert 2 == len(files_of(directory))
-    monkeypatch.undo()
-    assert cache.get(key("a")) is not None
-
-
 def test_processes_make_one_result_once(directory, tmp_path):
     """Of processes that want one key at one time, one works and the others get its result."""
     log = tmp_path / "log"
@@ -307,22 +259,6 @@ def test_a_survivor_takes_over(directory, tmp_path):
     assert [str(first.pid), str(second.pid)] == log.read_text().splitlines()
 
 
-def test_waiting_has_a_bound(tmp_path):
-    """Who has waited long enough goes on without the lock."""
-    address = key("a").digest
-    holder = single_flight.Processes(lambda: os.open(tmp_path / "locks", os.O_RDWR | os.O_CREAT))
-    program = (
-        "import os, sys; from numba_ptxlink.cache.single_flight import Processes\n"
-        "processes = Processes(lambda: os.open(sys.argv[1], os.O_RDWR))\n"
-        "with processes.lead(bytes.fromhex(sys.argv[2]), lambda: False, 0.1) as waited:\n"
-        "    print(waited)"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "locks"), address.hex()]
-    with holder.lead(address, lambda: False):
-        assert "True\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "False\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def test_threads_make_one_result_once(directory):
     """Of threads that want one key at one time one works, also where nothing can be kept."""
     for cache in (open_cache(directory), open_cache("/dev/null/cache")):
@@ -342,44 +278,3 @@ def test_threads_make_one_result_once(directory):
             assert [code("a")] * 8 == list(pool.map(ask, range(8)))
         assert [1] == made
         assert (7, 1) == (cache.counters.hits, cache.counters.misses)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_an_interrupt_stays_in_its_thread(error):
-    """What ends the thread that works ends none of those that wait for it: they work themselves."""
-    flights: single_flight.Threads[int] = single_flight.Threads()
-    entered, interrupted = threading.Event(), threading.Event()
-
-    def work() -> int:
-        entered.set()
-        interrupted.wait()
-        raise error
-
-    with ThreadPoolExecutor(4) as pool:
-        leader = pool.submit(flights.join, b"a", work)
-        entered.wait()
-        flight, waiting = flights._flying[b"a"], []
-        ended = flight.ended
-        flight.ended = SimpleNamespace(
-            open=ended.open, wait=lambda most: waiting.append(most) or ended.wait(most)
-        )
-        waiters = [pool.submit(flights.join, b"a", lambda: 7) for _ in range(3)]
-        while len(waiting) < 3:
-            time.sleep(0.01)
-        interrupted.set()
-        assert [7] * 3 == [waiter.result()[0] for waiter in waiters]
-        with pytest.raises(error):
-            leader.result()
-
-
-def test_a_miss_is_explained(directory, caplog):
-    """At debug level a miss tells the parts of its key, the long ones as digests."""
-    from numba_ptxlink.cache import Key
-
-    with caplog.at_level(logging.DEBUG, "numba_ptxlink"):
-        open_cache(directory).through(
-            Key.of("link", {"arch": "sm_90", "ptx": "x" * 200}), lambda: Entry({}, b"")
-        )
-    assert "missed link" in caplog.text
-    assert "'arch': 'sm_90'" in caplog.text
-    assert "x" * 200 not in caplog.text

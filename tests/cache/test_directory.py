@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from cache_worker import code, key
+from cache_worker import key
 from caches import files_of, fill, open_cache
 
 from numba_ptxlink.cache import directory as cache_directory
@@ -51,32 +46,6 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path, umask, mask):
     assert [0o600] == modes(*files_of(directory))
 
 
-# Since 3.12 Python warns of a fork beside threads, such as xdist's; the child here only reads.
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_another_user_reads_a_warm_directory():
-    """A directory that root made and filled as the documentation says serves every user."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a directory of root's")
-    # pytest's own folders are private.
-    with contextlib.ExitStack() as stack:
-        top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        top.chmod(0o755)
-        warm = top / "warm"
-        warm.mkdir(mode=0o755)
-        before = os.umask(0o077)
-        stack.callback(os.umask, before)
-        fill(open_cache(warm), "a")
-        user = os.fork()
-        if not user:
-            with contextlib.suppress(BaseException):
-                os.setresgid(23456, 23456, 23456)
-                os.setresuid(23456, 23456, 23456)
-                found = open_cache(warm).get(key("a"))
-                os._exit(0 if found is not None and found.code == code("a") else 1)
-            os._exit(2)
-        assert 0 == os.waitstatus_to_exitcode(os.waitpid(user, 0)[1])
-
-
 def test_an_entry_that_others_can_write_is_not_believed(directory, caplog):
     """An entry that others could have written is a miss with a warning, and is replaced."""
     cache = open_cache(directory)
@@ -109,20 +78,6 @@ def test_a_link_is_no_entry(directory):
     file.rename(directory / "elsewhere")
     file.symlink_to(directory / "elsewhere")
     assert cache.get(key("a")) is None
-
-
-def test_a_pipe_in_an_entrys_place_makes_nobody_wait(directory):
-    """A FIFO without a writer is a miss."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    (file,) = files_of(directory)
-    file.unlink()
-    os.mkfifo(file, 0o600)
-    found: list[object] = ["nothing"]
-    reader = threading.Thread(target=lambda: found.append(cache.get(key("a"))), daemon=True)
-    reader.start()
-    reader.join(60)
-    assert ["nothing", None] == found
 
 
 def age(file: Path, seconds: float) -> None:
@@ -187,18 +142,6 @@ def test_a_time_out_of_the_program_ends_what_it_interrupts(directory, monkeypatc
     monkeypatch.setattr(os, call, interrupted)
     with pytest.raises(type(error)):
         fill(cache, "b") if call == "write" else cache.get(key("a"))
-
-
-def test_the_cache_needs_no_cuda_core(directory):
-    """The store works in a process where cuda.core cannot be imported."""
-    program = (
-        "import sys; sys.modules['cuda.core'] = sys.modules['cuda.core.utils'] = None\n"
-        "from pathlib import Path; from numba_ptxlink.cache.directory import Directory\n"
-        "store = Directory(Path(sys.argv[1]), 1000, create=True)\n"
-        "store.put(bytes(32), b'kept'); print(store.get(bytes(32)))"
-    )
-    command = [sys.executable, "-c", program, str(directory)]
-    assert "b'kept'\n" == subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_files_of_the_cache_are_closed(directory):

@@ -8,7 +8,6 @@ from caches import files_of, fill, open_cache
 
 from numba_ptxlink import cache, cli
 from numba_ptxlink.cache import Entry, maintenance
-from numba_ptxlink.cache.tiered import Tiers
 from numba_ptxlink.errors import CacheError
 
 
@@ -28,32 +27,12 @@ def test_stats_count_entries(filled):
     assert found.size == sum(file.stat().st_size for file in files_of(found.path))
 
 
-def test_clear_deletes_everything(filled, tmp_path):
-    """After clearing nothing is left, and the number is told."""
-    assert 2 == maintenance.clear(filled)
-    assert [] == files_of(tmp_path / "cache")
-
-
 def test_a_cache_that_is_off_says_so():
     """The tools say which variable turns the cache off."""
     from numba_ptxlink._config import Config
 
     with pytest.raises(CacheError, match="NUMBA_PTXLINK_CACHE=0"):
         maintenance.path(cache.Cache(Config(cache=False)))
-
-
-def test_what_cannot_be_written_has_a_cure(monkeypatch):
-    """A place that is no directory, or is not to be written, is told with the variable that names another."""
-    from numba_ptxlink._config import Config
-
-    none = cache.Cache(Config(cache_dirs=("/dev/null",)))
-    with pytest.raises(
-        CacheError, match=r"/dev/null cannot be made: File exists; let NUMBA_PTXLINK_CACHE name"
-    ):
-        maintenance.path(none)
-    monkeypatch.setattr(none, "tiers", Tiers)
-    with pytest.raises(CacheError, match=r"all are read-only; let NUMBA_PTXLINK_CACHE name a directory"):
-        maintenance.clear(none)
 
 
 @pytest.mark.parametrize(
