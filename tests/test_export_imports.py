@@ -18,6 +18,21 @@ import numba_ptxlink as pl
 
 HEAD = "from numba_ptxlink import udf\n"
 UDF = HEAD + "from {module} import K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
+HELPED = """\
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from numba_ptxlink import udf
+
+spec = spec_from_file_location("wave", Path(__file__).with_name("wave.py"))
+wave = module_from_spec(spec)
+spec.loader.exec_module(wave)
+
+
+@udf("int32(int32)")
+def plus(x):
+    return wave.helper(x)
+"""
 
 
 def tree(folder: Path, **files: str) -> Path:
@@ -215,3 +230,14 @@ def test_an_edited_compiler_in_a_folder_of_pythonpath(tmp_path):
         edited.write_text(text.replace("_deg2rad = math.pi / 180.0", f"_deg2rad = {factor}"))
         seen += factors(own, "mul", PYTHONPATH=str(tmp_path / "path"))
     assert ["0d4008000000000000", "0d4014000000000000"] == seen
+
+
+@pytest.mark.slow
+def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp_path):
+    """What its module is called does not matter: the helper is compiled as it is now."""
+    helper = "from numba import cuda\n\n\n@cuda.jit(device=True)\ndef helper(x):\n    return x + {}\n"
+    seen = []
+    for value in (5, 7):
+        tree(tmp_path, udfs=HELPED, wave=helper.format(value))
+        seen += factors(tmp_path, "add")
+    assert ["5", "7"] == seen
