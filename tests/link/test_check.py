@@ -263,3 +263,10 @@ def test_common_symbols_are_as_large_as_the_largest():
     assert {".nv.global": 8} == globals_of(pl.link(KERNEL + COMMON, function() + LARGER, arch=ARCH))
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(KERNEL + LARGER, function() + DEFINITION, arch=ARCH)
+
+
+@pytest.mark.parametrize("name", ["libcudadevrt.ptx", "k.ptx"])
+def test_the_name_of_an_input_does_not_matter(name):
+    """PTX that is called like the device runtime is compared like any other."""
+    with pytest.raises(pl.LinkError, match="f has two prototypes"):
+        pl.link(KERNEL, Input("ptx", name, function(param=".b64 a").encode()), arch=ARCH)
