@@ -20,8 +20,7 @@ ARCH = pl.Arch(8, 0)
 
 
 @pytest.fixture(autouse=True)
-def _no_other_binding(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+def _versions_are_asked_anew():
     ptxas._version_text.cache_clear()
 
 
