@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MODES = ("1", "0", "auto")
 _SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
-Backend = Literal["auto", "nvptxcompiler", "nvjitlink"]
+Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
 BACKENDS: tuple[str, ...] = get_args(Backend)

@@ -92,7 +92,7 @@ def link(
         nvrtc_flags: Further options for NVRTC; none for which there is a parameter here, but macros and
             folders.
         extra_flags: Further arguments for the tool that links; none for which there is a parameter here.
-        backend: "auto", "nvptxcompiler" or "nvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
+        backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never replaced by another.
         checks: What is compared before the link: "all" PTX with each other, and the manifests of exports
             with what is linked with them; or "none", which refuses only what spoils NVIDIA's libraries for

@@ -32,7 +32,7 @@ PROTECTED = sys.stdlib_module_names | {
     *(name.replace("-", "_") for name in FRONT_ENDS),
     *STORES.values(),
     *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
-    *("nvidia", "packaging", "typing_extensions", "backports", "lz4"),
+    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "pynvjitlink"),
     *("pycparser", "yaml", "filelock", "elftools"),
 }
 """The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""

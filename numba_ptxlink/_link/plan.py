@@ -107,7 +107,7 @@ class Plan:
     How a link is made.
 
     Args:
-        tool: What makes the cubin: "nvptxcompiler" or "nvjitlink".
+        tool: What makes the cubin: "nvptxcompiler", "nvjitlink" or "pynvjitlink".
         flags: Its arguments.
         inputs: What it gets.
         fused: The names of the PTX that became one of these inputs.
@@ -270,7 +270,7 @@ def _refuse_compiler(tool: str, obstacle: str, inputs: Sequence[Input]) -> None:
     if tool == "nvptxcompiler" and obstacle:
         raise LinkError(
             f"The backend nvptxcompiler makes a cubin of PTX alone; here is {obstacle}. "
-            "The backend nvjitlink can do it, and auto chooses it: "
+            "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
             "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
             inputs=tuple(source.name for source in inputs),
         )
@@ -289,7 +289,14 @@ def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str:
 
 
 def _linker(reason: str) -> tuple[str, str]:
-    backends.linker("nvjitlink").version()  # It has to be there.
+    try:
+        backends.linker("nvjitlink").version()
+    except LinkError as missing:
+        try:
+            backends.linker("pynvjitlink").version()
+        except LinkError:
+            raise missing from None
+        return "pynvjitlink", f"{reason}, and nvJitLink is not there through cuda.bindings"
     return "nvjitlink", reason
 
 

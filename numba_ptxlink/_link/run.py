@@ -34,7 +34,7 @@ class Linked:
     Args:
         cubin: Machine code that a driver can load.
         arch: The architecture that the cubin is for.
-        backend: The tool that made the cubin: "nvptxcompiler" or "nvjitlink".
+        backend: The tool that made the cubin: "nvptxcompiler", "nvjitlink" or "pynvjitlink".
         lto: Whether the cubin was optimised at link time.
         reason: Why that tool was chosen.
         flags: The exact arguments of the tool.

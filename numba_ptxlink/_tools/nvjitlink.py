@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
+# The architectures of CUDA 12.0, and the minor release that added each later one: NVRTC's lists of them.
+_OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
+_SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
 _UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
 _ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
 
@@ -47,34 +50,44 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def _check_arch(inputs: tuple[str, ...], flags: Sequence[str]) -> None:
+def supported_archs(release: tuple[int, int]) -> tuple[Arch, ...] | None:
     """
-    Refuse to link for an architecture that nvJitLink does not know: 12.9 stops the process for one.
+    Return the architectures of nvJitLink *release*, without variants, ascending; None where nothing tells.
 
-    It has no list, and is not asked by trying; the compilers of the same release have the same ones.
+    nvJitLink has no list, and is not asked by trying: 12.9 accepts architectures that do not exist, and
+    stops the process for one after a link with link-time optimisation.
+    """
+    major, minor = release
+    if major == 12:
+        later = [number for number, since in _SINCE_12.items() if since <= minor]
+        return tuple(Arch(*divmod(number, 10)) for number in sorted((*_OF_CUDA_12, *later)))
+    for tool in (nvrtc, nvptxcompiler):
+        try:
+            if tool.version() == release:
+                return tuple(tool.supported_archs())
+        except PtxlinkError:
+            continue
+    return None
+
+
+def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
+    """
+    Refuse to link for an architecture that nvJitLink *release* does not know: 12.9 stops the process for one.
 
     Raises:
         LinkError: Among *flags* is such an architecture.
     """
-    arch = next(filter(None, map(_ARCH_FLAG.fullmatch, flags)), None)
-    archs = _supported_archs() if arch else ()
-    if arch and archs and Arch(int(arch[1]), int(arch[2])) not in archs:
-        raise LinkError(
-            f"nvJitLink failed to accept its flags: {dotted(version())} does not know "
-            f"sm_{arch[1]}{arch[2]}; link for one of {', '.join(each.sm for each in archs)}, or with a "
-            f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
-            flags=tuple(flags),
-            inputs=inputs,
-        )
-
-
-def _supported_archs() -> tuple[Arch, ...]:
-    """Return the architectures of this release, without variants; none where nothing tells."""
-    for tool in (nvptxcompiler, nvrtc):
-        with contextlib.suppress(PtxlinkError):
-            if tool.version() == version():
-                return tuple(tool.supported_archs())
-    return ()
+    for flag in flags:
+        match = _ARCH_FLAG.fullmatch(flag)
+        archs = supported_archs(release) if match else None
+        if match and archs is not None and Arch(int(match[1]), int(match[2])) not in archs:
+            raise LinkError(
+                f"nvJitLink failed to accept its flags: {dotted(release)} does not know "
+                f"sm_{match[1]}{match[2]}; link for one of {', '.join(arch.sm for arch in archs)}, or with a "
+                f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
+                flags=tuple(flags),
+                inputs=inputs,
+            )
 
 
 def package() -> str:
@@ -97,6 +110,7 @@ def key(
     flags: Sequence[str],
     output: str = "",
     *,
+    tool: tuple[str, ...] | None = None,
     unread: tuple[str, ...] = (),
 ) -> cache.Key:
     """
@@ -106,6 +120,7 @@ def key(
         inputs: The inputs of the link.
         flags: The linker's arguments.
         output: As for `link`.
+        tool: The identity of another binding, None for this one's.
         unread: The inputs that were not checked against the others before.
     """
     # Only debug information can contain the names of inputs.
@@ -114,7 +129,7 @@ def key(
         "link",
         {
             "package": cache.package_version(),
-            "tool": identity(),
+            "tool": identity() if tool is None else tool,
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),
@@ -138,9 +153,9 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     """
     binding = _binding()
     names = tuple(name for _, name, _ in inputs)
-    shown = [name.encode(errors="backslashreplace") for name in names]
-    _check_arch(names, flags)
-    failing = functools.partial(_explaining, binding, names=names, flags=flags)
+    shown = [encodable(name).encode() for name in names]
+    check_arch(version(), names, flags)
+    failing = functools.partial(explaining, names=names, flags=flags, errors=binding.nvJitLinkError)
     with failing("accept its flags", lambda: ""):
         handle = binding.create(len(flags), list(flags))
     try:
@@ -167,13 +182,30 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
 
 
 @contextlib.contextmanager
-def _explaining(
-    binding: Any, action: str, log: Callable[[], str], *, names: tuple[str, ...], flags: Sequence[str]
+def explaining(
+    action: str,
+    log: Callable[[], str],
+    *,
+    names: tuple[str, ...],
+    flags: Sequence[str],
+    errors: type[Exception] | tuple[type[Exception], ...],
 ) -> Iterator[None]:
-    """Tell in a `with` block that calls nvJitLink for *action* what failed, with its *log*."""
+    """
+    Tell in a `with` block that calls nvJitLink what failed.
+
+    Args:
+        action: What is done.
+        log: Returns the linker's error log.
+        names: The names of the inputs.
+        flags: The linker's arguments.
+        errors: What the binding raises.
+
+    Raises:
+        LinkError: The block raised one of *errors*. Carries the log.
+    """
     try:
         yield
-    except binding.nvJitLinkError as error:
+    except errors as error:
         text = log()
         cure = "\nIt does not know one of them; correct or remove it in extra_flags."
         raise LinkError(
@@ -184,6 +216,11 @@ def _explaining(
             inputs=names,
             log=text,
         ) from error
+
+
+def encodable(name: str) -> str:
+    """Return *name* as the bindings take it, which encode it: what of a path is no text is escaped."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def _add_data(binding: Any, handle: int, input_type: int, code: bytes, name: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from numba_ptxlink._link import backends, pipeline, plan
 from numba_ptxlink._link.plan import LinkOptions
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import find, nvjitlink, nvrtc
+from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
 from numba_ptxlink.cache import Cache
 from numba_ptxlink.linker import PtxLinker
 
@@ -75,12 +77,12 @@ def test_a_backend_that_cannot_do_it_is_an_error(inputs, obstacle):
     with pytest.raises(pl.LinkError) as caught:
         pl.link(*inputs, arch="sm_80", backend="nvptxcompiler", lto="time" in obstacle)
     assert obstacle in str(caught.value)
-    assert "The backend nvjitlink can do it" in str(caught.value)
+    assert "The backends nvjitlink and pynvjitlink can do it" in str(caught.value)
 
 
 def test_an_unknown_backend_is_an_error():
     """A backend that does not exist is an error that lists those that do."""
-    with pytest.raises(pl.ConfigError, match=r"choose auto, nvptxcompiler, nvjitlink\."):
+    with pytest.raises(pl.ConfigError, match="choose auto, nvptxcompiler, nvjitlink, pynvjitlink"):
         pl.link(make_kernel(), arch="sm_80", backend="driver")
 
 
@@ -100,6 +102,7 @@ def in_a_toolkit(monkeypatch, version):
     def missing():
         raise pl.LinkError("nvJitLink could not be loaded")
 
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     monkeypatch.setattr(nvjitlink, "version", missing if version is None else lambda: version)
     monkeypatch.setattr(find, "major", lambda: version[0] if version else 13)
     monkeypatch.setattr(nvrtc, "version", lambda: version)
@@ -221,8 +224,89 @@ def test_status_tells_the_last_tool_and_why(monkeypatch):
     assert pl.status().last_link.startswith(expected)
 
 
-def test_a_linker_that_is_missing_is_told(monkeypatch):
-    """Where only nvJitLink can do it and it is not installed, the error says so."""
-    in_a_toolkit(monkeypatch, None)
+class FakeLinker:
+    """Takes what pynvjitlink's class takes, and links with nvJitLink."""
+
+    def __init__(self, *flags):
+        self.flags, self.inputs, self.info_log, self.error_log = flags, [], None, None
+        if "-bogus" in flags:
+            raise RuntimeError("UNRECOGNIZED_OPTION")
+
+    def __getattr__(self, name):
+        # The names of pynvjitlink's own methods.
+        kinds = {f"add_{kind}": kind for kind in ("ptx", "ltoir", "cubin", "object", "fatbin")}
+        kind = {**kinds, "add_library": "archive"}.get(name)
+        if kind is None:
+            raise AttributeError(name)
+        return lambda code, label: self.inputs.append((kind, label, code))
+
+    def get_linked_cubin(self):
+        """Link."""
+        try:
+            product = nvjitlink.link(self.inputs, self.flags)
+        except pl.LinkError as error:
+            self.error_log = error.log
+            raise RuntimeError("link failed") from error
+        self.info_log = "linked\0"
+        return product.code
+
+
+@pytest.fixture
+def pynvjitlink(monkeypatch):
+    """Put a stand-in in place of pynvjitlink, whose import needs a driver."""
+    api = types.ModuleType("pynvjitlink.api")
+    api.NvJitLinker, api.NvJitLinkError = FakeLinker, RuntimeError
+    api.nvjitlink_version = lambda: (12, 9)
+    package = types.ModuleType("pynvjitlink")
+    package.api = api
+    monkeypatch.setitem(sys.modules, "pynvjitlink", package)
+    monkeypatch.setitem(sys.modules, "pynvjitlink.api", api)
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_pynvjitlink_links():
+    """The CUDA 12 binding links PTX with PTX, and its log is kept."""
+    linked = pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+    assert ("pynvjitlink", "linked") == (linked.backend, linked.log)
+    assert linked.cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+@pytest.mark.parametrize(
+    ("inputs", "flags", "doing"),
+    [
+        ((), ("-arch=sm_80", "-bogus"), "accept its flags"),
+        ((("ptx", "k", KERNEL.encode()),), ("-arch=sm_80",), "link"),
+    ],
+)
+def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
+    """An error of the CUDA 12 binding is a LinkError with flags, inputs and log."""
+    with pytest.raises(pl.LinkError, match=f"nvJitLink failed to {doing}") as caught:
+        pynvjitlink_tool.link(inputs, flags)
+    assert flags == caught.value.flags
+    assert not inputs or "Undefined reference to 'f'" in caught.value.log
+
+
+def test_pynvjitlink_that_is_missing_is_an_error(monkeypatch):
+    """Asking for a pynvjitlink that cannot be imported says what installs it and what it needs."""
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
+    with pytest.raises(pl.LinkError, match=r"numba-ptxlink\[cu12\].*It needs a driver"):
+        pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
+
+
+@pytest.mark.usefixtures("pynvjitlink")
+def test_auto_falls_back_with_a_reason(monkeypatch):
+    """Where only the CUDA 12 binding is installed, auto takes it and says so."""
+
+    def missing():
+        raise pl.LinkError("nvJitLink could not be loaded")
+
+    monkeypatch.setattr(nvjitlink, "version", missing)
+    chosen = plan.choose([], pl.Arch(8, 0), LinkOptions(lto=True))
+    assert (
+        "pynvjitlink",
+        "link-time optimisation, and nvJitLink is not there through cuda.bindings",
+    ) == chosen
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     with pytest.raises(pl.LinkError, match="nvJitLink could not be loaded"):
         plan.choose([], pl.Arch(8, 0), LinkOptions(lto=True))

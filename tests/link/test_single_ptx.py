@@ -20,7 +20,8 @@ ARCH = pl.Arch(8, 0)
 
 
 @pytest.fixture(autouse=True)
-def _versions_are_asked_anew():
+def _no_other_binding(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
     ptxas._version_text.cache_clear()
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import find, nvfatbin, nvjitlink, nvrtc
+from numba_ptxlink._tools import find, nvfatbin, nvjitlink, nvrtc, pynvjitlink
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +77,4 @@ def test_the_package_to_upgrade_is_the_linkers(monkeypatch):
     """An nvJitLink of CUDA 12 is upgraded within CUDA 12."""
     monkeypatch.setattr(nvjitlink, "version", lambda: (12, 4))
     assert "nvidia-nvjitlink-cu12" == nvjitlink.package()
+    assert "pynvjitlink-cu12" == pynvjitlink.package()

@@ -1,0 +1,104 @@
+"""Link with nvJitLink through pynvjitlink, the binding for CUDA 12; the only module that calls it."""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._arch import dotted
+from numba_ptxlink._formats.kinds import KINDS
+from numba_ptxlink._locks import in_tool
+from numba_ptxlink.errors import LinkError
+
+from . import nvjitlink
+from .nvjitlink import Product
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink import cache
+
+_PACKAGE = "pynvjitlink-cu12"
+_DRIVER = "libcuda.so"
+NEEDS_DRIVER = "it needs a driver (libcuda.so.1)"
+"""What is to be said where it is installed and cannot be loaded."""
+_MISSING = (
+    "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
+    "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
+)
+_WITHOUT_DRIVER = (
+    "pynvjitlink could not be loaded ({reason}): it needs a driver (libcuda.so.1). Install NVIDIA's driver, "
+    "or choose the backend auto, nvjitlink or nvptxcompiler, which need none."
+)
+
+
+@in_tool()
+def version() -> tuple[int, int]:
+    """Return the version of the nvJitLink inside pynvjitlink as (major, minor)."""
+    major, minor = _binding().nvjitlink_version()
+    return (int(major), int(minor))
+
+
+def package() -> str:
+    """Return the package that brings this binding."""
+    return _PACKAGE
+
+
+def is_installed() -> bool:
+    """Return whether this binding is there, whether it can be loaded or not."""
+    return bool(_build())
+
+
+def key(
+    inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
+) -> cache.Key:
+    """Return everything that the result of `link` depends on."""
+    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", _build(), dotted(version())), unread=unread)
+
+
+@in_tool()
+def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
+    """
+    Link *inputs*, each (kind, name, code), with nvJitLink. Needs a driver's library, but no device.
+
+    Raises:
+        LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
+    """
+    api = _binding()
+    names = tuple(name for _, name, _ in inputs)
+    nvjitlink.check_arch(version(), names, flags)
+    errors = (api.NvJitLinkError, RuntimeError, ValueError)
+    failing = functools.partial(nvjitlink.explaining, names=names, flags=flags, errors=errors)
+    with failing("accept its flags", lambda: ""):
+        linker = api.NvJitLinker(*flags)
+    # nvJitLink keeps the addresses of the names alone.
+    shown = [nvjitlink.encodable(name) for name in names]
+    for (kind, name, code), encoded in zip(inputs, shown, strict=True):
+        with failing(f"read the {kind} {name}", lambda: _text(linker.error_log)):
+            getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")(code, encoded)
+    with failing("link", lambda: _text(linker.error_log)):
+        linked = linker.get_linked_ptx() if "-ptx" in flags else linker.get_linked_cubin()
+    return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
+
+
+def _text(log: Any) -> str:
+    # None while the log is empty.
+    text = log if isinstance(log, str) else bytes(log or b"").decode(errors="replace")
+    return text.rstrip("\0")
+
+
+def _build() -> str:
+    try:
+        return metadata.version(_PACKAGE)
+    except metadata.PackageNotFoundError:
+        return ""  # not there, or imported without installed metadata
+
+
+def _binding() -> Any:
+    try:
+        from pynvjitlink import api
+    except (ImportError, OSError, RuntimeError) as error:
+        message = _WITHOUT_DRIVER if _DRIVER in str(error) and is_installed() else _MISSING
+        raise LinkError(message.format(reason=error)) from error
+    return api
