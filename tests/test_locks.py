@@ -31,7 +31,7 @@ LOCKS = {
 }
 
 # The executors of one export, which the process that asked for it waits for.
-EXECUTORS = {"children.py", "exporter.py", "jobs.py", "workers.py"}
+EXECUTORS = {"children.py", "exporter.py", "export.py", "jobs.py"}
 
 
 def forbidden(source: str) -> list[str]:

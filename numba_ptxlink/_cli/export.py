@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from .output import Report
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
     from numba_ptxlink.exporter import Export
 
@@ -62,7 +64,14 @@ def add(commands: Any) -> None:
         "(default: the first five)",
     )
     _add_compiling(export)
-    _add_workers(export)
+    export.add_argument(
+        "-j",
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that compile, at most one for each core (default: 1)",
+    )
 
 
 def _add_build_options(parser: argparse.ArgumentParser) -> None:
@@ -100,27 +109,8 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
     export.add_argument("--no-opt", action="store_true", help="do not optimise")
 
 
-def _add_workers(export: argparse.ArgumentParser) -> None:
-    where = export.add_mutually_exclusive_group()
-    where.add_argument(
-        "-j",
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that compile, at most one for each core (default: 1)",
-    )
-    where.add_argument(
-        "--scheduler",
-        type=args.text,
-        metavar="ADDRESS",
-        help='a Dask scheduler whose workers compile, such as "tcp://host:8786"',
-    )
-
-
 def _export(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink._export.load import Source
-    from numba_ptxlink._tools import workers
     from numba_ptxlink.exporter import export
 
     module, paths = arguments.module, arguments.files
@@ -140,11 +130,12 @@ def _export(arguments: argparse.Namespace) -> Report:
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
         files.stdout_to_stderr(),
-        workers.chosen(arguments.jobs, arguments.scheduler) as executor,
+        _threads(arguments.jobs) as threads,
     ):
         if len(paths) > 1:
-            exported = _export_each(arguments, options, show)
+            exported = _export_each(arguments, options, show, threads)
         else:
+            executor = threads if arguments.jobs > 1 else None
             source = paths[0] if module is None else Source(module, is_module=True)
             given = {**options, "depfile": arguments.depfile, "executor": executor, "progress": show}
             exported = [export(source, arguments.out_dir, **given)]
@@ -152,12 +143,14 @@ def _export(arguments: argparse.Namespace) -> Report:
 
 
 def _export_each(
-    arguments: argparse.Namespace, options: dict[str, Any], show: Callable[[int, int, str], object]
+    arguments: argparse.Namespace,
+    options: dict[str, Any],
+    show: Callable[[int, int, str], object],
+    threads: ThreadPoolExecutor,
 ) -> list[Export]:
-    """Export several files, as many at a time as there are jobs; what fails is told of all of them."""
+    """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
     from numba_ptxlink._export.files import check_depfile, rule
     from numba_ptxlink._link import outputs
-    from numba_ptxlink._tools import workers
     from numba_ptxlink.errors import ExportError, PtxlinkError
     from numba_ptxlink.exporter import export
 
@@ -169,20 +162,30 @@ def _export_each(
         raise ExportError(f"{len(paths)} files are exported, and {why}; export them one by one.")
     check_depfile(depfile, out)
     done, errors = [], []
-    with workers.threads(arguments.jobs) as threads:
-        futures = [threads.submit(export, path, out, **options) for path in paths]
-        for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
-            try:
-                done.append(future.result())
-            except PtxlinkError as error:
-                errors.append(error)
-            show(count, len(paths), str(path))
+    futures = [threads.submit(export, path, out, **options) for path in paths]
+    for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
+        try:
+            done.append(future.result())
+        except PtxlinkError as error:
+            errors.append(error)
+        show(count, len(paths), str(path))
     if errors:
         raise ExportError("\n".join(map(str, errors))) from errors[0]
     made_of = {source for each in done for source in each.sources}
     if depfile is not None:
         outputs.write({Path(path): text for path, text in rule(depfile, done[0].manifest, made_of).items()})
     return done
+
+
+def _threads(jobs: int) -> ThreadPoolExecutor:
+    """Return threads that wait for *jobs* processes: at most one for each core, and two where that is one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from numba_ptxlink.errors import ExportError
+
+    if jobs < 1:
+        raise ExportError(f"{jobs} processes cannot export; give 1 or more.")
+    return ThreadPoolExecutor(min(jobs, max(2, len(os.sched_getaffinity(0)))))
 
 
 def _report(exports: list[Export]) -> Report:

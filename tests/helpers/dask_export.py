@@ -28,9 +28,9 @@ def main() -> None:
                 killed.append(workers[0])
 
         there = pl.export(
-            sys.argv[1], None, archs=["sm_80"], executor=client.get_executor(), progress=progress
+            sys.argv[1], None, arch=["sm_80"], executor=client.get_executor(), progress=progress
         )
-    here = pl.export(sys.argv[1], None, archs=["sm_80"])
+    here = pl.export(sys.argv[1], None, arch=["sm_80"])
     sys.stdout.write(json.dumps({"equal": there.contents == here.contents, "killed": len(killed)}) + "\n")
 
 
