@@ -240,8 +240,7 @@ def build(
     read = parse(ptx.decode())
     missing = externs.undefined(read)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
-    declaring = tuple(_declaring(compiled))
-    linkable.check_declarations(declaring, arch)
+    linkable.check_declarations(_declaring(compiled))
     linkable.check_types(_calls(compiled), compiled.links, compiled.signatures)
     linked = link_files.compile_files(
         compiled.links,
@@ -250,7 +249,7 @@ def build(
         tag(names),
         front_end.memory_manager(),
         declared=externs.declared(declared, missing),
-        callers=_first(declaring),
+        callers=callers(compiled),
     )
     ltoir, partial_ltoir = b"", False
     if linked.code or LTOIR in kinds:
@@ -364,11 +363,7 @@ def _calls(compiled: Compiled) -> Iterator[tuple[str, abi.Signature]]:
 
 def callers(compiled: Compiled) -> dict[str, str]:
     """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
-    return _first([*_declaring(compiled)])
-
-
-def _first(declaring: Sequence[tuple[str, tuple[str, ...], set[str]]]) -> dict[str, str]:
-    return {name: caller for caller, _, names in reversed(declaring) for name in names}
+    return {name: caller for caller, _, names in reversed([*_declaring(compiled)]) for name in names}
 
 
 def _place(function: Any) -> str:

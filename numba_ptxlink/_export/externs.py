@@ -15,7 +15,6 @@ from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._formats.undefined import undefined_variables
-from numba_ptxlink._link.fusion.sink import sink_loads
 from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
@@ -115,7 +114,7 @@ def merge_ptx(
     module = parse(module.without([kept]))
     linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
-    return sink_loads(module.relinked(linkages))
+    return module.relinked(linkages)
 
 
 def _link(

@@ -14,7 +14,6 @@ from numba_ptxlink._formats.kinds import CUBIN
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._link.fusion.sink import sink_loads
 from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError
@@ -184,7 +183,7 @@ def compile_program(
                 "Python's own functions, or those of `math`."
             )
         raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
-    return code if lto else sink_loads(code.decode().rstrip("\0")).encode()
+    return code if lto else code.rstrip(b"\0")
 
 
 def _names(lowered: Iterable[Lowering]) -> list[str]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink import abi
-    from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Prototype
 
 log = logging.getLogger(__name__)
@@ -100,32 +99,26 @@ def check_prototypes(
     _compare([*found, *(Table(caller, tuple(of)) for caller, of in by_caller.items())])
 
 
-def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]], arch: Arch) -> None:
+def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]]) -> None:
     """
     Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
 
     Args:
         callers: Name, LLVM IR modules, and the functions that Python code declares, of each function.
-        arch: The GPU.
 
     Raises:
         ExportError: Two do. Names both and the cure.
     """
-    _compare(
-        [
-            Table(
-                caller,
-                tuple(
-                    symbol
-                    for module in modules
-                    for symbol in llvm_ir.symbols(module, arch)
-                    if symbol.name in declared and not symbol.defined
-                ),
-            )
-            for caller, modules, declared in callers
-            if declared
-        ]
-    )
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for caller, modules, names in callers:
+        declared = llvm_ir.declared("\n".join(modules)) if names else {}
+        for name in declared.keys() & names:
+            other, types = found.setdefault(name, (caller, declared[name]))
+            if types != declared[name]:
+                raise ExportError(
+                    f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
+                    f"({', '.join(declared[name])}) in {caller}, the result first. Declare it alike."
+                )
 
 
 def check_types(

@@ -25,7 +25,8 @@ _MARK = "numba-ptxlink declares"
 # The log quotes the line of any error in an assertion, such as that of an overloaded name.
 _FAILED = 'static assertion failed with "{}"'
 _FLOATING = ("float", "double")
-_INTEGER = re.compile(r"u?int\d+_t|bool|.*\*")
+# Of C, and of LLVM IR.
+_INTEGER = re.compile(r"u?int\d+_t|bool|.*\*|i\d+|ptr")
 # Only arithmetic types, enumerations and addresses are compared.
 _TEMPLATES = """
 namespace numba_ptxlink_declared {
@@ -112,11 +113,8 @@ def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
 
 def contradicted(text: str, functions: Sequence[Declared]) -> list[Declared]:
     """Return those of *functions* that the LLVM IR *text* declares with other kinds of types."""
-    floats = llvm_ir.declared_floats(text) if functions else {}
-    kinds = {None: 0, True: 1, False: 2}
-    return _wrong(
-        ((symbol, [kinds[value] for value in values]) for symbol, values in floats.items()), functions
-    )
+    declared = llvm_ir.declared(text) if functions else {}
+    return _wrong(((symbol, list(map(_kind, types))) for symbol, types in declared.items()), functions)
 
 
 def check_types(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import re
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -21,20 +20,22 @@ if TYPE_CHECKING:
 
 _DEBUG = "!DICompileUnit"
 _REFUSED = re.compile(r"Function `(?P<symbol>.+?)'")
+_LENGTH = re.compile(r"[1-9][0-9]*")
 
 
 def refusal(log: str) -> str:
     """Return what NVVM's *log* says of code that it refuses, and in which function, by its name in Python."""
-    from numba_ptxlink._formats import mangling
-
     said = [line.strip() for line in log.strip().splitlines()]
     match = _REFUSED.search(log)
     if match is None:
         return "; ".join(said)
-    symbol = match["symbol"]
-    # What follows the first "B" tells two functions of one name apart.
-    names = itertools.takewhile(lambda name: symbol[name.start - 1] != "B", mangling.identifiers(symbol))
-    return f"{said[-1]}, in {'.'.join(name.text for name in names if name.text != '_3clocals_3e')}"
+    names, rest = [], match["symbol"].removeprefix("_ZN")
+    # The lengths are before the names. What follows the last tells two functions of one name apart.
+    while length := _LENGTH.match(rest):
+        end = length.end() + int(length[0])
+        names.append(rest[length.end() : end])
+        rest = rest[end:]
+    return f"{said[-1]}, in {'.'.join(name for name in names if name != '_3clocals_3e') or match['symbol']}"
 
 
 def _wrap_compilation_unit(original: Any) -> Any:
