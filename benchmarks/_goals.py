@@ -160,10 +160,4 @@ ALL = (
         r"\b100 functions.*: edited/all",
         0.9,
     ),
-    Goal(
-        "A struct of 64 kB takes no more time for a byte than one of 4 kB",
-        ("export", "exports"),
-        "64 kB/4 kB",
-        1.0,
-    ),
 )

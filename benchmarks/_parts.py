@@ -99,7 +99,7 @@ ALL = (
         "Many functions to artifacts",
         "export",
         (500, 12),
-        ("growth", "jobs", "edits", "structs"),
+        ("growth", "jobs", "edits"),
         EXPORTED,
         alone=True,
     ),

@@ -10,7 +10,6 @@ the ratio that of the time for each function.
 archs: the same functions for four architectures.
 jobs: a file of functions, exported by one process and by two, in the time that passes.
 edits: one function of a hundred was edited, the cache has what the others became.
-structs: one function that takes and returns a struct of 4 to 64 kB.
 """
 
 from __future__ import annotations
@@ -47,19 +46,6 @@ def f{0}(x, y):
     return r
 """
 HEAD = "import math\nfrom numba_ptxlink import udf\n"
-STRUCT = """\
-import numpy as np
-from numba_ptxlink import udf
-
-Big = np.dtype([(f"m{{i}}", np.float32) for i in range({0})], align=True)
-
-
-@udf("Big(Big, float32)")
-def change(big, x):
-    big.m0 = x
-    big.m{1} = x + big.m1
-    return big
-"""
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 COUNTS = (1, 10, 100, 1000)
 
@@ -69,7 +55,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(**json.loads(sys.argv[2]))))
         return
-    sections = {"growth": growth, "archs": archs, "jobs": jobs, "edits": edits, "structs": structs}
+    sections = {"growth": growth, "archs": archs, "jobs": jobs, "edits": edits}
     parser = _harness.make_parser(__doc__, sections, repeats=(3, 1))
     parser.add_argument("--most", type=int, default=(1000, 10), help="functions at most, %(default)s")
     parser.add_argument("--archs", type=int, default=(4, 1), help="architectures at most, %(default)s")
@@ -266,20 +252,6 @@ def edits(bench: _harness.Bench) -> None:
         samples = _in_turns(bench, {"both": both})
         seconds = {"all": samples["cpu"]["both"], "edited": samples["edited"]["both"]}
         bench.row({"functions": count, "archs": len(of), **_harness.compare(seconds)})
-
-
-def structs(bench: _harness.Bench) -> None:
-    """Measure a function over larger and larger structs, and what a byte takes, of those of 4 kB."""
-    smallest: list[float] = []
-    for size in bench.each((4, 16) if bench.options.quick else (4, 8, 16, 32, 64)):
-        text = STRUCT.format(256 * size, 256 * size - 1)
-        case = partial(measured, text, "export", ARCHS[1:2])
-        own = _in_turns(bench, {"export": case})["cpu"]["export"]
-        smallest = smallest or own
-        cells: dict[str, object] = {"what": "a byte", f"{size} kB ms": 1e3 * statistics.median(own)}
-        if size > 4:
-            cells[f"{size} kB/4 kB"] = _ratio(own, smallest[: len(own)], 4 / size)
-        bench.row(cells)
 
 
 if __name__ == "__main__":
