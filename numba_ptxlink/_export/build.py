@@ -247,9 +247,7 @@ def build(
         missing,
         arch,
         tag(names),
-        front_end.memory_manager(),
-        declared=externs.declared(declared, missing),
-        callers=callers(compiled),
+        callers(compiled),
     )
     ltoir, partial_ltoir = b"", False
     if linked.code or LTOIR in kinds:
@@ -265,7 +263,6 @@ def build(
             opt=options.opt,
         ).encode()
         read = parse(ptx.decode())
-        externs.check_supplied(read, linked)
         missing = externs.undefined(read)
         if LTOIR in kinds:
             try:

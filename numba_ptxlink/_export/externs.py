@@ -21,12 +21,10 @@ from numba_ptxlink.errors import AbiError, ExportError, LinkError
 from .link_files import compile_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
-
-    from .link_files import LinkFiles
 
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
@@ -46,22 +44,6 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
 def is_complete(ptx: Module) -> bool:
     """Return whether *ptx* lacks no function or variable, and a driver loads it without a link."""
     return not undefined(ptx) and not undefined_variables(ptx)
-
-
-def check_supplied(ptx: Module, linked: LinkFiles) -> None:
-    """
-    Refuse the *ptx* of a merge that lacks a definition of the *linked* files.
-
-    Raises:
-        ExportError: A symbol that a link file defines is undefined.
-    """
-    if lost := linked.lost(ptx):
-        files = ", ".join(dict.fromkeys(name for name, _ in linked.code))
-        raise ExportError(
-            f"{', '.join(lost)} is undefined after {files} was merged in, which defines it; please "
-            "report this with the file, and until then declare the function without link= and give it to "
-            "the linker."
-        )
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
@@ -156,23 +138,6 @@ def candidate(name: str, args: Sequence[Any], result: Any) -> Signature | None:
         return abi.c_signature(name, result, params)
     except AbiError:
         return None
-
-
-def declared(
-    declarations: Iterable[tuple[str, Signature | None]], missing: Mapping[str, Prototype]
-) -> set[str]:
-    """
-    Return which of the *missing* functions are those of `cuda.declare_device`, and not only named like one.
-
-    Args:
-        declarations: Name and `candidate` of each.
-        missing: The undefined functions, by name.
-    """
-    return {
-        name
-        for name, plain in declarations
-        if name in missing and (plain is None or matching(plain, missing[name]) is not None)
-    }
 
 
 def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

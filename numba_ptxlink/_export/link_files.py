@@ -3,8 +3,7 @@ Compile the CUDA C++ that functions link, under names that are private to one ex
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together. NVRTC appends it, by macros, where the PTX shows that these rename
-symbols and nothing else.
+the same file can be linked together. NVRTC appends it, by macros.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
-from . import linkable, stable_names
+from . import linkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Function, Module, Prototype, Variable
+    from numba_ptxlink._formats.ptx import Function, Prototype, Variable
     from numba_ptxlink._front_end.protocol import LinkFile
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,6 @@ log = logging.getLogger(__name__)
 # constructors and conversions begin with the class.
 _SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
 _WORD = re.compile(r"\w+")
-_MEMORY = re.compile(r"\b(?:NRT_\w+(?=\()|TheMSys)")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
 
@@ -50,30 +48,18 @@ class LinkFiles:
     Args:
         code: Name and LTO-IR of each file.
         names: The private name of each function in them by the name that Python code calls.
-        tag: What private names end with.
     """
 
     code: tuple[tuple[str, bytes], ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-    tag: str = ""
-
-    def lost(self, ptx: Module) -> list[str]:
-        """Return what *ptx*, which the files are merged into, leaves undefined of what they define."""
-        items: list[Function | Variable] = [*ptx.functions, *ptx.variables]
-        undefined = {item.name for item in items} - {item.name for item in items if item.defined}
-        supplied = {*self.names, *self.names.values()}
-        # A private name exists only where it is defined.
-        return sorted(name for name in undefined if name in supplied or (self.tag and self.tag in name))
 
     def renamed(self, modules: Iterable[str]) -> list[str]:
         """Return the LLVM IR *modules* with calls of the files' functions by their private names."""
         if not self.names:
             return [*modules]
-        parsed = [stable_names.Module(module) for module in modules]
-        # A function of the export can have such a name too, and keeps it.
-        defined = {name for module in parsed for name in module.defined}
-        names = {name: new for name, new in self.names.items() if name not in defined}
-        return [module.renamed(names) for module in parsed]
+        listed = "|".join(map(re.escape, self.names))
+        symbol = re.compile(rf'(@"?)({listed})(?=["\s(,)])')
+        return [symbol.sub(lambda match: match[1] + self.names[match[2]], module) for module in modules]
 
 
 @dataclass(frozen=True)
@@ -92,7 +78,7 @@ class _Source:
     text: str
     name: str
     folders: tuple[Path, ...]
-    defined: frozenset[str]
+    defined: frozenset[str] = frozenset()
     ptx: str = ""
 
 
@@ -101,10 +87,7 @@ def compile_files(
     missing: Mapping[str, Prototype],
     arch: Arch,
     tag: str,
-    memory_manager: Path | None,
-    *,
-    declared: Collection[str] = (),
-    callers: Mapping[str, str] | None = None,
+    callers: Mapping[str, str],
 ) -> LinkFiles:
     """
     Compile *files* to LTO-IR, and log those that cannot be.
@@ -114,12 +97,11 @@ def compile_files(
         missing: The undefined functions by name; of Numba's shims, only these are compiled.
         arch: The GPU to generate code for.
         tag: The suffix of private names, one per export.
-        memory_manager: The CUDA C++ of the front end's memory manager for device code, None for none.
-        declared: The undefined symbols that Python code declares, which are not the memory manager's.
         callers: Which function calls each of the undefined ones, for messages.
 
     Raises:
-        ExportError: NVRTC could not compile a file, or its function has another prototype than is called.
+        ExportError: NVRTC could not compile a file, or its function has another prototype than is called; or
+            a function needs Numba's memory manager.
     """
     if not missing:
         return LinkFiles()
@@ -140,28 +122,24 @@ def compile_files(
                 pieces.setdefault((head.strip(), name, folders), set()).update(wanted)
             else:
                 sources.append(_read(text, name, arch, folders))
-    shims = [
-        _Source("\n".join((head, *(text for _, text in sorted(of)), "")), name, folders, frozenset(dict(of)))
-        for (head, name, folders), of in pieces.items()
-        if of
-    ]
     others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
     others = [other for other in dict.fromkeys(others) if not device_runtime.is_runtime(other)]
     compiled_ptx = [Input(PTX, each.name, each.ptx.encode(), compiled=True) for each in sources]
     known = [symbols.table(each) for each in (*compiled_ptx, *others) if each.kind == PTX]
-    linkable.check_prototypes(known, missing, callers or {})
+    linkable.check_prototypes(known, missing, callers)
     private = _private(sources, arch, tag)
-    _warn_of_clashes(sources, private)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: _renamed(name, private) for source in sources for name in source.defined}
-    # What C++ or another file supplies under a name of the memory manager is called by that name.
-    kept = {*names, *declared} - {name for source in shims for name in source.defined}
-    for source in (*shims, *_memory_manager(memory_manager, missing.keys() - kept)):
-        own = {name: f"{name}_{tag}" for name in source.defined}
-        names |= {name: new for name, new in own.items() if name not in kept}
-        compiled[source.name, _compile_private(source, own, arch)] = None
-    linkable.warn_of_left_out(files, others, missing.keys() - names.keys())
-    return LinkFiles(tuple(sorted(compiled)), names, tag)
+    names = {name: _renamed(name, private) for source in sources for name in source.defined & missing.keys()}
+    for (head, name, folders), of in pieces.items():
+        if of:
+            own = {symbol: f"{symbol}_{tag}" for symbol, _ in of}
+            shims = _Source("\n".join((head, *(text for _, text in sorted(of)), "")), name, folders)
+            compiled[name, _compile_private(shims, own, arch)] = None
+            names |= own
+    left = missing.keys() - names.keys()
+    linkable.check_memory(left, callers)
+    linkable.warn_of_left_out(files, others, left)
+    return LinkFiles(tuple(sorted(compiled)), names)
 
 
 def paths(files: Iterable[LinkFile]) -> list[Path]:
@@ -195,67 +173,33 @@ def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Sourc
 
 
 def _private(sources: Sequence[_Source], arch: Arch, tag: str) -> dict[str, str]:
-    """Return the private names of the identifiers to rename in *sources*: of all, of C's alone, or none."""
-    defined = {name for source in sources for name in source.defined}
-    plain = {name for name in defined if not name.startswith("_Z")}
-    for names in (plain | {*filter(None, map(_identifier, defined))}, plain):
-        private = {name: f"{name}_{tag}" for name in sorted(names)}
-        if all(_is_renamed(source, private, defined, arch) for source in sources):
-            return private
-    return {}
-
-
-def _is_renamed(source: _Source, private: Mapping[str, str], defined: Collection[str], arch: Arch) -> bool:
-    """Return whether the macros *private* rename the symbols *defined* in *source*, and nothing else."""
+    """Return the private names of the identifiers to rename in *sources*; none where that breaks them."""
+    identifiers = {_identifier(name) for source in sources for name in source.defined}
+    private = {name: f"{name}_{tag}" for name in sorted(identifiers) if name}
     try:
-        changed = _compile_private(source, private, arch, PTX).decode()
-    except ExportError:
-        return False
-
-    def renamed(match: re.Match[str]) -> str:
-        word, _, parameter = match[0].partition("_param_")
-        name = _renamed(word, private) if word in defined else word
-        return f"{name}_param_{parameter}" if parameter else name
-
-    return _WORD.sub(renamed, source.ptx) == changed
+        for source in sources:
+            _compile_private(source, private, arch)
+    except ExportError as error:
+        log.debug("the functions of link files keep their names: %s", error)
+        return {}
+    return private
 
 
 def _identifier(symbol: str) -> str:
-    """Return the name of a C++ function in no namespace and no class, "" for any other symbol."""
+    """Return the name of what is in no namespace and no class, "" for anything else of C++."""
     match = _MANGLED.fullmatch(symbol)
-    return match["rest"][: int(match["length"])] if match else ""
+    if match is None:
+        return "" if symbol.startswith("_Z") else symbol
+    return match["rest"][: int(match["length"])]
 
 
 def _renamed(symbol: str, private: Mapping[str, str]) -> str:
     """Return *symbol* where the identifiers *private* are renamed."""
     name = _identifier(symbol)
-    if name not in private:
-        return private.get(symbol, symbol)
-    return symbol.replace(f"_Z{len(name)}{name}", f"_Z{len(private[name])}{private[name]}", 1)
-
-
-def _warn_of_clashes(sources: Iterable[_Source], private: Mapping[str, str]) -> None:
-    for source in sources:
-        kept = sorted(name for name in source.defined if _renamed(name, private) == name)
-        if kept:
-            log.warning(
-                "%s: no private name can be given to %s without a change of what the code means. As LTO-IR "
-                "it may clash with another export's: declare what only the file calls static or inline, or "
-                "link PTX or cubins.",
-                source.name,
-                ", ".join(kept),
-            )
-
-
-def _memory_manager(path: Path | None, missing: set[str]) -> list[_Source]:
-    """Return the memory manager for device code at *path*, where one of its functions is *missing*."""
-    if path is None or not any(name.startswith("NRT_") for name in missing):
-        return []
-    text = path.read_text()
-    names = frozenset(_MEMORY.findall(text))
-    # Its kernels serve the front end's statistics; as device functions the linker drops unused ones.
-    text = f"#define __global__ __device__\n{text}"
-    return [_Source(text, path.name, (path.parent,), names)] if names & missing else []
+    new = private.get(name, name)
+    if name == symbol:
+        return new
+    return symbol.replace(f"_Z{len(name)}{name}", f"_Z{len(new)}{new}", 1)
 
 
 def needed_shims(source: str, modules: Iterable[str]) -> str:

@@ -154,6 +154,22 @@ def _compare(several: Sequence[Table]) -> None:
         raise ExportError(str(error), inputs=error.inputs) from error
 
 
+def check_memory(missing: Iterable[str], callers: Mapping[str, str]) -> None:
+    """
+    Refuse functions that allocate: the manager of Numba's device memory is no part of an export.
+
+    Raises:
+        ExportError: One of the *missing* functions is its.
+    """
+    needed = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
+    if needed:
+        raise ExportError(
+            f"The functions allocate arrays or count references ({', '.join(needed)}), and Numba's memory "
+            "manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays as "
+            "arguments."
+        )
+
+
 def warn_of_left_out(files: Iterable[LinkFile], others: Iterable[Input], missing: Iterable[str]) -> None:
     """
     Log what C++ has to supply although a function links a file that may define it.

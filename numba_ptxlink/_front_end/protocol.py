@@ -19,7 +19,7 @@ An export of functions runs, for each architecture:
 1. `normalize` for each signature.
 2. `lower` for each function, then `wrap`, or `wrap_flat`, which adds the C function to what was lowered.
 3. `modules` of all functions, and `compile_ir` of these to PTX, and to LTO-IR where it is wanted.
-4. `link_files` and `memory_manager` where PTX has undefined symbols; `declarations` for what stays so.
+4. `link_files` where PTX has undefined symbols; `declarations` for what stays so.
 """
 
 from __future__ import annotations
@@ -283,9 +283,6 @@ class FrontEnd(Protocol):
         That is paths, which may be relative and `_export.linkable` reads, and code in memory: `LinkableCode`
         of the compiler, or `LinkFile`.
         """
-
-    def memory_manager(self) -> Path | None:
-        """Return the CUDA C++ of the compiler's functions named NRT_..., None if it has none."""
 
     def declarations(self, lowered: Sequence[Any]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
         """Return the functions that `cuda.declare_device` declared: symbol, parameter types, result type."""

@@ -10,7 +10,6 @@ from . import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
@@ -121,11 +120,6 @@ class NumbaCuda(Compiler):
         from .link_files import of_libraries
 
         return of_libraries([one.compiled.library for one in lowered])
-
-    def memory_manager(self) -> Path:
-        from .link_files import memory_manager
-
-        return memory_manager()
 
     def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
         from .link_files import declarations

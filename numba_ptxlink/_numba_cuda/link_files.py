@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import link_files, linkable
@@ -40,10 +39,3 @@ def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
     for key in reversed([*context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type
-
-
-def memory_manager() -> Path:
-    """Return the source of the functions named NRT_..."""
-    from numba.cuda.memory_management import nrt
-
-    return Path(nrt.__file__).with_name("nrt.cu")

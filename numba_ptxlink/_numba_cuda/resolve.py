@@ -15,7 +15,7 @@ from numba_ptxlink._export import build, externs, link_files
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 
-from .link_files import brought_by_bindings, declarations, memory_manager
+from .link_files import brought_by_bindings
 from .modules import ordered_modules
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     Raises:
         ExportError: A compiler refused the code, or cannot merge it.
     """
-    from numba.cuda.descriptor import cuda_target
-
     brought = brought_by_bindings(library)
     if not brought:
         return code
@@ -48,22 +46,8 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     modules = llvm_ir.in_dialect(modules, arch)
     ptx = nvvm_compile(modules, options).decode()
     missing = externs.undefined(parse(ptx))
-    declared = externs.declared(
-        (
-            (name, externs.candidate(name, args, result))
-            for name, args, result in declarations(cuda_target.target_context)
-            if name in missing
-        ),
-        missing,
-    )
     linked = link_files.compile_files(
-        brought,
-        missing,
-        arch,
-        tag,
-        memory_manager(),
-        declared=declared,
-        callers=dict.fromkeys(missing, ", ".join(symbols) or library.name),
+        brought, missing, arch, tag, dict.fromkeys(missing, ", ".join(symbols) or library.name)
     )
     if not linked.code:
         return code
@@ -73,7 +57,7 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
     if not isinstance(code, str):
         return externs.merge_ltoir(ltoir, linked.code, arch)
     lines = any(map(llvm_ir.has_line_numbers, modules)) and not any(map(llvm_ir.is_for_debugging, modules))
-    merged = externs.merge_ptx(
+    return externs.merge_ptx(
         ltoir,
         linked.code,
         arch,
@@ -82,8 +66,6 @@ def resolve(library: Any, code: Any, cc: tuple[Any, ...], symbols: Sequence[str]
         lineinfo=lines,
         opt=options.get("opt") != 0,
     )
-    externs.check_supplied(parse(merged), linked)
-    return merged
 
 
 def nvvm_compile(modules: Sequence[str], options: dict[str, Any]) -> bytes:

@@ -149,10 +149,6 @@ class NumbaCudaMlir(Compiler):
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
         return iter(dict.fromkeys(item for one in lowered for item in one.links))
 
-    def memory_manager(self) -> None:
-        # It generates its functions named NRT_... where they are called.
-        return None
-
     def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
         for one in lowered:
             for name, signature in one.declared:
