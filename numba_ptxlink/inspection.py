@@ -14,7 +14,7 @@ from ._config import config
 from ._formats import elf, ltoir
 from ._formats.containers import FatbinEntry, fatbin_entries
 from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
-from ._link import manifests, symbols
+from ._link import check, manifests
 from ._link.read import Input, read
 from ._tools import cuobjdump
 from ._tools.nvdisasm import disassemble
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._arch import ArchLike
     from ._formats.ptx import Param
-    from ._formats.symbol import Symbol
+    from ._link.check import Symbol
 
 __all__ = ["FatbinEntry", "Inspection", "SymbolReport", "inspect"]
 
@@ -152,7 +152,7 @@ def _of_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
 def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    reports = tuple(map(_of_symbol, symbols.table(source).symbols))
+    reports = tuple(map(_of_symbol, check.symbols(source)))
     try:
         machine = arch or Arch.of(target[0] if target else "")
         cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
@@ -234,7 +234,7 @@ def _part(whole: Input, piece: cuobjdump.Piece, *, sass: bool, compile_it: bool)
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compile_it:
-            return replace(plain, symbols=tuple(map(_of_symbol, symbols.table(source).symbols)))
+            return replace(plain, symbols=tuple(map(_of_symbol, check.symbols(source))))
         return replace(_of_code(source, Arch.of(piece.arch), sass=sass), arch=piece.arch)
     except PtxlinkError as error:
         return replace(plain, notes=(str(error),))

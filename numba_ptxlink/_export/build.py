@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._formats.undefined import undefined_variables
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import ExportError, PtxlinkError
@@ -292,7 +291,7 @@ def build(
         *_with_signatures(missing, declared),
         made_by,
         merged=bool(linked.code),
-        variables=undefined_variables(read),
+        variables=read.undefined_variables,
         partial_ltoir=partial_ltoir,
     )
 

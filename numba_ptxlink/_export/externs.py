@@ -14,7 +14,6 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._formats.undefined import undefined_variables
 from numba_ptxlink._tools import nvjitlink, nvvm
 from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
@@ -43,7 +42,7 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
 
 def is_complete(ptx: Module) -> bool:
     """Return whether *ptx* lacks no function or variable, and a driver loads it without a link."""
-    return not undefined(ptx) and not undefined_variables(ptx)
+    return not undefined(ptx) and not ptx.undefined_variables
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link import device_runtime, symbols
+from numba_ptxlink._link import check, device_runtime
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
@@ -125,7 +125,8 @@ def compile_files(
     others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
     others = [other for other in dict.fromkeys(others) if not device_runtime.is_runtime(other)]
     compiled_ptx = [Input(PTX, each.name, each.ptx.encode(), compiled=True) for each in sources]
-    known = [symbols.table(each) for each in (*compiled_ptx, *others) if each.kind == PTX]
+    texts = (each for each in (*compiled_ptx, *others) if each.kind == PTX)
+    known = [symbol for text in texts for symbol in check.symbols(text)]
     linkable.check_prototypes(known, missing, callers)
     private = _private(sources, arch, tag)
     compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}

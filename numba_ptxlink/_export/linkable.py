@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CU
-from numba_ptxlink._formats.symbol import Symbol
 from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._link import check, declarations, device_runtime, manifests
+from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
-from numba_ptxlink._link.symbols import Table
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def _is_path(item: Any) -> bool:
 
 
 def check_prototypes(
-    found: Sequence[Table], missing: Mapping[str, Prototype], callers: Mapping[str, str]
+    found: Sequence[Symbol], missing: Mapping[str, Prototype], callers: Mapping[str, str]
 ) -> None:
     """
     Refuse link files whose functions have other prototypes than the calls.
@@ -92,11 +91,14 @@ def check_prototypes(
     Raises:
         ExportError: Prototypes differ. Names both sides and the cure.
     """
-    by_caller: dict[str, list[Symbol]] = {}
-    for name, prototype in missing.items():
-        caller = callers.get(name, "the functions")
-        by_caller.setdefault(caller, []).append(Symbol(name, "func", False, False, prototype))
-    _compare([*found, *(Table(caller, tuple(of)) for caller, of in by_caller.items())])
+    called = [
+        Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
+        for name, prototype in missing.items()
+    ]
+    try:
+        check.compare([*found, *called])
+    except LinkError as error:
+        raise ExportError(str(error), inputs=error.inputs) from error
 
 
 def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]]) -> None:
@@ -143,13 +145,6 @@ def check_types(
         for caller, signature in called if known else ():
             extern = declaration(signature, caller)
             declarations.check_types(caller, [(extern.name, extern.types)], known)
-    except LinkError as error:
-        raise ExportError(str(error), inputs=error.inputs) from error
-
-
-def _compare(several: Sequence[Table]) -> None:
-    try:
-        check.compare(several)
     except LinkError as error:
         raise ExportError(str(error), inputs=error.inputs) from error
 

@@ -8,16 +8,15 @@ before. Every other kind is opaque, and NVIDIA's tools tell what is wrong with i
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, PTX, THIN_ARCHIVE
-from numba_ptxlink._formats.undefined import may_lack_variables, undefined_variables
+from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -25,15 +24,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Param, Prototype
-    from numba_ptxlink._formats.symbol import Symbol
 
     from .read import Input
-    from .symbols import Table
-
-    Entry = tuple[str, Symbol]
-    """A symbol, after the name of its input."""
-
-log = logging.getLogger(__name__)
 
 _MOST = 5
 _SPELLED = {
@@ -45,14 +37,86 @@ _SPELLED = {
     "const": "a variable in constant memory (__constant__)",
     "shared": "a variable in shared memory (__shared__)",
 }
+_WEAK = ("weak", "common")
 _HALF = 2
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
 _FLOATING = re.compile(rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b")
 
 
+@dataclass(frozen=True)
+class Symbol:
+    """
+    A function or variable of PTX that other code can see.
+
+    Args:
+        origin: The input that has it.
+        name: The symbol.
+        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
+        defined: Whether the code defines it, rather than only declares it.
+        linkage: "visible", "extern", "weak", "common" or "".
+        prototype: A device function's prototype.
+        line: 1-based line of the text, 0 where nobody has the text.
+        size: A variable's size in bytes, 0 where it is not known.
+        space: Where a variable lies: "global", "managed", "const", "shared", or the type of a texture,
+            surface or sampler; "" for functions.
+    """
+
+    origin: str
+    name: str
+    kind: str
+    defined: bool
+    linkage: str = ""
+    prototype: Prototype | None = None
+    line: int = 0
+    size: int = 0
+    space: str = ""
+
+    @property
+    def strong(self) -> bool:
+        """Whether it is a definition that no other one may replace."""
+        return self.defined and self.linkage not in _WEAK
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        where = f"{self.origin}:{self.line}" if self.line else self.origin
+        return f"{'defined' if self.defined else 'declared'} in {where}"
+
+
+def symbols(source: Input) -> list[Symbol]:
+    """Return the symbols of PTX, a definition in the place of its declarations."""
+    module = source.module
+    # A function is declared, as what its alias stands for, before the alias, which defines it.
+    aliases = {alias.name for alias in module.aliases}
+    found: dict[tuple[str, str], Symbol] = {}
+    for each in module.functions:
+        if each.linkage or each.kind == "entry" or each.name in aliases:
+            aliased = each.name in aliases
+            prototype = each.prototype if each.kind == "func" else None
+            linkage, line = "visible" if aliased else each.linkage, 0 if source.compiled else each.line
+            symbol = Symbol(
+                source.name, each.name, each.kind, each.defined or aliased, linkage, prototype, line
+            )
+            if symbol.defined or (each.name, each.kind) not in found:
+                found[each.name, each.kind] = symbol
+    for variable in module.variables:
+        key = variable.name, "variable"
+        if variable.linkage and (key not in found or not found[key].defined):
+            found[key] = Symbol(
+                source.name,
+                *key,
+                variable.defined,
+                variable.linkage,
+                line=0 if source.compiled else variable.line,
+                size=variable.size,
+                space=variable.memory,
+            )
+    return list(found.values())
+
+
 def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = True) -> tuple[Input, ...]:
     """
-    Return the inputs to link: each once, with equal definitions in PTX made weak.
+    Return the inputs to link, each once.
 
     Args:
         inputs: The inputs of the link, none of them CUDA C++.
@@ -73,33 +137,16 @@ def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = Tr
             unique.setdefault((source.kind, source.code), source)
         inputs = tuple(unique.values())
     texts = [source for source in inputs if source.kind == PTX]
-    merged, respelled = _compared(texts) if compares and len(texts) > 1 else ([], False)
+    if compares and len(texts) > 1:
+        _compare_once(texts)
+        inputs = tuple(map(_respelled, inputs))
     if len(texts) == len(inputs) and not lto:
         _refuse_undefined_variables(texts)
-    if merged:
-        from .merge import weaken
-
-        log.info("equal definitions are merged: %s", ", ".join(merged))
-        inputs = [
-            replace(source, code=weaken(source.module, merged)) if source.kind == PTX else source
-            for source in inputs
-        ]
-    if respelled:
-        inputs = [
-            replace(source, code=_FLOATING.sub(rb"\1.b\2", source.code)) if source.kind == PTX else source
-            for source in inputs
-        ]
     return tuple(inputs)
 
 
-def _compared(texts: Sequence[Input]) -> tuple[list[str], bool]:
-    """
-    Compare PTX, once for the same content.
-
-    Returns:
-        The functions that have several equal definitions, and whether parameters are floating point in one
-        input and bits in another.
-    """
+def _compare_once(texts: Sequence[Input]) -> None:
+    """Compare PTX, once for the same content."""
     key = cache.Key.of(
         "check",
         {
@@ -110,15 +157,17 @@ def _compared(texts: Sequence[Input]) -> tuple[list[str], bool]:
     )
 
     def make() -> cache.Entry:
-        from . import symbols
+        found = [symbol for source in texts for symbol in symbols(source)]
+        compare(found)
+        _refuse_duplicates(found)
+        return cache.Entry({}, b"compared")
 
-        tables = [symbols.table(source) for source in texts]
-        compare(tables)
-        meta = {"merged": sorted(_merged(texts, tables)), "respelled": _spelled_apart(tables)}
-        return cache.Entry(meta, b"compared")
+    cache.cached(key, make)
 
-    meta = cache.cached(key, make).meta
-    return list(meta["merged"]), bool(meta["respelled"])
+
+def _respelled(source: Input) -> Input:
+    code = _FLOATING.sub(rb"\1.b\2", source.code) if source.kind == PTX else source.code
+    return source if code == source.code else replace(source, code=code)
 
 
 def _refuse_thin_archive(source: Input) -> None:
@@ -156,7 +205,7 @@ def _refuse_undefined_variables(texts: Sequence[Input]) -> None:
         for variable in source.module.variables
         if variable.defined and (variable.linkage or len(texts) == 1)
     }
-    declared = (name for source in texts for name in undefined_variables(source.module))
+    declared = (name for source in texts for name in source.module.undefined_variables)
     names = [name for name in dict.fromkeys(declared) if name not in defined]
     if names:
         raise LinkError(
@@ -167,62 +216,71 @@ def _refuse_undefined_variables(texts: Sequence[Input]) -> None:
         )
 
 
-def compare(tables: Iterable[Table]) -> None:
+def compare(found: Iterable[Symbol]) -> None:
     """
-    Refuse *tables* of symbols that contradict each other, but for several definitions.
+    Refuse symbols that contradict each other, but for several definitions.
 
     Raises:
         LinkError: They do. Names symbols, inputs and the cure.
     """
     complaints = []
     names: list[str] = []
-    for entries in _several(tables).values():
-        complaint = _kinds(entries) or _prototypes(entries) or _sizes(entries)
+    for several in _several(found):
+        complaint = _kinds(several) or _prototypes(several) or _sizes(several)
         if complaint:
             complaints.append(complaint)
-            names += [name for name, _ in entries]
+            names += [symbol.origin for symbol in several]
     if complaints:
         raise LinkError("\n".join(complaints[:_MOST]), inputs=tuple(dict.fromkeys(names)))
 
 
-def _several(tables: Iterable[Table]) -> dict[str, list[Entry]]:
-    """Return the symbols that occur more than once, each with the names of its inputs."""
-    found: dict[str, list[Entry]] = defaultdict(list)
-    for table in tables:
-        for symbol in table.symbols:
-            found[symbol.name].append((table.name, symbol))
-    return {name: entries for name, entries in found.items() if len(entries) > 1}
+def _several(found: Iterable[Symbol]) -> list[list[Symbol]]:
+    """Return the symbols that occur more than once, by name."""
+    named: dict[str, list[Symbol]] = defaultdict(list)
+    for symbol in found:
+        named[symbol.name].append(symbol)
+    return [several for several in named.values() if len(several) > 1]
 
 
-def _kinds(entries: Sequence[Entry]) -> str:
+def _refuse_duplicates(found: Iterable[Symbol]) -> None:
+    for several in _several(found):
+        strong = [symbol for symbol in several if symbol.strong]
+        if len(strong) > 1:
+            raise LinkError(
+                f"{strong[0].name} is defined {len(strong)} times: "
+                f"{', '.join(symbol.place for symbol in strong)}. Which one a call reaches would depend on "
+                "the order of the inputs. Rename one (of Python: name= of udf, abi_info={'abi_name': ...} of "
+                "cuda.compile), leave one out, make it static, or mark it weak (inline in C++).",
+                inputs=tuple(symbol.origin for symbol in strong),
+            )
+
+
+def _kinds(several: Sequence[Symbol]) -> str:
     """Return what is wrong where a symbol is two things, "" where it is one."""
-    forms: dict[tuple[str, str], Entry] = {}
-    for entry in entries:
-        forms.setdefault((entry[1].kind, entry[1].space), entry)
+    forms = {(symbol.kind, symbol.space): symbol for symbol in reversed(several)}
     if len(forms) < 2:
         return ""
-    one, two = sorted(list(forms.values())[:2], key=lambda entry: entry[1].defined)
-
-    def told(entry: Entry) -> str:
-        return f"{_SPELLED.get(entry[1].space or entry[1].kind, f'a {entry[1].space}')}, {_place(entry)}"
-
+    one, two = (
+        f"{_SPELLED.get(each.space or each.kind, f'a {each.space}')}, {each.place}"
+        for each in sorted(forms.values(), key=lambda symbol: symbol.defined)[:2]
+    )
     return (
-        f"{one[1].name} is {told(one)}, and {told(two)}. The code of one would use what the other has as "
+        f"{several[0].name} is {one}, and {two}. The code of one would use what the other has as "
         "something else: declare the symbol as it is defined, or rename one of the two."
     )
 
 
-def _prototypes(entries: Sequence[Entry]) -> str:
+def _prototypes(several: Sequence[Symbol]) -> str:
     """Return what is wrong where a function has two prototypes, "" where it has one."""
     # Definitions first: the others are held against them.
-    ordered = sorted(entries, key=lambda entry: not entry[1].defined)
-    typed = [(entry, entry[1].prototype) for entry in ordered if entry[1].prototype is not None]
-    for other, theirs in typed[1:]:
+    ordered = sorted(several, key=lambda symbol: not symbol.defined)
+    typed = [(symbol.place, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
+    for place, theirs in typed[1:]:
         first, ours = typed[0]
-        if ours is not None and theirs is not None and not _agree(ours, theirs):
+        if not _agree(ours, theirs):
             return (
-                f"{ours.name} has two prototypes:\n    {ours}  {_place(first)}\n    {theirs}  "
-                f"{_place(other)}\nA call across them would pass wrong values. Make the declaration agree "
+                f"{ours.name} has two prototypes:\n    {ours}  {first}\n    {theirs}  {place}\n"
+                "A call across them would pass wrong values. Make the declaration agree "
                 "with the definition: the types and their order, the result, and for structs the size and "
                 f"alignment.{_of_half(ours, theirs)}"
             )
@@ -257,60 +315,15 @@ def _of_half(one: Prototype, other: Prototype) -> str:
     return " A half arrives in a link of LTO-IR: pass lto=True."
 
 
-def _spelled_apart(tables: Iterable[Table]) -> bool:
-    """Return whether a function has `.f32` in one input where it has `.b32` in another."""
-    return any(
-        len({str(symbol.prototype) for _, symbol in entries if symbol.prototype}) > 1
-        and any(".f" in str(symbol.prototype) for _, symbol in entries)
-        for entries in _several(tables).values()
-    )
-
-
-def _sizes(entries: Sequence[Entry]) -> str:
+def _sizes(several: Sequence[Symbol]) -> str:
     """Return what is wrong where a variable has two sizes: code that has it larger writes past its end."""
-    sized = [entry for entry in entries if entry[1].size]
-    fixed = [entry for entry in sized if not entry[1].common]
+    sized = sorted((symbol for symbol in several if symbol.size), key=lambda symbol: symbol.size)
     # A common symbol becomes as large as the largest, but not larger than a definition.
-    if not fixed:
+    smallest = next((symbol for symbol in sized if symbol.linkage != "common"), None)
+    if smallest is None or smallest.size == sized[-1].size:
         return ""
-    largest = max(sized, key=lambda entry: entry[1].size)
-    smallest = min(fixed, key=lambda entry: entry[1].size)
-    if smallest[1].size == largest[1].size:
-        return ""
+    largest = sized[-1]
     return (
-        f"{largest[1].name} has {largest[1].size} bytes, {_place(largest)}, and {smallest[1].size} bytes, "
-        f"{_place(smallest)}. Declare it with the same type and length in all inputs."
+        f"{largest.name} has {largest.size} bytes, {largest.place}, and {smallest.size} bytes, "
+        f"{smallest.place}. Declare it with the same type and length in all inputs."
     )
-
-
-def _merged(texts: Sequence[Input], tables: Sequence[Table]) -> set[str]:
-    """Return the functions with several equal definitions; refuse other symbols that have several."""
-    from .merge import same
-
-    merged = set()
-    for name, entries in _several(tables).items():
-        strong = [entry for entry in entries if entry[1].defined and not entry[1].weak]
-        if len(strong) < 2:
-            continue
-        owners = [text for text, table in zip(texts, tables, strict=True) if _defines(table, name)]
-        if strong[0][1].kind != "variable" and same((each.module for each in owners), name):
-            merged.add(name)
-            continue
-        raise LinkError(
-            f"{name} is defined {len(strong)} times, differently or with variables of its own: "
-            f"{', '.join(_place(entry) for entry in strong)}. Which one a call reaches would depend on the "
-            "order of the inputs. Rename one (of Python: name= of udf, abi_info={'abi_name': ...} of "
-            "cuda.compile), leave one out, make it static, or mark it weak (inline in C++).",
-            inputs=tuple(owner for owner, _ in strong),
-        )
-    return merged
-
-
-def _defines(table: Table, name: str) -> bool:
-    return any(each.name == name and each.defined and not each.weak for each in table.symbols)
-
-
-def _place(entry: Entry) -> str:
-    name, symbol = entry
-    where = f"{name}:{symbol.line}" if symbol.line else name
-    return f"{'defined' if symbol.defined else 'declared'} in {where}"

@@ -18,10 +18,10 @@ from numba_ptxlink.errors import AssembleError, LinkError
 from . import backends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from .check import Symbol
     from .read import Input
-    from .symbols import Table
 
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
 _TO_DEFINE = "Add the input that defines it, or correct the name."
@@ -136,11 +136,15 @@ def for_kernel(message: str, flags: str = _FLAGS) -> str:
 
 def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     """Return what is known of symbols that nothing defines, with near names out of the PTX of the link."""
-    from .symbols import table
+    from .check import symbols
 
-    tables = [table(source) for source in sources if source.kind == PTX]
-    defined = {symbol.name: each.name for each in tables for symbol in each.symbols if symbol.defined}
-    lines = [_of_name(name, tables, defined) for name in names[:_MOST]]
+    texts = [source for source in sources if source.kind == PTX]
+    found = [symbol for source in texts for symbol in symbols(source)]
+    hidden: dict[str, str] = {}
+    for source in texts:
+        for items in (source.module.functions, source.module.variables):
+            hidden |= {item.name: source.name for item in items if item.defined and not item.linkage}
+    lines = [_of_name(name, found, hidden) for name in names[:_MOST]]
     if len(names) > _MOST:
         lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
     opaque = [source.name for source in sources if source.kind != PTX]
@@ -153,27 +157,24 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     return "\n".join([*lines, _TO_DEFINE])
 
 
-def _of_name(name: str, tables: Sequence[Table], defined: dict[str, str]) -> str:
+def _of_name(name: str, found: Sequence[Symbol], hidden: Mapping[str, str]) -> str:
     """Return what is known of a symbol that nothing defines."""
-    users = [
-        each.name
-        for each in tables
-        if any(symbol.name == name and not symbol.defined for symbol in each.symbols)
-    ]
-    asked = f"{name} is asked for{' by ' + ', '.join(users) if users else ''}"
-    hidden = next((each.name for each in tables if name in each.hidden), None)
-    if hidden is not None:
+    own = [symbol for symbol in found if symbol.name == name and not symbol.defined]
+    users = ", ".join(symbol.origin for symbol in own)
+    asked = f"{name} is asked for{' by ' + users if users else ''}"
+    if name in hidden:
         return (
-            f"{asked} and defined in {hidden}, which keeps it to itself. Make it .visible there; in CUDA "
-            "C++, not static."
+            f"{asked} and defined in {hidden[name]}, which keeps it to itself. Make it .visible there; in "
+            "CUDA C++, not static."
         )
-    if any(symbol.name == name and symbol.space == "shared" for each in tables for symbol in each.symbols):
+    if any(symbol.space == "shared" for symbol in own):
         return (
             f"{asked} and defined in no input. Shared memory that a launch sizes is declared without a "
             "length, extern __shared__ T name[], and any other not as extern."
         )
-    line = f"{asked} and defined in no input"
+    defined = {symbol.name: symbol.origin for symbol in found if symbol.defined}
     near = _near(name, defined)
+    line = f"{asked} and defined in no input"
     if not near:
         return f"{line}."
     line += "; there is " + ", ".join(f"{candidate} in {defined[candidate]}" for candidate in near)
@@ -181,12 +182,9 @@ def _of_name(name: str, tables: Sequence[Table], defined: dict[str, str]) -> str
     return line + (': one of the two lacks extern "C".' if same else ": is that one meant?")
 
 
-def _near(name: str, defined: dict[str, str]) -> list[str]:
+def _near(name: str, defined: Collection[str]) -> list[str]:
     same = [candidate for candidate in defined if _plain(candidate) == _plain(name)]
-    close = difflib.get_close_matches(name, defined, n=3, cutoff=0.6)
-    plain = difflib.get_close_matches(_plain(name), map(_plain, defined), n=3, cutoff=0.75)
-    close += [candidate for candidate in defined if _plain(candidate) in plain]
-    return list(dict.fromkeys((*same, *close)))[:3]
+    return list(dict.fromkeys((*same, *difflib.get_close_matches(name, defined, n=3, cutoff=0.6))))[:3]
 
 
 def _plain(name: str) -> str:

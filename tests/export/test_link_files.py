@@ -18,7 +18,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink._link import symbols
+from numba_ptxlink._link.check import symbols
 from numba_ptxlink._link.read import read
 from numba_ptxlink._tools import nvjitlink
 
@@ -47,8 +47,8 @@ def artifact(export, kind):
 def strong(path):
     """Return the symbols of a file that only one input of a link may define."""
     if path.suffix == ".ptx":
-        table = symbols.table(read(path)).symbols
-        return {symbol.name for symbol in table if symbol.defined and not symbol.weak}
+        table = symbols(read(path))
+        return {symbol.name for symbol in table if symbol.strong}
     code = path.read_bytes()
     if path.suffix == ".ltoir":
         code = nvjitlink.link([("ltoir", path.name, code)], ("-arch=sm_90", "-lto", "-r")).code

@@ -87,15 +87,6 @@ def test_a_weak_definition_gives_way():
     assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch=ARCH).cubin
 
 
-def test_equal_definitions_are_merged(capfd):
-    """One function in two inputs, instruction by instruction the same, is linked once."""
-    other = function().replace("{\n", "{\n    // another comment\n\n").replace("mov.u32 ", "mov.u32     ")
-    linked = pl.link(KERNEL, function(), other, arch=ARCH, inline="none")
-    assert 1 == [each.name for each in elf.read(linked.cubin).symbols].count("f")
-    assert 1 == pl.link(KERNEL, function(), other, arch=ARCH).inlined
-    assert ("", "") == capfd.readouterr()
-
-
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
 def test_a_missing_extern_c_is_recognised(symbol):
     """Where only the mangling differs, the hint says so."""

@@ -11,8 +11,8 @@ from numba import cuda
 import numba_ptxlink as pl
 from numba_ptxlink._config import Config
 from numba_ptxlink._formats import elf, ptx
-from numba_ptxlink._formats.undefined import may_lack_variables, undefined_variables
 from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.cache import Cache
 from numba_ptxlink.linker import PtxLinker
 
@@ -75,7 +75,7 @@ def test_a_single_ptx_is_refused_where_nvjitlink_refuses_it(form):
         refused = False
     except pl.LinkError:
         refused = True
-    assert refused == ("rate" in undefined_variables(ptx.parse(text)))
+    assert refused == ("rate" in ptx.parse(text).undefined_variables)
     assert refused <= may_lack_variables(text.encode())
     if refused:
         with pytest.raises(pl.LinkError, match="rate is asked for by <ptx 1> and defined in no input"):

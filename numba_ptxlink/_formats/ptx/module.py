@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _KINDS = (".func", ".entry")
 _DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
+_SOUGHT = ("global", "managed", "const", "shared")
 # Directives at which reading resumes after an unknown one.
 _STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".alias"))
 
@@ -203,6 +204,20 @@ class Module:
     def aliases(self) -> tuple[Alias, ...]:
         """Its aliases."""
         return tuple(item for item in self.items if isinstance(item, Alias))
+
+    @property
+    def undefined_variables(self) -> tuple[str, ...]:
+        """The variables that it declares and a linker looks for in other code, used or not."""
+        defined = {variable.name for variable in self.variables if variable.defined}
+        declared = (
+            variable.name
+            for variable in self.variables
+            if not variable.defined
+            and variable.memory in _SOUGHT
+            # A launch sizes it.
+            and (variable.memory != "shared" or variable.size)
+        )
+        return tuple(dict.fromkeys(name for name in declared if name not in defined))
 
     def definition(self, name: str) -> Function | None:
         """Return the definition of the function *name*, None if there is none."""
