@@ -9,7 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._tools import nvrtc, standard_headers
+from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AbiError
 
 from . import existing
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 
 # Unicode's categories of control characters, marks of format and halves of pairs.
 _INVISIBLE = ("Cc", "Cf", "Cs")
-_INTEGERS = f"""\
+# NVRTC has no stdint.h; these are as in CUDA's C++ library.
+_INTEGERS = """\
 #if defined(__CUDACC_RTC__)
-{standard_headers.INTEGERS}#else
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
 #include <stdint.h>
 #endif
 """

@@ -81,7 +81,7 @@ def prove(
             arch,
             flags=(*_FLAGS, *_LIKE_NVCC) if with_structs else _FLAGS,
             include_dirs=(*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()),
-            isolated=with_structs,
+            folder=nvrtc.NOWHERE if with_structs else None,
         )
     except LinkError as error:
         says = _explanation(error.log, source, signatures, sources) or _missing(

@@ -256,7 +256,7 @@ def compile_source(
     output: str = LTOIR,
 ) -> bytes:
     """
-    Compile CUDA C++ with NVRTC to code that is the same wherever its headers and the working directory are.
+    Compile CUDA C++ with NVRTC to code; PTX is the same wherever its headers and the working directory are.
 
     Raises:
         ExportError: NVRTC refused the source. Carries its log.
@@ -269,7 +269,7 @@ def compile_source(
             output=output,
             flags=["-std=c++17", *flags],
             include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
-            isolated=True,
+            folder=nvrtc.NOWHERE,
         ).code
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error

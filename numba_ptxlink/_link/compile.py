@@ -137,8 +137,10 @@ def _check_headers(
     for source in sources:
         if names and source.kind == CU:
             headers = dict(options.headers)
-            found = includes.of(source.code, source.folder, options.include_dirs, headers).first
-            files = {path: Path(path).read_bytes() for path in found if Path(path).name in names}
+            found = includes.of(source.code, source.folder, options.include_dirs, headers).files
+            # The first that is found of a name is the one that is included.
+            first = {Path(path).name: path for path in reversed(found)}
+            files = {first[name]: Path(first[name]).read_bytes() for name in names & first.keys()}
             files |= {name: text.encode() for name, text in headers.items() if Path(name).name in names}
             manifests.check_headers(exports, files.items())
 

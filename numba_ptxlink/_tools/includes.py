@@ -1,8 +1,11 @@
 """
-Tell which files a CUDA C++ source can include, without running a preprocessor.
+Tell which files a CUDA C++ source can include, without running a preprocessor; bring what NVRTC has not.
 
 NVRTC reports no dependencies, so the scan takes more than is included: it ignores conditions, and takes every
 file that any include directory has under a name that occurs. Where a macro makes the name, nothing is told.
+
+NVRTC has the functions of C that GPUs can call built in, without the headers of the standard library. CUDA's
+C++ library has most of these.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ConfigError
 
+from . import find
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _MOST_FILES = 20_000
 # Nanoseconds for which a file has to be unchanged before its times tell its content.
@@ -42,6 +47,37 @@ _BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 _DIGRAPHS = (b"%:", b"??=")
 _TIMES = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
 _PATHS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
+
+
+# POSIX.1-2024, <math.h>.
+_MATH = """\
+#if !defined(M_PI)
+#define M_E 2.71828182845904523536
+#define M_LOG2E 1.44269504088896340736
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+#endif
+"""
+# What is not built in of the headers that need no library.
+_WITHOUT_LIBRARY = {
+    **dict.fromkeys(("assert.h", "stdbool.h", "stdio.h", "stdlib.h", "string.h"), ""),
+    "math.h": _MATH,
+    "stddef.h": "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n",
+    "cstdio": "namespace std {\nusing ::printf;\n}\n",
+}
+_USED = "namespace cuda {\nnamespace std {}\n}\nnamespace std {\nusing namespace cuda::std;\n}\n"
+_NO_FILE = re.compile(r'open source file "([^"\n]+)"')
+_HOST_CODE = "host functions are not allowed in JIT mode"
+_BY_NVCC = "`nvcc -dc` and link the object"
 
 
 @dataclass(frozen=True)
@@ -68,14 +104,12 @@ class Includes:
     What a source can include.
 
     Args:
-        files: The files.
-        first: Those of them that a preprocessor would find, each the first in the search order for its name.
+        files: The files; of those that one directive can mean, in search order.
         key: Lines that change whenever one of them changes; None where that cannot be told, or the code tells
             the time. Paths are part of them only if the code can observe them, such as by `__FILE__`.
     """
 
-    files: frozenset[str]
-    first: frozenset[str]
+    files: tuple[str, ...]
     key: tuple[str, ...] | None
 
 
@@ -98,73 +132,31 @@ def of(
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
     """
-    texts = headers or {}
-    search = _Search([*map(str, include_dirs)])
-    held: dict[str, _Scan] = {}
-    used: set[str] = set()
+    texts = {name: _scan(text.encode()) for name, text in (headers or {}).items()}
+    files: dict[str, _Scan] = {}
     lines: set[str] = set()
-    own = _scan(source)
-    search.pending.append((own, str(folder)))
-    while search.pending and len(search.files) <= _MOST_FILES:
-        scan, home = search.pending.pop()
+    at = functools.cache(_scan_file)
+    pending = [(_scan(source), str(folder)), *((text, str(folder)) for text in texts.values())]
+    scans = [scan for scan, _ in pending]
+    while pending and len(files) <= _MOST_FILES:
+        scan, home = pending.pop()
         for name in scan.names:
             if name in texts:
-                if name not in held:
-                    held[name] = _scan(texts[name].encode())
-                    search.pending.append((held[name], str(folder)))
-                lines.add(f"held {scan.digest} {name} {held[name].digest}")
-            found = list(search.find(name, home))
-            used |= {place for _, place, _, _ in found}
-            lines |= {f"file {scan.digest} {number} {name} {inner.digest}" for number, _, _, inner in found}
-    files = {path: scan for path, scan in search.files.items() if scan is not None}
-    scans = [own, *held.values(), *files.values()]
+                lines.add(f"held {scan.digest} {name} {texts[name].digest}")
+            for number, place in enumerate((home, *include_dirs)):
+                path = os.path.join(place, name)  # noqa: PTH118 - four times faster
+                if (inner := at(path)) is None:
+                    continue
+                lines.add(f"file {scan.digest} {number} {name} {inner.digest}")
+                if path not in files:
+                    files[path] = inner
+                    # Resolving links and ".." makes a circle of includes terminate.
+                    pending.append((inner, os.path.realpath(os.path.dirname(path))))  # noqa: PTH120 - likewise
+    scans += files.values()
     if any(scan.knows_paths for scan in scans):
-        lines |= {f"path {Path(path).absolute()}" for path in used}
-    told = not search.pending and not any(scan.opaque for scan in scans)
-    first = _first(search, [own, *held.values()], str(folder), texts)
-    return Includes(frozenset(files), frozenset(first), tuple(sorted(lines)) if told else None)
-
-
-def _first(search: _Search, own: Sequence[_Scan], folder: str, texts: Mapping[str, str]) -> set[str]:
-    """Return the files that come first for a name of *own*, or of such a file."""
-    first: set[str] = set()
-    pending = [(scan, folder) for scan in own]
-    while pending:
-        scan, home = pending.pop()
-        for name in scan.names - texts.keys():
-            for _, _, path, inner in search.find(name, home):
-                if path not in first:
-                    first.add(path)
-                    pending.append((inner, os.path.realpath(os.path.dirname(path))))  # noqa: PTH120 - as above
-                break
-    return first
-
-
-class _Search:
-    """
-    The files that were looked for, each with its scan, and the scans whose names are still to be looked for.
-
-    Args:
-        places: The include directories.
-    """
-
-    def __init__(self, places: Sequence[str]) -> None:
-        self.places = places
-        self.files: dict[str, _Scan | None] = {}
-        self.pending: list[tuple[_Scan, str]] = []
-        # Resolving links and ".." makes a cycle of includes terminate.
-        self._real = functools.cache(os.path.realpath)
-
-    def find(self, name: str, home: str) -> Iterator[tuple[int, str, str, _Scan]]:
-        """Yield the files called *name* from *home* on, in search order: number, directory, path and scan."""
-        for number, place in enumerate((home, *self.places)):
-            path = os.path.join(place, name)  # noqa: PTH118 - four times faster
-            if path not in self.files:
-                self.files[path] = new = _scan_file(path)
-                if new is not None:
-                    self.pending.append((new, self._real(os.path.dirname(path))))  # noqa: PTH120 - likewise
-            if (scan := self.files[path]) is not None:
-                yield number, place, path, scan
+        lines |= {f"path {Path(path).absolute()}" for path in files}
+    told = not pending and not any(scan.opaque for scan in scans)
+    return Includes(tuple(files), tuple(sorted(lines)) if told else None)
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
@@ -212,3 +204,52 @@ def _scan_file(path: str) -> _Scan | None:
     except OSError:
         return None
     return scan
+
+
+def standard_headers(
+    log: str, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
+) -> dict[str, str]:
+    """
+    Return the standard headers, by name; none if the lack of one is not why NVRTC refused a source.
+
+    What a directory has comes before them. What NVRTC takes without them, such as a source that tests for
+    them, is never given them.
+
+    Args:
+        log: NVRTC's log.
+        include_dirs: The include directories, in search order.
+        headers: Headers in memory, by name.
+    """
+    places = [Path(path) for path in include_dirs]
+    texts = dict(_WITHOUT_LIBRARY)
+    for path in (path for place in places for path in (place / "cuda" / "std").glob("[a-z]*")):
+        text = f"#include <cuda/std/{path.name}>\n"
+        texts[path.name] = f"{_MATH if path.name == 'cmath' else ''}{text}{_USED}"
+        if path.name.startswith("c"):
+            texts.setdefault(f"{path.name[1:]}.h", text)
+    own = {name for name in texts if name in headers or any((place / name).is_file() for place in places)}
+    missing = _NO_FILE.search(log)
+    lacking = missing is not None and missing[1] in texts.keys() - own
+    return {name: f"#pragma once\n{text}" for name, text in texts.items() if lacking and name not in own}
+
+
+def cure(log: str) -> str:
+    """Return how to correct what NVRTC refused for want of a header or the host, "" if that is not why."""
+    missing = _NO_FILE.search(log)
+    if missing is not None and "." in missing[1]:
+        return (
+            f"Name the folder of {missing[1]} by include_dirs, or -I. If it is a header of the host, NVRTC "
+            f"has none: compile the file with {_BY_NVCC}."
+        )
+    if missing is not None:
+        library = find.package("nvidia-cuda-cccl")
+        return (
+            f"NVRTC has no {missing[1]}: of the standard library it has what CUDA's C++ library has, which "
+            f"{library} installs. Leave it out, or compile the file with {_BY_NVCC}."
+        )
+    if _HOST_CODE in log:
+        return (
+            "NVRTC compiles code of the GPU alone: mark functions that it calls with __device__, and compile "
+            f"a file that has code of the host, such as main, with {_BY_NVCC}."
+        )
+    return ""

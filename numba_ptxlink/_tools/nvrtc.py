@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
 import functools
-import os
-import threading
+import re
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
-from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LinkError
 
-from . import find, includes, standard_headers
+from . import find, includes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,28 +21,12 @@ if TYPE_CHECKING:
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """This package's own headers, which those of exports include."""
 
-# <linux/sched.h>: the working directory belongs to the thread from then on.
-_CLONE_FS = 0x200
-# Numbers that other files of the process hardly have, below the usual limit of 1024.
-_FIRST_NUMBER = 900
-_isolated = Lock()
+NOWHERE = Path("/")
+"""The folder of source that is no file and searches the include directories alone."""
+
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that read or write files that a key does not cover, or that report the time.
-_BEYOND_KEYS = (
-    "-I",
-    "--include-path",
-    "-include",
-    "--pre-include",
-    "-pch",
-    "--pch",
-    "--create-pch",
-    "--use-pch",
-    "-time",
-    "--time",
-    "--device-time-trace",
-    "--fdevice-time-trace",
-    "-fdevice-time-trace",
-)
+_BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
 
 @dataclass(frozen=True)
@@ -100,11 +79,6 @@ def toolkit_include_dirs() -> tuple[Path, ...]:
     return tuple(include_dirs)
 
 
-def reaches_further(flags: Sequence[str]) -> bool:
-    """Return whether NVRTC by *flags* uses files that `includes` does not see, or tells the time."""
-    return any(flag.startswith(_BEYOND_KEYS) for flag in flags)
-
-
 def compile_source(
     source: str | bytes,
     name: str,
@@ -115,7 +89,6 @@ def compile_source(
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
     name_expressions: Sequence[str] = (),
-    isolated: bool = False,
     folder: Path | None = None,
 ) -> Compiled:
     """
@@ -132,9 +105,6 @@ def compile_source(
         include_dirs: Directories that `#include` searches, in order.
         headers: Headers in memory, by the name that `#include` uses.
         name_expressions: Functions, variables and template instances whose mangled names are returned.
-        isolated: Whether to keep the working directory and the paths of *include_dirs* out of the code, where
-            the system allows it; neither is `#include "..."` searched for in the working directory. *name* is
-            a plain file name then, and *folder* None.
         folder: The directory the source was read from, which `#include "..."` searches first and `__FILE__`
             shows; None for source that is no file, where that is the directory in *name*: the working one if
             there is none.
@@ -151,16 +121,15 @@ def compile_source(
         arch,
         output=output,
         flags=tuple(flags),
-        include_dirs=tuple(str(Path(path).absolute() if isolated else path) for path in include_dirs),
+        include_dirs=tuple(map(str, include_dirs)),
         headers=dict(headers or {}),
         name_expressions=tuple(name_expressions),
-        isolated=isolated,
         folder=folder,
     )
     try:
         return _compiled(unit)
     except LinkError as error:
-        standard = standard_headers.lacking(error.log, unit.include_dirs, unit.headers)
+        standard = includes.standard_headers(error.log, unit.include_dirs, unit.headers)
         if not standard:
             raise
     return _compiled(replace(unit, headers={**unit.headers, **standard}))
@@ -179,7 +148,6 @@ class _Unit:
     include_dirs: tuple[str, ...]
     headers: Mapping[str, str]
     name_expressions: tuple[str, ...]
-    isolated: bool
     folder: Path | None
 
     @property
@@ -187,25 +155,27 @@ class _Unit:
         # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
         return self.name if self.folder is None else str(self.folder / self.name)
 
-    def arguments(self, paths: Sequence[str]) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options for NVRTC, without the include directories."""
         return (
             f"--gpu-architecture={self.arch.sm if self.output == CUBIN else self.arch.compute}",
             "--relocatable-device-code=true",
             *(("-dlto",) if self.output == LTOIR else ()),
-            *(f"--include-path={path}" for path in paths),
             *self.flags,
         )
+
+    def all_arguments(self) -> tuple[str, ...]:
+        return (*(f"--include-path={path}" for path in self.include_dirs), *self.arguments())
 
 
 def _compiled(unit: _Unit) -> Compiled:
     key = _key(unit)
-    make = functools.partial(_compile_isolated if unit.isolated else _compile, unit)
-    result = make() if key is None else cache.cached(key, make)
+    result = _compile(unit) if key is None else cache.cached(key, lambda: _compile(unit))
     lowered = result.meta.get("lowered_names", {})
     return Compiled(
         result.code,
         result.log,
-        unit.arguments(unit.include_dirs),
+        unit.all_arguments(),
         tuple((expression, lowered[expression]) for expression in unit.name_expressions),
     )
 
@@ -223,10 +193,10 @@ def _refuse_binary(source: bytes, name: str) -> None:
 
 def _key(unit: _Unit) -> cache.Key | None:
     """Return everything the result depends on, None if that cannot be determined."""
-    arguments = unit.arguments(())
-    if reaches_further(arguments):
+    arguments = unit.arguments()
+    if any(map(_BEYOND_KEYS.match, arguments)):
         return None
-    folder = Path("/") if unit.isolated else Path(unit.program_name).parent
+    folder = Path(unit.program_name).parent
     included = includes.of(unit.source, folder, unit.include_dirs, unit.headers).key
     if included is None:
         return None
@@ -243,68 +213,13 @@ def _key(unit: _Unit) -> cache.Key | None:
             "name": unit.program_name,
             "name expressions": unit.name_expressions,
             "includes": included,
-            "isolated": str(unit.isolated),
             "paths": [str(folder.absolute()), *unit.include_dirs] if lines else (),
         },
     )
 
 
-def _compile_isolated(unit: _Unit) -> cache.Entry:
-    """
-    Compile *unit* in a thread with a working directory of its own, where the system allows that.
-
-    NVRTC writes the working directory and the paths of headers into LTO-IR, so that the same source gave
-    other bytes in another place. Here it works in the root directory, and other directories have numbers.
-    """
-    results: list[cache.Entry] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            with _isolated.held, contextlib.ExitStack() as stack:
-                unshare = getattr(ctypes.CDLL(None), "unshare", None)
-                left = unshare is not None and unshare(_CLONE_FS) == 0
-                if left:
-                    os.chdir("/")
-                paths = [_numbered(path, stack) for path in unit.include_dirs]
-                # In quotes, nothing is searched in the working directory.
-                results.append(_compile(unit if left else replace(unit, folder=Path("/")), paths))
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that called
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="numba-ptxlink-isolated")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
-
-
-def _numbered(path: str, stack: contextlib.ExitStack) -> str:
-    """Open the directory *path* for *stack*; return a path that is the same wherever it is, if possible."""
-    try:
-        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            number = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _FIRST_NUMBER)
-        finally:
-            os.close(opened)
-    except OSError:
-        return path
-    stack.callback(os.close, number)
-    return f"/proc/self/fd/{number}"
-
-
-def _compile(unit: _Unit, paths: Sequence[str] | None = None) -> cache.Entry:
-    """Compile *unit*, whose directories of headers have other *paths* meanwhile."""
-    binding = _binding()
-    paths = unit.include_dirs if paths is None else paths
-
-    def readable(text: str) -> str:
-        for path, meant in zip(paths, unit.include_dirs, strict=True):
-            text = text.replace(f"{path}/", f"{meant}/")
-        return text
-
-    flags, options = unit.arguments(unit.include_dirs), unit.arguments(paths)
+def _compile(unit: _Unit) -> cache.Entry:
+    binding, flags = _binding(), unit.all_arguments()
     texts, names = list(map(_encoded, unit.headers.values())), list(map(_encoded, unit.headers))
     status, program = binding.nvrtcCreateProgram(
         unit.source, _encoded(unit.program_name), len(texts), texts, names
@@ -314,10 +229,12 @@ def _compile(unit: _Unit, paths: Sequence[str] | None = None) -> cache.Entry:
     try:
         for expression in unit.name_expressions:
             binding.nvrtcAddNameExpression(program, expression.encode())
-        (status,) = binding.nvrtcCompileProgram(program, len(options), list(map(_encoded, options)))
-        log = readable(_fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0"))
+        (status,) = binding.nvrtcCompileProgram(program, len(flags), list(map(_encoded, flags)))
+        log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
+        if unit.folder == NOWHERE:
+            log = log.replace(unit.program_name, unit.name)
         if int(status):
-            cure = standard_headers.cure(log)
+            cure = includes.cure(log)
             raise LinkError(
                 f"NVRTC could not compile {unit.name}: {status.name}\n{log.strip()}\n"
                 f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
@@ -334,11 +251,7 @@ def _compile(unit: _Unit, paths: Sequence[str] | None = None) -> cache.Entry:
 
 
 def _encoded(text: str) -> bytes:
-    """Return *text*, in which paths may be, as the bytes that the system has for them."""
-    try:
-        return os.fsencode(text)
-    except UnicodeEncodeError:  # not a path of this system: its encoding has no such characters
-        return text.encode("utf-8", "surrogateescape")
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import includes
+from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import ConfigError
 
 
@@ -102,3 +102,16 @@ def test_headers_in_memory_count(tmp_path):
     (tmp_path / "b.h").write_text("22")
     assert before != lines('#include "a.h"', tmp_path, headers=held)
     assert before != lines('#include "a.h"', tmp_path, headers={"a.h": ""})
+
+
+def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, monkeypatch):
+    """Nor in quotes; errors and warnings name the source alone."""
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "mine.h").write_text("#define MINE 2.0f\n")
+    (tmp_path / "mine.h").write_text("#error of the working directory\n")
+    monkeypatch.chdir(tmp_path)
+    source = '#include "mine.h"\nextern "C" __device__ float f(float x) { int unused; return x + MINE; }\n'
+    options = {"include_dirs": ["headers"], "folder": nvrtc.NOWHERE}
+    made = nvrtc.compile_source(source, "mine.cu", pl.Arch.of("sm_90"), **options)
+    assert b"0f40000000" in made.code
+    assert made.log.startswith("mine.cu(2): warning")

@@ -6,9 +6,8 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvrtc, standard_headers
+from numba_ptxlink._tools import includes
 
-ARCH = pl.Arch.of("sm_90")
 SOURCE = """
 #include <cstdint>
 #include <cstddef>
@@ -49,17 +48,6 @@ def test_the_headers_of_c_have_what_is_not_built_in():
     assert b"f" in pl.link(source, arch="sm_90").cubin
 
 
-@pytest.mark.parametrize("standard", ["c++14", "c++20"])
-def test_integers_need_no_library(standard):
-    """An older C++ than CUDA's library takes has the integers, and so has NVRTC without that library."""
-    names = ("cstdint", "stdint.h", "cstddef", "stddef.h")
-    source = "".join(f"#include <{name}>\n" for name in names)
-    source += 'extern "C" __global__ void f(std::int64_t* p, intptr_t q) { *p = std::size_t(q); }\n'
-    for include_dirs in ((), nvrtc.toolkit_include_dirs()):
-        flags = (f"--std={standard}",)
-        assert nvrtc.compile_source(source, "f.cu", ARCH, flags=flags, include_dirs=include_dirs).code
-
-
 def test_what_compiles_without_them_stays_as_it_is():
     """A source that tests for a header is told that there is none, and what a user calls so comes first."""
     asks = '#if __has_include(<cstdint>)\n#error "there"\n#endif\nextern "C" __global__ void f() {}\n'
@@ -93,7 +81,7 @@ def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):
 
 def test_other_errors_have_no_such_cure():
     """What is said of headers and of the host is not said of other mistakes."""
-    assert standard_headers.cure("a.cu(1): error: identifier is undefined") == ""
+    assert includes.cure("a.cu(1): error: identifier is undefined") == ""
 
 
 @pytest.mark.slow
