@@ -104,7 +104,8 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
             return "(.param .b64 func_retval0)" in code
         def compile_binary():
             try:
-                code, _ = cuda.compile(increment, types.int32(types.int32), cc=(8, 0), output="fatbin")
+                options = {{"cc": (8, 0), "abi_info": {{}}, "output": "fatbin"}}
+                code, _ = cuda.compile(increment, types.int32(types.int32), **options)
                 return len(code) > 0
             except NotImplementedError:
                 return "refused"

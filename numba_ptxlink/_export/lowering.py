@@ -181,7 +181,7 @@ def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
     """
     Return the C signatures of *functions* as far as they are known before these are compiled.
 
-    An inferred result counts as void, and functions with flat aggregates, which use no structs, are left out.
+    An inferred result counts as void.
 
     Raises:
         AbiError: A type has no counterpart in C, or two types would be structs of one name.
@@ -194,17 +194,12 @@ def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
             function.args,
         )
         for function in functions
-        if function.udf.options.aggregates == "value"
     ]
 
 
 def _wrap(lowered: Any, each: Typed, *, inline: bool) -> abi.Signature:
     """Add the C function of *each* to *lowered*; return its signature."""
     udf, front_end = each.udf, each.front_end
-    if udf.options.aggregates == "flat":
-        # Numba has parts for any type, also for a string or a range, which mean nothing to C.
-        _c_signature(each, lowered.result, (), ())
-        return front_end.wrap_flat(lowered, each.symbol, each.labels, udf.options, inline=inline)
     signature = _c_signature(each, lowered.result, each.labels, lowered.args)
     front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
     return signature

@@ -194,7 +194,6 @@ def udf(
     name: str | None = None,
     on_error: str = "zero",
     checked: bool = False,
-    aggregates: str = "value",
     namespace: str | None = None,
     structs: Mapping[Any, str] | None = None,
     include: str | Iterable[str] = (),
@@ -216,8 +215,6 @@ def udf(
         checked: Whether a division by zero and an index out of range are errors, in the function and in all
             that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
             always checks.
-        aggregates: "value" passes tuples, arrays and other aggregates as structs; "flat" passes each member
-            as a parameter.
         namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
             overload for each signature. Its symbol, without *name*, is then made of both and its types.
         structs: What C++ has for dtypes and named tuples already, such as {particle: "ns::Particle"}; the
@@ -238,7 +235,7 @@ def udf(
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
-    options = _options("udf", signature, name=name, on_error=on_error, checked=checked, aggregates=aggregates)
+    options = _options("udf", signature, name=name, on_error=on_error, checked=checked)
     cxx = {
         "namespace": namespace,
         "structs": structs,

@@ -17,7 +17,7 @@ A package holds what is private to its compiler and no more. Common to all, and 
 An export of functions runs, for each architecture:
 
 1. `normalize` for each signature.
-2. `lower` for each function, then `wrap`, or `wrap_flat`, which adds the C function to what was lowered.
+2. `lower` for each function, then `wrap`, which adds the C function to what was lowered.
 3. `modules` of all functions, and `compile_ir` of these to PTX, and to LTO-IR where it is wanted.
 4. `link_files` where PTX has undefined symbols; `declarations` for what stays so.
 """
@@ -247,16 +247,6 @@ class FrontEnd(Protocol):
 
         Raises:
             ExportError: The compiler lacks what is asked for; with the cure.
-        """
-
-    def wrap_flat(
-        self, lowered: Any, name: str, labels: Sequence[str], abi: AbiOptions, *, inline: bool
-    ) -> Signature:
-        """
-        Add a function that takes each member of an aggregate as a parameter; return its C signature.
-
-        Raises:
-            ExportError: The compiler lacks such a convention.
         """
 
     def modules(self, lowered: Sequence[Any], kept: Collection[str], arch: Arch) -> list[str]:

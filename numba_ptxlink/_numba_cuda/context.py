@@ -15,24 +15,6 @@ from numba_ptxlink._front_end.context import Context
 T = TypeVar("T")
 
 
-class Result:
-    """
-    The results of a compilation, filled in as it proceeds.
-
-    Args:
-        compiled: The CUDACompileResult of the function, set after those of its callees.
-        library: The code library.
-        cc: The compute capability of the library.
-        symbols: The device functions that have the C ABI.
-    """
-
-    def __init__(self) -> None:
-        self.compiled: Any = None
-        self.library: Any = None
-        self.cc: tuple[Any, ...] = ()
-        self.symbols: tuple[str, ...] = ()
-
-
 class CompileContext(NamedTuple):
     """
     The values that outer replaced functions pass to inner ones.
@@ -42,7 +24,6 @@ class CompileContext(NamedTuple):
         sought: Names that numba-cuda searches a new kernel's code for.
         remarks: NVVM's logs.
         stable: Whether all names in the LLVM IR depend on the program alone.
-        result: The results of the compilation.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
     """
 
@@ -50,7 +31,6 @@ class CompileContext(NamedTuple):
     sought: tuple[str, ...] = ()
     remarks: list[str] | None = None
     stable: bool = False
-    result: Result | None = None
     checked: bool | None = None
 
 

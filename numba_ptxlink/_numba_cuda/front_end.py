@@ -92,16 +92,6 @@ class NumbaCuda(Compiler):
 
         wrapper.emit(lowered.compiled, signature, abi, inline=inline, launch_bounds=launch_bounds)
 
-    def wrap_flat(
-        self, lowered: Lowered, name: str, labels: Sequence[str], abi: AbiOptions, *, inline: bool
-    ) -> Signature:
-        from .codegen import flat, wrapper
-
-        params = list(zip(labels, lowered.args, strict=True))
-        signature = flat.signature(lowered.compiled.target_context, name, lowered.result, params)
-        wrapper.emit_flat(lowered.compiled, name, abi, inline=inline)
-        return signature
-
     def modules(self, lowered: Sequence[Lowered], kept: Collection[str], arch: Arch) -> list[str]:
         from numba_ptxlink._formats.llvm_ir import in_dialect
 

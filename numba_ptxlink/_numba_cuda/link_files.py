@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._export import link_files, linkable
-from numba_ptxlink._formats.kinds import CU
+from numba_ptxlink._export import linkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from numba_ptxlink._front_end.protocol import LinkFile
 
 _INTERNAL = "numba.cuda._internal."
 
@@ -26,12 +23,6 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
             callback = getattr(getattr(file, "setup_callback", None), "__module__", None) or ""
             own = callback.startswith(_INTERNAL)
             yield replace(linkable.read(file), has_callbacks=False) if own else file
-
-
-def brought_by_bindings(library: Any) -> list[LinkFile]:
-    """Return the files that no user names: Numba's halves and other bindings bring them into *library*."""
-    sources = [file for file in of_libraries([library]) if getattr(file, "kind", None) == CU]
-    return list(filter(link_files.is_shims, map(linkable.read, sources)))
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.compiler import Compiler
-from numba_ptxlink.errors import ExportError
 
 from . import release
 
@@ -115,20 +114,6 @@ class NumbaCudaMlir(Compiler):
             inline=inline,
             trap=abi.on_error == "trap",
             launch_bounds=launch_bounds,
-        )
-
-    def wrap_flat(
-        self,
-        lowered: Lowered,  # noqa: ARG002
-        name: str,
-        labels: Sequence[str],  # noqa: ARG002
-        abi: AbiOptions,  # noqa: ARG002
-        *,
-        inline: bool,  # noqa: ARG002
-    ) -> Signature:
-        raise ExportError(
-            f'Function {name}: aggregates="flat" is a convention of numba-cuda, which numba-cuda-mlir lacks; '
-            'leave it out, or choose front_end="numba-cuda".'
         )
 
     def modules(

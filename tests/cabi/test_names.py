@@ -162,16 +162,10 @@ def field_hides():
     return pl.udf(types.int64(from_dtype(outer)), name="field")(function)
 
 
-def members_meet():
-    """Return a function of a tuple, spread, whose parameters have the names that its members would get."""
-    function = made("def f(x, x_0, x_1): return x[0] + x_0 + x_1")
-    return pl.udf(F32(types.UniTuple(F32, 2), F32, F32), aggregates="flat", name="flat")(function)
-
-
 @pytest.fixture(scope="module")
 def colliding(tmp_path_factory, nvcc):
     """Return the header of functions with names that could hide others, which compiles everywhere."""
-    marked = [parameter_hides(), field_hides(), members_meet()]
+    marked = [parameter_hides(), field_hides()]
     return export_and_compile(tmp_path_factory.mktemp("colliding"), nvcc, marked)
 
 
@@ -183,11 +177,6 @@ def test_a_parameter_does_not_hide_a_type(colliding):
 def test_a_field_does_not_hide_a_type(colliding):
     """A field may have the name of its type, of a type in the struct, or of the struct."""
     assert "inner inner_2;" in colliding
-
-
-def test_flat_parameters_are_distinct(colliding):
-    """The members of a tuple do not take the name of another parameter."""
-    assert "float x_0, float x_1" in colliding
 
 
 def test_a_function_with_the_name_of_a_struct_is_refused(tmp_path):

@@ -195,8 +195,6 @@ def test_numba_compile_refuses_and_allows_the_same():
     for output in ("ptx", "cubin", "fatbin"):
         with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
             cuda.compile(double, ty(ty), output=output, **options)
-    with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
-        cuda.compile_all(double, ty(ty), output="ptx", **options)
     assert cuda.compile(double, ty(ty), output="ltoir", **options)[0]
 
 

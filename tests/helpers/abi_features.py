@@ -146,7 +146,6 @@ def features(front_end):
             pl.udf("int64(int64)", name="trapped", on_error="trap")(checked),
         ],
         "externs": [pl.udf("float32(float32)")(of(calls, supplied=supplied, reported=reported))],
-        "flat": [pl.udf(point(point, types.float16), name="flat", aggregates="flat")(first)],
         "overloads": [
             pl.udf("float64(float64)", name="same_f64")(pl.udf("float32(float32)", name="same_f32")(same)),
         ],
@@ -173,6 +172,5 @@ NAMES = tuple(features("numba-cuda"))
 LACKING = {
     "optionals": "numba-cuda-mlir has no Optional of a tuple",
     "records": "numba-cuda-mlir takes the members of packed records for aligned ones",
-    "flat": "only numba-cuda spreads aggregates over parameters",
 }
 """What numba-cuda-mlir cannot compile of them, and why."""

@@ -9,8 +9,6 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 
-AGGREGATES = pytest.mark.parametrize("aggregates", ["value", "flat"])
-
 
 def added(x, y=2):
     """Add, with a default value."""
@@ -80,7 +78,6 @@ def test_a_lambda_needs_a_name():
     assert pl.udf("int32(int32)", name="f")(lambda x: x).name == "f"
 
 
-@AGGREGATES
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
@@ -99,14 +96,13 @@ def test_a_lambda_needs_a_name():
     ],
     ids=str,
 )
-def test_a_signature_that_differs_from_the_function(signature, message, aggregates, tmp_path):
+def test_a_signature_that_differs_from_the_function(signature, message, tmp_path):
     """Each parameter has one type, and no type stands for a value in place of the caller's."""
-    udf = pl.udf(signature, aggregates=aggregates)(added)
+    udf = pl.udf(signature)(added)
     with pytest.raises(pl.AbiError, match=rf"Function added \(test_callable_from_c.py:\d+\).*{message}"):
         pl.export([udf], tmp_path)
 
 
-@AGGREGATES
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -116,22 +112,21 @@ def test_a_signature_that_differs_from_the_function(signature, message, aggregat
         (lambda _: (), r"the return value, of Numba type Tuple\(\), has no C type"),
     ],
 )
-def test_an_inferred_result_without_a_c_type(function, message, aggregates, tmp_path):
+def test_an_inferred_result_without_a_c_type(function, message, tmp_path):
     """A result that the signature leaves open is held to the same types as a declared one."""
     if function is range:
 
         def function(x):
             return range(x)
 
-    udf = pl.udf((types.int32,), name="f", aggregates=aggregates)(function)
+    udf = pl.udf((types.int32,), name="f")(function)
     with pytest.raises(pl.AbiError, match=f"Function f: {message}"):
         pl.export([udf], tmp_path)
 
 
-@AGGREGATES
-def test_an_inferred_result_that_is_a_constant(aggregates, tmp_path):
+def test_an_inferred_result_that_is_a_constant(tmp_path):
     """A constant result has the type of its value."""
-    udf = pl.udf((types.int32,), name="f", aggregates=aggregates)(lambda _: 3)
+    udf = pl.udf((types.int32,), name="f")(lambda _: 3)
     exported = pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert str(exported.signatures[0].result.name) == "int64_t"
     pair = pl.udf((types.int32,), name="f")(lambda x: (1, x))

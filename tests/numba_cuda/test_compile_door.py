@@ -99,7 +99,7 @@ def test_a_kernel_with_an_undefined_variable_has_to_be_linked():
         out[0] *= 2
 
     signature = types.void(types.float32[::1])
-    made = [compiled(each, signature, device=False, abi="numba", output="cubin") for each in (scaled, plain)]
+    made = [compiled(each, signature, device=False, abi_info={}, output="cubin") for each in (scaled, plain)]
     assert [True, False] == [elf.read(cubin).relocatable for cubin in made]
     names = {symbol.name for symbol in elf.read(made[0]).symbols if not symbol.defined}
     assert "rate" in names
@@ -114,14 +114,6 @@ def test_a_name_that_numba_takes_is_linked(name):
         extern "C" __global__ void caller(int* p) {{ *p = {name}(*p); }}
     """
     assert b"caller" in pl.link(source, ltoir, arch="sm_90", lto=True).cubin
-
-
-def test_a_symbol_that_the_function_uses_is_not_its_name():
-    """A function cannot have the name of one that it calls, which stock numba-cuda makes call itself."""
-    import math
-
-    with pytest.raises(pl.AbiError, match="uses another symbol '__nv_sin'; choose another abi_name"):
-        compiled(lambda x: math.sin(x), "float64(float64)", abi_info={"abi_name": "__nv_sin"})  # noqa: PLW0108
 
 
 def primitive(name, kind):

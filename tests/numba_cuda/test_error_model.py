@@ -185,11 +185,10 @@ def test_the_lines_that_raise_are_listed(tmp_path):
 def test_compile_takes_the_option():
     """`numba.cuda.compile` checks with `abi_info`, and not without."""
     pl.enable()
-    for aggregates in ("flat", "value"):
-        for checked in (False, True):
-            info = {"abi_name": "f", "on_error": "trap", "checked": checked, "aggregates": aggregates}
-            ptx, _ = cuda.compile(errors.item, types.int32(*VIEW), cc=(9, 0), abi_info=info)
-            assert checked is ("trap;" in ptx)
+    for checked in (False, True):
+        info = {"abi_name": "f", "on_error": "trap", "checked": checked}
+        ptx, _ = cuda.compile(errors.item, types.int32(*VIEW), cc=(9, 0), abi_info=info)
+        assert checked is ("trap;" in ptx)
     with pytest.raises(pl.AbiError, match=r"abi_info\['checked'\] is 1; the choices are True, False"):
         cuda.compile(errors.item, types.int32(*VIEW), cc=(9, 0), abi_info={"checked": 1})
 

@@ -13,7 +13,7 @@ KERNEL = "void(float32[::1])"
 
 def compiled(function, cc=(7, 5)):
     """Return the PTX of a kernel."""
-    return cuda.compile(function, KERNEL, device=False, abi="numba", cc=cc)[0]
+    return cuda.compile(function, KERNEL, device=False, abi_info={"abi_name": "kernel"}, cc=cc)[0]
 
 
 def numbers(ptx):

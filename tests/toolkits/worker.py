@@ -164,7 +164,7 @@ def compile_door() -> None:
             (lambda x: x + x, "bfloat16"),
             (lambda x: twice(x), "float32"),  # noqa: PLW0108 - a Python function
         ):
-            cuda.compile(function, f"{ty}({ty})", cc=ARCH.cc, abi="c", output=output)
+            cuda.compile(function, f"{ty}({ty})", cc=ARCH.cc, abi="c", abi_info={}, output=output)
 
 
 def doctor() -> None:

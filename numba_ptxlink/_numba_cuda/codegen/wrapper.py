@@ -19,7 +19,6 @@ from numba.cuda.cudadrv import nvvm
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature, is_large, unaligned_member
 
-from . import flat
 from .convert import Structs, from_c, from_return, holds_record, ir_type, to_c
 
 if TYPE_CHECKING:
@@ -104,41 +103,6 @@ def _received(
         # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
         return builder.bitcast(value, context.get_value_type(ty))
     return from_c(context, builder, ctype, ty, builder.load(value, align=ctype.align))
-
-
-def emit_flat(compiled: Any, name: str, options: AbiOptions, *, inline: bool) -> ir.Function:
-    """
-    Add a function with numba-cuda's own prototype, which `flat.signature` describes where C has the types.
-
-    Args:
-        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
-        name: The symbol.
-        options: How errors are handled.
-        inline: Whether NVVM may inline the Python function into the wrapper.
-
-    Raises:
-        AbiError: The result cannot be returned so.
-    """
-    context = compiled.target_context
-    returns, args = compiled.signature.return_type, compiled.signature.args
-    flat.check_result(name, returns)
-    packer = context.get_arg_packer(args)
-    result = ir.VoidType()
-    if not isinstance(returns, types.NoneType):
-        result = context.data_model_manager[returns].get_return_type()
-    inner = _inner(compiled, inline=inline)
-    outer = ir.Function(inner.module, ir.FunctionType(result, list(packer.argument_types)), name)
-    if isinstance(result, ir.IntType) and result.width < 32:
-        signed = isinstance(returns, types.Integer) and returns.signed
-        outer.return_value.add_attribute("signext" if signed else "zeroext")
-    builder = _entry(outer, inner)
-    arguments = packer.from_arguments(builder, outer.args)
-    value = _call(compiled, builder, inner, arguments, on_error=options.on_error, result=result)
-    if isinstance(result, ir.VoidType):
-        builder.ret_void()
-    else:
-        builder.ret(context.get_return_value(builder, returns, value))
-    return outer
 
 
 def _inner(compiled: Any, *, inline: bool) -> ir.Function:

@@ -1,16 +1,47 @@
-"""What functions with the C ABI need: one error model, prototypes of C, records behind pointers."""
+"""
+`cuda.compile` with the C ABI of this package, where `abi_info` asks for it, and what such functions need.
+
+That is one error model, prototypes of C, and records behind pointers.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import LibraryNotes, current, notes
 
+from .driverless import current_cc
+
+# The bits that a narrow integer is extended to.
+_REGISTER = 32
 # Numba keeps one compiled subroutine for all modes; here each mode has its own.
 _subroutines: dict[bool, dict[Any, Any]] = {False: {}, True: {}}
+
+
+def _wrap_compile(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - Numba's name for it
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        given["cc"] = given["cc"] or current_cc()
+        if given["abi_info"] is not None:
+            from numba_ptxlink._arch import Arch
+            from numba_ptxlink._export import cuda_compile
+
+            arch = Arch.of(given["cc"])
+            code = cuda_compile.by_value("numba-cuda", given, lambda _: arch, always=False)
+            if code is not None:
+                return code
+        return original(**given)
+
+    return compile
 
 
 def _wrap_make_subtarget(original: Any) -> Any:
@@ -60,9 +91,24 @@ def _wrap_function_type(original: Any) -> Any:
         from llvmlite import ir
 
         kind = original(self, restype, argtypes)
-        return ir.FunctionType(ir.VoidType(), kind.args) if _is_none(restype) else kind
+        if _is_none(restype):
+            kind = ir.FunctionType(ir.VoidType(), kind.args)
+        elif isinstance(kind.return_type, ir.IntType) and kind.return_type.width < _REGISTER:
+            kind.extension = "signext" if getattr(restype, "signed", False) else "zeroext"
+        return kind
 
     return get_function_type
+
+
+def _wrap_decorate_function(original: Any) -> Any:
+    @functools.wraps(original)
+    def decorate_function(self: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, fn, *args, **kwargs)
+        extension = getattr(fn.ftype, "extension", None)
+        if extension:
+            fn.return_value.add_attribute(extension)
+
+    return decorate_function
 
 
 def _wrap_call_function(original: Any) -> Any:
@@ -167,6 +213,13 @@ C_ABI = (
         purpose="C ABI",
     ),
     Substitution(
+        "numba.cuda.core.callconv",
+        "CUDACABICallConv.decorate_function",
+        _wrap_decorate_function,
+        "A narrow result is extended, as C++ expects it.",
+        purpose="C ABI",
+    ),
+    Substitution(
         "numba.cuda.core.base",
         "BaseContext.get_function",
         _wrap_get_function,
@@ -176,3 +229,15 @@ C_ABI = (
     ),
 )
 """The rows that an export applies, too."""
+
+SUBSTITUTIONS = (
+    Substitution(
+        "numba.cuda.compiler",
+        "compile",
+        _wrap_compile,
+        "It needs no driver. With `abi_info`, functions and kernels have the prototype that C++ declares; "
+        "cubins and fat binaries are made, too.",
+        bound="numba.cuda",
+        purpose="C ABI",
+    ),
+)

@@ -81,14 +81,6 @@ def _wrap_get_overload(original: Any) -> Any:
     return get_overload
 
 
-def _wrap_ensure_cc(original: Any) -> Any:
-    @functools.wraps(original)
-    def _ensure_cc(self: Any, cc: Any) -> Any:
-        return original(self, notes(self, LibraryNotes).cc if cc is None else cc)
-
-    return _ensure_cc
-
-
 DRIVERLESS = (
     Substitution(
         "numba.cuda.dispatcher",
@@ -113,13 +105,3 @@ DRIVERLESS = (
     ),
 )
 """The rows that let device functions call each other without a driver; an export applies them too."""
-
-SUBSTITUTIONS = (
-    Substitution(
-        "numba.cuda.codegen",
-        "CUDACodeLibrary._ensure_cc",
-        _wrap_ensure_cc,
-        "Code is linked for the architecture it was compiled for, not for the device's.",
-        purpose="driverless",
-    ),
-)

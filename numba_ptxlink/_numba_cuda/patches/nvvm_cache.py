@@ -67,9 +67,7 @@ def _wrap_llvm_strs(original: Any) -> Any:
 
             # The driver finds a kernel by this name; callers of a device function use the function's own.
             # A kernel created outside the wrappers of this package has read its name already: keep it.
-            context = current()
-            wrapped = bool(context.sought) or context.result is not None
-            program = renamed([self], keep_visible=self._entry_name is None or not wrapped)
+            program = renamed([self], keep_visible=self._entry_name is None or not current().sought)
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)
         return self._llvm_strs

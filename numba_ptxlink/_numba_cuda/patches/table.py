@@ -7,14 +7,13 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import c_abi, compile_c, disk_cache, driverless, first_kernel, linker, nvvm_cache
+from . import c_abi, disk_cache, driverless, first_kernel, linker, nvvm_cache
 
 TABLE = (
     *linker.SUBSTITUTIONS,
     *driverless.DRIVERLESS,
-    *driverless.SUBSTITUTIONS,
     *c_abi.C_ABI,
-    *compile_c.SUBSTITUTIONS,
+    *c_abi.SUBSTITUTIONS,
     *first_kernel.SUBSTITUTIONS,
     *nvvm_cache.NVVM,
     *nvvm_cache.SUBSTITUTIONS,

@@ -1,0 +1,142 @@
+"""What `cuda.compile` of a front end makes with the C ABI of this package, where `abi_info` asks for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import abi
+from numba_ptxlink._cabi.options import launch_bounds
+from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
+from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._front_end import registry
+from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._link import single_ptx
+from numba_ptxlink._tools import find, nvfatbin
+from numba_ptxlink._tools.options import AssembleOptions, register_limit
+from numba_ptxlink.errors import AbiError, ExportError
+
+from . import build, externs, link_files, linkable, marks
+from .signatures import record_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._front_end.protocol import FrontEnd
+
+log = logging.getLogger(__name__)
+
+# What only this package makes of `abi_info`: nothing else can stand in for it.
+_OURS = ("on_error", "checked")
+# Options with which a front end compiles alone: for a debugger, and under a name of its dispatcher.
+_STOCKS = ("debug", "capi")
+
+
+def by_value(
+    name: str, given: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
+) -> tuple[Any, Any] | None:
+    """
+    Return the code of a function with the C ABI and the type of its result; None where it is stock's.
+
+    Args:
+        name: The front end.
+        given: The arguments of its `cuda.compile`, by their names.
+        arch: Returns the GPU to compile for, by the options of the function's dispatcher.
+        always: Whether a name in `abi_info` asks for it, too, as far as there is a C type for each value.
+
+    Raises:
+        AbiError: A value of `abi_info` is wrong or goes with no other option, or a type has no C counterpart.
+        ExportError: A compiler refused the function.
+    """
+    info, output = given["abi_info"], given["output"]
+    if given["abi"] != "c" or info is None or output not in (PTX, LTOIR, CUBIN, FATBIN):
+        return None
+    checked = abi.AbiOptions.of_compile(info)
+    # Compilers have no word for these, and refuse these outputs themselves.
+    ours = output in (CUBIN, FATBIN) or not given["device"]
+    ours |= any(key in info for key in _OURS) or info.get("aggregates") == "value"
+    if given["sig"] is None or (given["forceinline"] and output != LTOIR) or not (ours or always):
+        return None
+    front_end, options = registry.get(name), getattr(given["pyfunc"], "targetoptions", {})
+    stocks = [name for name in _STOCKS if options.get(name) or given.get(name)]
+    if info.get("aggregates") == "flat":
+        stocks.append('aggregates="flat"')
+    if stocks and ours:
+        raise AbiError(
+            f"abi_info does not go with {', '.join(stocks)}, with which {name} passes values in its own way; "
+            "leave one of them out."
+        )
+    if stocks:
+        return None
+    try:
+        with find.explaining():
+            return _compiled(front_end, given, options, arch(options), checked)
+    except (AbiError, ExportError) as error:
+        if ours:
+            raise
+        log.info("%s Compiled as %s passes values.", error, name)
+        return None
+
+
+def _compiled(
+    front_end: FrontEnd,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    arch: Arch,
+    info: abi.AbiOptions,
+) -> tuple[Any, Any]:
+    output, kernel = given["output"], not given["device"]
+    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
+    optimised = options.get("opt_level", 3) != 0 if given["opt"] is None else bool(given["opt"])
+    how = CompileOptions(
+        optimised,
+        bool(given["fastmath"] or options.get("fastmath")),
+        bool(given["lineinfo"] or options.get("lineinfo")),
+    )
+    args, result = front_end.normalize(given["sig"])
+    name = info.abi_name or _default_name(function)
+    bounds = options.get("launch_bounds") if given["launch_bounds"] is None else given["launch_bounds"]
+    bounds = launch_bounds(bounds, f"kernel {name}") if kernel else None
+    lowered = front_end.lower(function, args, result, arch=arch, options=how, abi=info)
+    signature = abi.c_signature(
+        name,
+        lowered.result,
+        zip(marks.parameters(function), lowered.args, strict=False),
+        kernel=kernel,
+        names=record_names(function, front_end),
+    )
+    if output != LTOIR:
+        abi.check_ptx(signature, "output='ltoir'")
+    inline = optimised or given["forceinline"] or options.get("inline") == "always"
+    front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
+    portable = build.portable(front_end, lowered, signature, arch)
+    # What the user's files define is left to the linker: their variables are there once in a program.
+    brought = tuple(filter(link_files.is_shims, map(linkable.read, portable.links)))
+    program = build.Compiled(front_end, arch, (function,), (portable,), brought)
+    kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
+    artifacts = build.build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts
+    if output in (PTX, LTOIR):
+        code = artifacts[output]
+        return (code.decode() if output == PTX else code), lowered.result
+    ptx, flags = artifacts[PTX], options.get("ptxas_options")
+    assembling = AssembleOptions(
+        # A kernel without undefined symbols can be loaded without linking.
+        relocatable=not kernel or not externs.is_complete(parse(ptx.decode())),
+        opt_level=how.level,
+        lineinfo=how.lineinfo,
+        max_registers=register_limit(options.get("max_registers")),
+        extra_flags=(flags,) if flags else (),
+    )
+    cubin, _ = single_ptx.compile_ptx(ptx, arch, assembling)
+    if output == CUBIN:
+        return cubin, lowered.result
+    codes = {PTX: ptx, CUBIN: cubin, LTOIR: artifacts.get(LTOIR)}
+    return nvfatbin.pack([(kind, arch, kind, code) for kind, code in codes.items() if code]), lowered.result
+
+
+def _default_name(function: Any) -> str:
+    # As compilers escape what is no identifier, such as <lambda>.
+    name: str = re.sub(r"\W", lambda match: f"_{ord(match[0]):02x}", function.__name__, flags=re.ASCII)
+    return name
