@@ -111,13 +111,13 @@ def stock(path: str, archs: list[str]) -> dict[str, float]:
     from numba.cuda import types
 
     from numba_ptxlink import assembler
-    from numba_ptxlink._tools import ptxas
+    from numba_ptxlink._tools import programs
 
     scope: dict[str, object] = {}
     text = Path(path).read_text().replace("from numba_ptxlink import udf", "udf = lambda _: lambda f: f")
     exec(compile(text, path, "exec"), scope)  # noqa: S102 - the file is this benchmark's
     functions = {name: value for name, value in scope.items() if name[0] == "f" and name[1:].isdigit()}
-    tool = ptxas.newest((assembler.compiler_version()[0], 99))
+    tool = programs.newest_ptxas((assembler.compiler_version()[0], 99))
     if tool is None:
         raise SystemExit("no ptxas is installed")
     with tempfile.TemporaryDirectory() as folder:

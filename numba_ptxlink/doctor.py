@@ -26,7 +26,6 @@ from ._tools import (
     nvptxcompiler,
     nvrtc,
     nvvm,
-    pynvjitlink,
 )
 from ._tools.toolchain import toolchain
 from .errors import PtxlinkError
@@ -166,8 +165,6 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library][0], dotted(version), where)
-    if pynvjitlink.is_installed():
-        yield Component("pynvjitlink", "present", f"{pynvjitlink.package()}: {pynvjitlink.NEEDS_DRIVER}")
     yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
     nvdisasm = find.program("nvdisasm")
     yield Component("nvdisasm", "present" if nvdisasm else "", nvdisasm or "")

@@ -18,8 +18,8 @@ from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._imports import children, sources
 from ._link.consumer import Consumer
-from ._tools import archs as architectures
 from ._tools import includes
+from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def export(
     consumer = Consumer.of(cuda, ptx_isa)
     request = Request(
         "" if name is None else files.check_stem(name),
-        architectures.chosen(arch, consumer.isa if consumer else None),
+        chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
         _options(opt=opt, fastmath=fastmath, lineinfo=lineinfo),
         consumer,

@@ -16,8 +16,8 @@ from ._formats.containers import FatbinEntry, fatbin_entries
 from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
 from ._link import check, manifests
 from ._link.read import Input, read
-from ._tools import cuobjdump
-from ._tools.nvdisasm import disassemble
+from ._tools import programs
+from ._tools.programs import disassemble
 from .errors import ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
@@ -199,10 +199,10 @@ _READERS = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}
 
 def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
     plain = Inspection(source.name, source.kind, "", {})
-    pieces = cuobjdump.pieces(source.code, source.name)
+    pieces = programs.pieces(source.code, source.name)
     if pieces is None:
         entries = fatbin_entries(source.code, source.name) if source.kind == FATBIN else ()
-        return replace(plain, entries=entries, notes=(cuobjdump.MISSING,))
+        return replace(plain, entries=entries, notes=(programs.NO_CUOBJDUMP,))
     entries = tuple(
         FatbinEntry(each.kind, each.arch, None if each.code is None else len(each.code)) for each in pieces
     )
@@ -225,7 +225,7 @@ def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection
     )
 
 
-def _part(whole: Input, piece: cuobjdump.Piece, *, sass: bool, compile_it: bool) -> Inspection:
+def _part(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) -> Inspection:
     """Inspect one piece of the container *whole*."""
     name = f"{whole.name}({piece.member})" if piece.member else whole.name
     plain = Inspection(name, piece.kind, piece.arch, {})

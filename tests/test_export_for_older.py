@@ -14,7 +14,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import cli
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._formats import containers
-from numba_ptxlink._tools import cuobjdump, nvjitlink, nvvm, ptxas
+from numba_ptxlink._tools import find, nvjitlink, nvvm, programs
 
 
 @pl.udf("float16(float16, float16)")
@@ -31,18 +31,18 @@ def scale(values, factor):
 
 @pytest.fixture
 def _no_ptxas(monkeypatch):
-    programs = ptxas.find.programs
+    known = find.programs
     monkeypatch.setattr(
-        ptxas.find,
+        find,
         "programs",
-        lambda name, **options: iter(()) if name == "ptxas" else programs(name, **options),
+        lambda name, **options: iter(()) if name == "ptxas" else known(name, **options),
     )
 
 
 def versions(code):
     """Return the versions of the PTX in a fat binary or text."""
     texts = [code] if code.startswith(b"//") else []
-    texts = texts or [piece.code for piece in cuobjdump.pieces(code, "code") if piece.kind == "ptx"]
+    texts = texts or [piece.code for piece in programs.pieces(code, "code") if piece.kind == "ptx"]
     return [re.search(rb"\.version (\S+)", text)[1].decode() for text in texts]
 
 
@@ -168,6 +168,6 @@ def test_objects_hold_old_ptx_alone():
     exported = pl.export([scale], archs=["sm_80"], emit=["object"], cuda="12.4", name="old")
     ages, _ = described(exported)
     assert {"toolkit": "11.0", "driver": "11.0"} == ages["object", ""]
-    pieces = cuobjdump.pieces(exported.read("object"), "old.o")
+    pieces = programs.pieces(exported.read("object"), "old.o")
     assert {"ptx"} == {piece.kind for piece in pieces}
     assert all(b".version 7.0" in piece.code for piece in pieces if piece.code)

@@ -220,9 +220,9 @@ def test_a_link_is_for_an_older_driver():
 )
 def test_what_cannot_be_linked_for_an_older_driver_says_why(options, error, reason, monkeypatch):
     """Each refusal names the release that was asked for, or what to leave out."""
-    from numba_ptxlink._tools import ptxas
+    from numba_ptxlink._tools import find
 
-    monkeypatch.setattr(ptxas.find, "programs", lambda *_, **__: iter(()))
+    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
     source = 'extern "C" __global__ void use(int* p) { *p = 1; }\n'
     options = {"arch": "sm_90", **options}
     if error is None:

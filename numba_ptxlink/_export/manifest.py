@@ -42,6 +42,8 @@ def describe(
     """
     signatures = [declaration.signature for declaration, _, _ in declarations]
     code = artifacts.code
+    packed = any(not arch for _, arch in artifacts.files)
+    used = ["nvvm", "nvrtc", *["nvjitlink"] * code.merged, *["nvfatbin"] * packed]
     return {
         "format": manifests.FORMAT,
         "name": request.stem,
@@ -64,7 +66,7 @@ def describe(
         "tools": {
             **_packages(front_end.distributions),
             **_compilers(artifacts),
-            **toolchain.used(merged=code.merged, packed=any(not arch for _, arch in artifacts.files)),
+            **toolchain.releases(used),
         },
     }
 

@@ -14,7 +14,7 @@ from numba_ptxlink import assembler, cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx.isa import sure_isa
-from numba_ptxlink._tools import find, ptxas
+from numba_ptxlink._tools import find, programs
 from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
@@ -57,7 +57,7 @@ def compile_ptx(
         return _by_nvptxcompiler(ptx, arch, options)
     backend, linker = older
     if _reads(linker, source):
-        own = ptxas.newest(linker)
+        own = programs.newest_ptxas(linker)
         if own is not None and _reads(own[1], source):
             return _by_ptxas(own, ptx, arch, options)
         if backend == "nvjitlink" and linker >= _COMPILES_ONLY and not _has_shared_memory(source):
@@ -79,7 +79,7 @@ def usual_release() -> tuple[int, int]:
     if older is None:
         return assembler.compiler_version()
     backend, linker = older
-    own = ptxas.newest(linker)
+    own = programs.newest_ptxas(linker)
     if own is not None:
         return own[1]
     joins = backend == "nvjitlink" and linker >= _COMPILES_ONLY
@@ -126,7 +126,7 @@ def _tool_for(release: tuple[int, int], *, relocatable: bool) -> tuple[str, str,
     own = assembler.compiler_version()
     if own[0] == newest[0] and own <= newest:
         return "nvptxcompiler", "", own
-    found = ptxas.newest(release) or ptxas.newest(newest)
+    found = programs.newest_ptxas(release) or programs.newest_ptxas(newest)
     if found is not None:
         return "ptxas", *found
     linker = backends.installed()
@@ -202,10 +202,10 @@ def _by_ptxas(
         "assemble",
         {
             "package": cache.key.package_version(),
-            "tool": ptxas.identity(path),
+            "tool": ("ptxas", programs.version_text(path)),
             "flags": flags,
             "ptx": ptx,
         },
     )
-    entry = cache.cached(key, lambda: cache.Entry({"log": ""}, ptxas.compile_ptx(path, ptx, flags)))
+    entry = cache.cached(key, lambda: cache.Entry({"log": ""}, programs.compile_ptx(path, ptx, flags)))
     return entry.code, f"ptxas {dotted(release)}"

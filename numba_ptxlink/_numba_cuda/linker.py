@@ -212,10 +212,10 @@ class PtxLinker:
         if kind not in (FATBIN, OBJECT):
             return kind in (CU, LTOIR)
         from numba_ptxlink._link.read import as_bytes
-        from numba_ptxlink._tools import cuobjdump
+        from numba_ptxlink._tools import programs
 
         with self._numba_errors():
-            pieces = cuobjdump.pieces(as_bytes(content), name)
+            pieces = programs.pieces(as_bytes(content), name)
         return any(piece.kind == LTOIR for piece in pieces or ())
 
     def get_linked_ptx(self) -> bytes:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
-# The architectures of CUDA 12.0, and the minor release that added each later one: NVRTC's lists of them.
-_OF_CUDA_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
-_SINCE_12 = {100: 8, 101: 8, 120: 8, 103: 9, 121: 9}
 _UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
 _ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
 
@@ -50,44 +47,34 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
-def supported_archs(release: tuple[int, int]) -> tuple[Arch, ...] | None:
-    """
-    Return the architectures of nvJitLink *release*, without variants, ascending; None where nothing tells.
-
-    nvJitLink has no list, and is not asked by trying: 12.9 accepts architectures that do not exist, and
-    stops the process for one after a link with link-time optimisation.
-    """
-    major, minor = release
-    if major == 12:
-        later = [number for number, since in _SINCE_12.items() if since <= minor]
-        return tuple(Arch(*divmod(number, 10)) for number in sorted((*_OF_CUDA_12, *later)))
-    for tool in (nvrtc, nvptxcompiler):
-        try:
-            if tool.version() == release:
-                return tuple(tool.supported_archs())
-        except PtxlinkError:
-            continue
-    return None
-
-
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
     """
     Refuse to link for an architecture that nvJitLink *release* does not know: 12.9 stops the process for one.
 
+    It has no list, and is not asked by trying; the compilers of its release have the same one.
+
     Raises:
         LinkError: Among *flags* is such an architecture.
     """
-    for flag in flags:
-        match = _ARCH_FLAG.fullmatch(flag)
-        archs = supported_archs(release) if match else None
-        if match and archs is not None and Arch(int(match[1]), int(match[2])) not in archs:
-            raise LinkError(
-                f"nvJitLink failed to accept its flags: {dotted(release)} does not know "
-                f"sm_{match[1]}{match[2]}; link for one of {', '.join(arch.sm for arch in archs)}, or with a "
-                f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
-                flags=tuple(flags),
-                inputs=inputs,
-            )
+    wanted = next(filter(None, map(_ARCH_FLAG.fullmatch, flags)), None)
+    known = _archs_of(release) if wanted else ()
+    if wanted and known and Arch(int(wanted[1]), int(wanted[2])) not in known:
+        raise LinkError(
+            f"nvJitLink failed to accept its flags: {dotted(release)} does not know "
+            f"sm_{wanted[1]}{wanted[2]}; link for one of {', '.join(arch.sm for arch in known)}, or with a "
+            f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
+            flags=tuple(flags),
+            inputs=inputs,
+        )
+
+
+def _archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
+    """Return the architectures of *release*, without variants; none where nothing tells."""
+    for tool in (nvptxcompiler, nvrtc):
+        with contextlib.suppress(PtxlinkError):
+            if tool.version() == release:
+                return tuple(tool.supported_archs())
+    return ()
 
 
 def package() -> str:

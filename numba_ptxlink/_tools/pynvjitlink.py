@@ -20,16 +20,9 @@ if TYPE_CHECKING:
     from numba_ptxlink import cache
 
 _PACKAGE = "pynvjitlink-cu12"
-_DRIVER = "libcuda.so"
-NEEDS_DRIVER = "it needs a driver (libcuda.so.1)"
-"""What is to be said where it is installed and cannot be loaded."""
 _MISSING = (
-    "pynvjitlink could not be loaded ({reason}); install it with `pip install 'numba-ptxlink[cu12]'`. "
-    "It needs a driver (libcuda.so.1); nvjitlink and nvptxcompiler do not."
-)
-_WITHOUT_DRIVER = (
-    "pynvjitlink could not be loaded ({reason}): it needs a driver (libcuda.so.1). Install NVIDIA's driver, "
-    "or choose the backend auto, nvjitlink or nvptxcompiler, which need none."
+    "pynvjitlink could not be loaded ({reason}). Its import needs a driver (libcuda.so.1), which the "
+    "backends nvjitlink and nvptxcompiler do without; install it with `pip install 'numba-ptxlink[cu12]'`."
 )
 
 
@@ -43,11 +36,6 @@ def version() -> tuple[int, int]:
 def package() -> str:
     """Return the package that brings this binding."""
     return _PACKAGE
-
-
-def is_installed() -> bool:
-    """Return whether this binding is there, whether it can be loaded or not."""
-    return bool(_build())
 
 
 def key(
@@ -99,6 +87,5 @@ def _binding() -> Any:
     try:
         from pynvjitlink import api
     except (ImportError, OSError, RuntimeError) as error:
-        message = _WITHOUT_DRIVER if _DRIVER in str(error) and is_installed() else _MISSING
-        raise LinkError(message.format(reason=error)) from error
+        raise LinkError(_MISSING.format(reason=error)) from error
     return api

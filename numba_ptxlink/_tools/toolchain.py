@@ -1,21 +1,22 @@
-"""Report the versions of all tools in this environment."""
+"""All tools of this environment: their versions, and the architectures that words stand for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from numba_ptxlink._arch import dotted
+from numba_ptxlink._arch import Arch, ArchLike, dotted
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink.errors import PtxlinkError
+from numba_ptxlink._formats.ptx.isa import arch_since
+from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 
 from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from numba_ptxlink._arch import Arch, PtxVersion
+    from numba_ptxlink._arch import PtxVersion
 
 _PACKAGES = (
     "numba-ptxlink",
@@ -28,6 +29,7 @@ _PACKAGES = (
     "nvidia-nvjitlink",
     "nvidia-cuda-nvrtc",
     "nvidia-nvfatbin",
+    "pynvjitlink-cu12",
     # CUDA 12's, where nvcc's package has NVVM.
     "nvidia-cuda-nvcc-cu12",
     "nvidia-nvjitlink-cu12",
@@ -80,21 +82,11 @@ def toolchain() -> Toolchain:
     )
 
 
-def used(*, merged: bool, packed: bool) -> dict[str, str]:
-    """
-    Return the releases of the libraries that an export calls, by their names.
-
-    Args:
-        merged: Whether nvJitLink merged link files.
-        packed: Whether nvFatbin packed a fat binary.
-    """
-    releases = {
-        "nvvm": _if_there(nvvm.version),
-        "nvrtc": _if_there(nvrtc.version),
-        "nvjitlink": _if_there(nvjitlink.version) if merged else None,
-        "nvfatbin": _if_there(nvfatbin.version) if packed else None,
-    }
-    return {name: dotted(release) for name, release in releases.items() if release}
+def releases(names: Iterable[str]) -> dict[str, str]:
+    """Return the releases of the libraries *names* of the toolkit, of those that are there."""
+    tools = {"nvvm": nvvm, "nvrtc": nvrtc, "nvjitlink": nvjitlink, "nvfatbin": nvfatbin}
+    found = {name: _if_there(tools[name].version) for name in names}
+    return {name: dotted(release) for name, release in found.items() if release}
 
 
 def _if_there(version: Callable[[], tuple[int, int] | None]) -> tuple[int, int] | None:
@@ -109,3 +101,63 @@ def _installed(package: str) -> tuple[str, str] | None:
         return (package, metadata.version(package))
     except metadata.PackageNotFoundError:
         return None
+
+
+def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
+    """
+    Return the architectures that *archs* names, each once, in order. Words mean what they mean to nvcc.
+
+    Args:
+        archs: One or several, or text with commas; "native" for those of the devices of this machine,
+            "all" for those that the installed toolkit compiles for, "all-major" for the first one of these
+            and the first of each generation.
+        newest: The newest PTX that is to be written: "all" and "all-major" leave out what needs a newer one.
+
+    Raises:
+        ConfigError: A word is none of these, or there is no driver or device for "native".
+        LinkError: The toolkit cannot be loaded to ask it.
+    """
+    listed: list[Arch] = []
+    for arch in _each(archs):
+        if not isinstance(arch, str):
+            listed.append(Arch.of(arch))
+            continue
+        for word in map(str.strip, arch.split(",")):
+            listed += _named(word, newest)
+    return tuple(dict.fromkeys(listed))
+
+
+def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
+    if isinstance(archs, (str, Arch)):
+        return [archs]
+    several = tuple(archs)
+    # A compute capability, such as (9, 0).
+    return [cast("ArchLike", several)] if isinstance((*several, "")[0], int) else cast("Any", several)
+
+
+def _named(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
+    if word == "native":
+        return _native()
+    if word not in ("all", "all-major"):
+        return [Arch.of(word)]
+    known = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
+    if newest is not None:
+        known = [arch for arch in known if (since := arch_since(arch.sm)) is not None and since <= newest]
+    if word == "all":
+        return known
+    return [arch for arch in known if arch == known[0] or not arch.minor]
+
+
+def _native() -> Sequence[Arch]:
+    try:
+        devices = driver.archs()
+    except LaunchError as error:
+        raise ConfigError(
+            f'"native" asks the driver for its devices, and there is none ({error.__cause__ or error}); '
+            'name an architecture, such as "sm_90", or export on a machine with the device.'
+        ) from error
+    if not devices:
+        raise ConfigError(
+            '"native" needs a device, and none is visible; name an architecture, such as "sm_90".'
+        )
+    return devices

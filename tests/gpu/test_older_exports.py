@@ -8,7 +8,7 @@ from numba import cuda
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import driver, ptxas
+from numba_ptxlink._tools import driver, find, programs
 
 SIZE = 64
 HALVES = types.Array(types.float16, 1, "C")
@@ -66,7 +66,7 @@ def export(release):
 def test_the_driver_compiles_the_ptx(release, monkeypatch):
     """Where no compiler of that release is installed, it compiles the PTX."""
     release = driver.version() if isinstance(release, str) else release
-    monkeypatch.setattr(ptxas.find, "programs", lambda *_, **__: iter(()))
+    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
     launch(export(release))
 
 
@@ -74,7 +74,7 @@ def test_the_driver_compiles_the_ptx(release, monkeypatch):
 def test_the_driver_loads_the_machine_code(release):
     """It loads machine code that a compiler of that release, or of one as old, has made."""
     release = driver.version() if isinstance(release, str) else release
-    if release[0] == 12 and ptxas.newest(release) is None:
+    if release[0] == 12 and programs.newest_ptxas(release) is None:
         pytest.skip("no ptxas of CUDA 12 is installed")
     exported = export(release)
     assert '"kernels": "' in exported.contents["older.json"].decode()

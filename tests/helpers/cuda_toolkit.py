@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numba_ptxlink._formats import elf
-from numba_ptxlink._tools import cuobjdump
+from numba_ptxlink._tools import programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +102,7 @@ def linked_functions(program: Path) -> dict[str, set[str]]:
         return {"": _functions(code)}
     # The device link comes first on the linker's command line; whole programs of exports follow.
     found: dict[str, set[str]] = {}
-    for piece in cuobjdump.pieces(code, program.name) or ():
+    for piece in programs.pieces(code, program.name) or ():
         if piece.kind == "cubin" and piece.arch not in found:
             found[piece.arch] = _functions(piece.code or b"")
     return found

@@ -12,7 +12,7 @@ from numba_ptxlink._formats.ptx.isa import first_release, newest_isa
 from numba_ptxlink._link import consumer as consumers
 from numba_ptxlink._link import oldest, single_ptx
 from numba_ptxlink._link.consumer import Consumer
-from numba_ptxlink._tools import ptxas
+from numba_ptxlink._tools import find
 from numba_ptxlink._tools.options import AssembleOptions
 
 TEXT = """\
@@ -37,7 +37,7 @@ def lowered(statement="", *, cuda="12.4", target="sm_90"):
 @pytest.fixture
 def _no_ptxas(monkeypatch):
     """Let no ptxas be installed."""
-    monkeypatch.setattr(ptxas.find, "programs", lambda *_, **__: iter(()))
+    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def stand_in(folder, *releases):
 def test_the_newest_compiler_that_is_old_enough_is_taken(monkeypatch, tmp_path):
     """A linker reads code of its own release and older ones; a driver that of its major version."""
     paths = stand_in(tmp_path, "12.1", "12.4", "12.8", "13.0")
-    monkeypatch.setattr(ptxas.find, "programs", lambda *_, **__: iter(paths))
+    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(paths))
     assert ("ptxas", paths[1], (12, 4)) == single_ptx._tool_for((12, 6), relocatable=True)
     assert ("ptxas", paths[2], (12, 8)) == single_ptx._tool_for((12, 0), relocatable=False)
     assert single_ptx._tool_for((12, 0), relocatable=True) is None

@@ -12,7 +12,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import depots
 from numba_ptxlink._tools import find
-from numba_ptxlink._tools.nvdisasm import disassemble
+from numba_ptxlink._tools.programs import disassemble
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3") + ".extern .func g(.param .b64 p);\n"
 REGISTERS = (

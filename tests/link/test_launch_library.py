@@ -20,7 +20,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._link import manifests
-from numba_ptxlink._tools import cuobjdump, driver
+from numba_ptxlink._tools import driver, programs
 
 UDFS = """
 from numba import cuda
@@ -110,7 +110,7 @@ def test_artifacts_are_read_as_bytes(exported):
 
 def test_the_code_is_machine_code_and_ptx_of_every_architecture(exported):
     """The fat binary that is loaded holds executable cubins, and PTX for devices that are not built yet."""
-    entries = cuobjdump.pieces(exported.read("kernels"), "kernels")
+    entries = programs.pieces(exported.read("kernels"), "kernels")
     assert [("cubin", "sm_80"), ("ptx", "sm_80"), ("cubin", "sm_90"), ("ptx", "sm_90")] == [
         (entry.kind, entry.arch) for entry in entries
     ]
@@ -372,7 +372,7 @@ def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tm
     assert [True, False] == [launch.cooperative for launch in noted]
     image = exported.artifacts["kernels", ""].read_bytes()
     # PTX would want the device runtime of the driver, which has none.
-    assert ["cubin", "cubin"] == [entry.kind for entry in cuobjdump.pieces(image, "k")]
+    assert ["cubin", "cubin"] == [entry.kind for entry in programs.pieces(image, "k")]
     text = exported.artifacts["launcher", ""].read_text()
     assert 'together{numba_ptxlink_detail::code, "together", true}' in text
     assert 'alone{numba_ptxlink_detail::code, "alone", false}' in text

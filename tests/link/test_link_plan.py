@@ -290,7 +290,7 @@ def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
 def test_pynvjitlink_that_is_missing_is_an_error(monkeypatch):
     """Asking for a pynvjitlink that cannot be imported says what installs it and what it needs."""
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
-    with pytest.raises(pl.LinkError, match=r"numba-ptxlink\[cu12\].*It needs a driver"):
+    with pytest.raises(pl.LinkError, match=r"import needs a driver .*numba-ptxlink\[cu12\]"):
         pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
 
 

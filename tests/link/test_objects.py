@@ -15,7 +15,7 @@ from numba.cuda import types
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import cuobjdump, host_compiler, nvrtc
+from numba_ptxlink._tools import host_compiler, nvrtc, programs
 from numba_ptxlink.linker import INCLUDE_DIR
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -156,7 +156,7 @@ def test_link_reads_the_code_of_every_architecture(exported):
                 )
                 assert (b"twice" in linked.cubin) is not lto
     code = exported.artifacts["object", ""].read_bytes()
-    entries = [(piece.kind, piece.arch) for piece in cuobjdump.pieces(code, "udfs.o")]
+    entries = [(piece.kind, piece.arch) for piece in programs.pieces(code, "udfs.o")]
     linkable, whole = ["ptx", "ltoir", "cubin"], ["ptx", "cubin"]
     for arch in ("sm_80", "sm_90"):
         assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)

@@ -12,7 +12,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import find, nvjitlink, ptxas
+from numba_ptxlink._tools import find, nvjitlink, programs
 from numba_ptxlink._tools.options import AssembleOptions
 
 PTX = function().encode()
@@ -22,7 +22,7 @@ ARCH = pl.Arch(8, 0)
 @pytest.fixture(autouse=True)
 def _no_other_binding(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvjitlink", None)
-    ptxas._version_text.cache_clear()
+    programs.version_text.cache_clear()
 
 
 def in_a_toolkit(monkeypatch, version):
@@ -63,7 +63,7 @@ def test_a_linker_as_new_reads_nvptxcompilers(monkeypatch, version):
 
 def no_ptxas(monkeypatch):
     """Let no ptxas be installed."""
-    monkeypatch.setattr(ptxas, "newest", lambda _: None)
+    monkeypatch.setattr(programs, "newest_ptxas", lambda _: None)
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])

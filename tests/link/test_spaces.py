@@ -16,7 +16,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import spaces
 from numba_ptxlink._tools import find
-from numba_ptxlink._tools.nvdisasm import disassemble
+from numba_ptxlink._tools.programs import disassemble
 
 # What the three functions are called by.
 CALLER = """

@@ -10,14 +10,18 @@ from launches import fake_driver
 
 import numba_ptxlink as pl
 from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._tools import archs, nvrtc
+from numba_ptxlink._tools import driver, nvrtc
+from numba_ptxlink._tools.toolchain import chosen_archs
 
-NATIVE = "from numba_ptxlink._tools import archs; print(*[arch.sm for arch in archs.chosen('native')])"
+NATIVE = (
+    "from numba_ptxlink._tools.toolchain import chosen_archs; "
+    "print(*[arch.sm for arch in chosen_archs('native')])"
+)
 
 
 def names(*arguments):
     """Return the names of the chosen architectures."""
-    return [arch.sm for arch in archs.chosen(*arguments)]
+    return [arch.sm for arch in chosen_archs(*arguments)]
 
 
 def test_lists_have_commas():
@@ -30,7 +34,7 @@ def test_lists_have_commas():
 def test_other_words_are_refused(wrong):
     """A word that is no architecture is an error."""
     with pytest.raises(pl.ConfigError, match="is not a GPU architecture"):
-        archs.chosen(wrong)
+        chosen_archs(wrong)
 
 
 def test_all_is_what_the_toolkit_compiles_for(monkeypatch):
@@ -59,6 +63,6 @@ def test_native_asks_the_driver(tmp_path):
 def test_native_without_a_driver_is_an_error(monkeypatch):
     """It names the cause and what to write in its place."""
     monkeypatch.setattr("ctypes.CDLL", lambda _: (_ for _ in ()).throw(OSError("no libcuda")))
-    archs.driver._api.cache_clear()
+    driver._api.cache_clear()
     with pytest.raises(pl.ConfigError, match=r"there is none \(no libcuda\); name an architecture"):
-        archs.chosen("native")
+        chosen_archs("native")

@@ -28,7 +28,10 @@ class Crashing:
 
 @pytest.fixture
 def crashing(monkeypatch):
-    """Put nvJitLink 12.9 in place."""
+    """Put nvJitLink 12.9 in place, and NVRTC of the same release."""
+    known = tuple(pl.Arch.of(f"sm_{number}") for number in (50, 90, 100, 120))
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
+    monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
     monkeypatch.setattr(nvjitlink, "_binding", Crashing)
     monkeypatch.setattr(nvjitlink, "identity", lambda: ("nvJitLink", "12.9", "stand-in"))
 
@@ -40,21 +43,3 @@ def test_an_unknown_architecture_is_refused_before_the_linker_is_asked(arch):
     with pytest.raises(pl.LinkError, match=rf"12\.9 does not know {arch}; link for one of sm_50, ") as caught:
         pl.link(KERNEL, function(), arch=arch, inline="none", checks="none", backend="nvjitlink")
     assert (f"-arch={arch}",) == caught.value.flags
-
-
-@pytest.mark.parametrize(
-    ("release", "knows", "lacks"),
-    [((12, 4), "sm_90", "sm_100"), ((12, 8), "sm_120", "sm_121"), ((12, 9), "sm_103", "sm_88")],
-)
-def test_each_release_of_cuda_12_has_its_list(release, knows, lacks):
-    """Architectures belong to the release that added them."""
-    names = [arch.sm for arch in nvjitlink.supported_archs(release)]
-    assert knows in names
-    assert lacks not in names
-    assert names == sorted(names, key=lambda sm: int(sm[3:]))
-
-
-def test_from_cuda_13_on_nvrtc_tells():
-    """NVRTC's list of the same release is nvJitLink's; of an unknown release there is none."""
-    assert nvrtc.supported_archs() == nvjitlink.supported_archs(nvrtc.version())
-    assert nvjitlink.supported_archs((14, 7)) is None

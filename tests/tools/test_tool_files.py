@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import host_compiler, programs, ptxas
+from numba_ptxlink._tools import host_compiler, programs
 
 PTX = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 CURE = "let TMPDIR name a directory of another disk"
@@ -31,7 +31,7 @@ def test_a_file_that_does_not_fit_is_told(monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", write)
     message = f"could not be written or read: No space left on device; .*{CURE}"
     with pytest.raises(pl.AssembleError, match=message):
-        ptxas.compile_ptx("ptxas", PTX, [])
+        programs.compile_ptx("ptxas", PTX, [])
     with pytest.raises(pl.ExportError, match=message):
         host_compiler.compile_object("int x;", "x.cpp", {}, [])
     with pytest.raises(pl.ExportError, match=message):
@@ -46,7 +46,7 @@ def test_no_folder_at_all_is_told(monkeypatch):
 
     monkeypatch.setattr(programs.tempfile, "TemporaryDirectory", refuse)
     with pytest.raises(pl.AssembleError, match=f"No usable temporary directory found; .*{CURE}"):
-        ptxas.compile_ptx("ptxas", PTX, [])
+        programs.compile_ptx("ptxas", PTX, [])
 
 
 def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
@@ -55,7 +55,7 @@ def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
     monkeypatch.setenv("AR", path)
     monkeypatch.setattr(host_compiler, "_compilers", lambda: iter([host_compiler._Compiler((path,), True)]))
     for error, attempt, cure in (
-        (pl.AssembleError, lambda: ptxas.compile_ptx(path, PTX, []), "Correct the PTX"),
+        (pl.AssembleError, lambda: programs.compile_ptx(path, PTX, []), "Correct the PTX"),
         (pl.ExportError, lambda: host_compiler.archive("x.o", b"code"), "install binutils"),
         (pl.ExportError, lambda: host_compiler.compile_object("", "x.cpp", {}, []), "Name one"),
     ):
@@ -70,6 +70,6 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
     (tmp_path / "cut").write_bytes(cubin[: len(cubin) * part // 2 - (part == 2)])
     path = program(tmp_path / "ptxas", f'cp {tmp_path}/cut "$last"')
     with pytest.raises(pl.AssembleError, match=r"wrote no whole cubin; make room"):
-        ptxas.compile_ptx(path, PTX, [])
+        programs.compile_ptx(path, PTX, [])
     (tmp_path / "cut").write_bytes(cubin)
-    assert cubin == ptxas.compile_ptx(path, PTX, [])
+    assert cubin == programs.compile_ptx(path, PTX, [])
