@@ -11,7 +11,7 @@ from ._arch import Arch, ArchLike
 from ._config import config
 from ._export import build, choice, files, jobs, make
 from ._export.artifacts import EMIT, Request
-from ._export.load import Loaded, Source, given, load, preparation
+from ._export.load import Loaded, Source, given, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
 from ._formats.kinds import LTOIR, PTX
@@ -245,7 +245,11 @@ def compile_udfs(
         sources.check_file(source)
         named = Source(str(source))
         compiled: CompiledUdfs = children.run(
-            _compile_file, named, arch, (lto, front_end, [*beside]), prepare=preparation(front_end, named)
+            _compile_file,
+            named,
+            arch,
+            (lto, front_end, [*beside]),
+            prepare=jobs.preparation(front_end, named),
         )
         return compiled
     return _compile(given(source), arch, (lto, front_end, beside))

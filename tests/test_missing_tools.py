@@ -50,8 +50,9 @@ def without_nvrtc(monkeypatch):
 def test_an_export_names_the_missing_library(without_nvrtc):
     """NVVM refused nothing where NVRTC is missing, and one line says so, with the cure."""
     front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
+    lowered = SimpleNamespace(signature=SimpleNamespace(name="damp"))
     with pytest.raises(pl.ExportError) as caught:
-        groups.compile_program(front_end, [], ["damp"], ARCH, CompileOptions(), lto=False)
+        groups.compile_program(front_end, [lowered], [], ARCH, CompileOptions(), lto=False)
     said = str(caught.value)
     assert said.startswith("damp cannot be compiled for sm_80: NVRTC could not be loaded (Failure finding")
     assert said.endswith("install it with `pip install 'numba-ptxlink[cu13]'`.")

@@ -63,11 +63,6 @@ class Request:
     front_end: str | None = None
 
     @property
-    def cubins(self) -> bool:
-        """Whether machine code is made of groups of functions."""
-        return self.consumer is None and CUBIN in parts_wanted(self)[0]
-
-    @property
     def asked(self) -> tuple[str, ...]:
         """The kinds that are asked for before it is known whether there are kernels."""
         return ARTIFACTS if self.kinds is None else self.kinds

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
+import re
 import zlib
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
@@ -21,17 +21,19 @@ from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import nvjitlink
-from numba_ptxlink.errors import ExportError, PtxlinkError
+from numba_ptxlink._tools.options import AssembleOptions
+from numba_ptxlink.errors import ExportError
 
-from . import constants, externs, groups, link_files, linkable, lowering
+from . import externs, groups, link_files, linkable, lowering
 from .lowering import Lowering, declared, portable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Module
+    from numba_ptxlink._formats.ptx import Module, Variable
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
     from numba_ptxlink._link.consumer import Consumer
 
@@ -41,6 +43,7 @@ __all__ = ["Built", "Compiled", "build", "callers", "declared", "lower", "portab
 
 log = logging.getLogger(__name__)
 
+_CONSTANT_MEMORY = 0x10000
 # What is in the names of Numba's functions of a type.
 _TYPES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
 
@@ -53,28 +56,21 @@ class Compiled:
     Args:
         front_end: What compiled them.
         arch: The GPU.
-        functions: The Python functions.
-        lowered: What each of them was lowered to.
+        lowered: What each function was lowered to.
         links: The files that they link.
-        code: The code of groups of them, in order; None where it is not made yet.
+        ptx: The PTX of groups of them, in order; None where it is not made yet.
     """
 
     front_end: FrontEnd
     arch: Arch
-    functions: tuple[Any, ...]
     lowered: tuple[Lowering, ...]
     links: tuple[LinkFile, ...] = ()
-    code: tuple[groups.GroupCode, ...] | None = None
+    ptx: tuple[bytes, ...] | None = None
 
     @property
     def signatures(self) -> tuple[abi.Signature, ...]:
         """The C signature of each function."""
         return tuple(lowered.signature for lowered in self.lowered)
-
-    @property
-    def raises(self) -> tuple[tuple[str, ...], ...]:
-        """The source lines where each function or its callees raise, as "file.py:line"."""
-        return tuple(lowered.raises for lowered in self.lowered)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -114,18 +110,14 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         AbiError: A function's name or types have no counterpart in C.
         ExportError: The front end refused a function.
     """
-    front_end = functions[0].front_end
     lowered = lowering.lower_each(functions, arch, options)
-    python = tuple(function.udf.function for function in functions)
-    return Compiled(front_end, arch, python, lowered, read_links(functions, lowered))
+    return Compiled(functions[0].front_end, arch, lowered, read_links(lowered))
 
 
 def compile_archs(
     functions: Sequence[Typed],
     archs: Sequence[Arch],
     options: CompileOptions,
-    *,
-    cubins: bool,
     done: Mapping[tuple[Arch, tuple[str, ...]], groups.Done],
     progress: Callable[[int, int, str], object],
 ) -> list[Compiled]:
@@ -136,66 +128,56 @@ def compile_archs(
         functions: The functions.
         archs: The GPUs.
         options: The options of the export.
-        cubins: Whether relocatable machine code is made, too.
         done: What groups of them have become elsewhere, by architecture and C names.
         progress: Called after each group.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    names = [each.symbol for each in functions]
-    places = groups.split(names, options)
-    cubin = cubins and len(places) > 1 and groups.joins_cubins()
+    places = groups.split([each.symbol for each in functions], options)
     # All archs get the same content, whatever is written meanwhile.
     read = functools.cache(linkable.read)
-    python = tuple(function.udf.function for function in functions)
-    compiled = []
-    for number, arch in enumerate(archs):
-        parts: list[groups.Done] = []
-        errors: list[PtxlinkError] = []
-        for count, group in enumerate(places, start=1 + number * len(places)):
-            own = tuple(names[place] for place in group)
-            part = done.get((arch, own))
-            if part is None:
-                try:
-                    lowered = lowering.lower_each([functions[place] for place in group], arch, options)
-                except PtxlinkError as error:
-                    errors.append(error)
-                    continue
-                code = groups.compile_group(functions[0].front_end, lowered, arch, options, cubin=cubin)
-                part = groups.Done(lowered, code)
-                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-                progress(count, len(places) * len(archs), f"{arch.sm}: {own[0]}{more}")
-            parts.append(part)
-        lowering.raise_all(errors)
+    count = 0
+
+    def compiled(arch: Arch, group: range) -> groups.Done:
+        nonlocal count
+        count += 1
+        own = [functions[place] for place in group]
+        names = tuple(each.symbol for each in own)
+        if (arch, names) in done:
+            return done[arch, names]
+        part = groups.compile_group(own, arch, options)
+        progress(count, len(places) * len(archs), groups.title(arch, names))
+        return part
+
+    result = []
+    for arch in archs:
+        parts = lowering.each_of(functools.partial(compiled, arch), places)
         whole = tuple(each for part in parts for each in part.lowered)
-        links = read_links(functions, whole, read)
-        codes = tuple(part.code for part in parts)
-        compiled.append(Compiled(functions[0].front_end, arch, python, whole, links, codes))
-    return compiled
+        ptx = tuple(part.ptx for part in parts)
+        result.append(Compiled(functions[0].front_end, arch, whole, read_links(whole, read), ptx))
+    return result
 
 
 def read_links(
-    functions: Sequence[Typed], lowered: Sequence[Lowering], read: Callable[[Any], LinkFile] = linkable.read
+    lowered: Sequence[Lowering], read: Callable[[Any], LinkFile] = linkable.read
 ) -> tuple[LinkFile, ...]:
     """
-    Read the files that *functions* link, each once, in the working directory of this process.
+    Read the files that functions link, each once, in the working directory of this process.
 
     Args:
-        functions: The functions.
-        lowered: What each of them was lowered to.
+        lowered: What each function was lowered to.
         read: Reads one.
 
     Raises:
         ExportError: One cannot be read. Names the function.
     """
     found: dict[LinkFile, None] = {}
-    for function, each in zip(functions, lowered, strict=True):
+    for each in lowered:
         try:
             found.update(dict.fromkeys(map(read, each.links)))
         except ExportError as error:
-            where = f"Function {function.udf.name} ({function.udf.source})"
-            raise ExportError(f"{where}: {error}", inputs=error.inputs) from error
+            raise ExportError(f"Function {each.title}: {error}", inputs=error.inputs) from error
     return tuple(found)
 
 
@@ -223,24 +205,17 @@ def build(
     """
     arch, front_end, lowered = compiled.arch, compiled.front_end, compiled.lowered
     names = [signature.name for signature in compiled.signatures]
-    members = [[lowered[place] for place in places] for places in groups.split(names, options)]
-    codes = compiled.code or tuple(
-        groups.compile_group(
-            front_end, group, arch, options, cubin=joinable_cubins(kinds, consumer, len(members))
-        )
-        for group in members
-    )
+    members = [tuple(lowered[place] for place in places) for places in groups.split(names, options)]
+    texts = compiled.ptx or [groups.compile_ptx(front_end, group, arch, options) for group in members]
     modules = groups.program(lowered)
-    compile_program = partial(groups.compile_program, front_end, names=names, arch=arch, options=options)
-    ptx = groups.join_ptx(members, codes)
-    whole = ptx is None
+    ptx = groups.join_ptx([groups.Done(*each) for each in zip(members, texts, strict=True)])
     if ptx is None:
-        ptx = compile_program(modules, lto=False).rstrip(b"\0").strip() + b"\n"
+        ptx = groups.compile_ptx(front_end, lowered, arch, options)
     read = parse(ptx.decode())
     missing = externs.undefined(read)
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
-    linkable.check_declarations(_declaring(compiled))
-    linkable.check_types(_calls(compiled), compiled.links, compiled.signatures)
+    externs.check_declarations(lowered)
+    externs.check_types(lowered, compiled.links)
     linked = link_files.compile_files(
         compiled.links,
         missing,
@@ -250,7 +225,7 @@ def build(
     )
     ltoir, partial_ltoir = b"", False
     if linked.code or LTOIR in kinds:
-        ltoir = compile_program(linked.renamed(modules), lto=True)
+        ltoir = groups.compile_program(front_end, lowered, linked.renamed(modules), arch, options, lto=True)
     if linked.code:
         ptx = externs.merge_ptx(
             ltoir,
@@ -271,19 +246,18 @@ def build(
             except ExportError as error:
                 if consumer is None and nvjitlink.merges_ltoir():
                     raise
-                rest = _without_merge(compiled, linked, error, dispensable=LTOIR in dispensable)
-                partial_ltoir = bool(rest)
-                ltoir = compile_program(groups.program(rest), lto=True) if rest else b""
+                ltoir = _without_merge(compiled, linked, error, options, dispensable=LTOIR in dispensable)
+                partial_ltoir = bool(ltoir)
     if consumer:
         ptx = consumer.lowered(ptx, compiled.arch)
         read = parse(ptx.decode())
     _verify(read, compiled.signatures, compiled.arch)
-    constants.check(read, compiled.functions)
+    _check_constants(read)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
-        joined = None if whole or linked.code or consumer else groups.join_cubins(codes, arch)
-        artifacts[CUBIN], made_by = joined or single_ptx.compile_ptx(
-            ptx, arch, groups.cubin_options(options), consumer.release if consumer else None
+        assembled = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
+        artifacts[CUBIN], made_by = single_ptx.compile_ptx(
+            ptx, arch, assembled, consumer.release if consumer else None
         )
     kept = {kind: code for kind, code in artifacts.items() if kind in kinds and code}
     return Built(
@@ -297,24 +271,28 @@ def build(
 
 
 def _without_merge(
-    compiled: Compiled, linked: link_files.LinkFiles, error: ExportError, *, dispensable: bool
-) -> list[Lowering]:
+    compiled: Compiled,
+    linked: link_files.LinkFiles,
+    error: ExportError,
+    options: CompileOptions,
+    *,
+    dispensable: bool,
+) -> bytes:
     """
-    Return the functions that call nothing that *linked* defines, and so are LTO-IR without a merge.
+    Return the LTO-IR of the functions that call nothing that *linked* defines; b"" where there is none.
 
     Raises:
         ExportError: There is none, and the LTO-IR is not *dispensable*. Names the functions, and their types.
     """
     rest, calling = [], []
-    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
+    for lowered in compiled.lowered:
         text = "\n".join(lowered.modules)
         called = [name for name in linked.names if f'@"{name}"' in text]
         if not called:
             rest.append(lowered)
             continue
         uses = (next((ty for mark, ty in _TYPES.items() if mark in name), name) for name in called)
-        place = f"{lowered.signature.name} ({_place(function)})"
-        calling.append(f"{place}, which uses {', '.join(dict.fromkeys(uses))}")
+        calling.append(f"{lowered.title}, which uses {', '.join(dict.fromkeys(uses))}")
     told = "; ".join(calling)
     if rest:
         log.warning("the LTO-IR for %s is without %s. %s", compiled.arch.sm, told, error)
@@ -322,7 +300,10 @@ def _without_merge(
         raise ExportError(f"No LTO-IR of {told}. {error}", inputs=error.inputs) from error
     else:
         log.warning("no LTO-IR for %s, of %s. %s", compiled.arch.sm, told, error)
-    return rest
+    if not rest:
+        return b""
+    modules = groups.program(rest)
+    return groups.compile_program(compiled.front_end, rest, modules, compiled.arch, options, lto=True)
 
 
 def _with_signatures(
@@ -342,29 +323,9 @@ def _with_signatures(
     )
 
 
-def _declaring(compiled: Compiled) -> Iterator[tuple[str, tuple[str, ...], set[str]]]:
-    """Yield "name (file.py:line)", LLVM IR, and what `cuda.declare_device` declares, of each function."""
-    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
-        names = {name for name, _ in lowered.declarations}
-        yield f"{lowered.signature.name} ({_place(function)})", lowered.modules, names
-
-
-def _calls(compiled: Compiled) -> Iterator[tuple[str, abi.Signature]]:
-    """Yield "name (file.py:line)" of each function with what `cuda.declare_device` declares for it."""
-    for function, lowered in zip(compiled.functions, compiled.lowered, strict=True):
-        for _, plain in lowered.declarations:
-            if plain is not None:
-                yield f"{lowered.signature.name} ({_place(function)})", plain
-
-
 def callers(compiled: Compiled) -> dict[str, str]:
     """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
-    return {name: caller for caller, _, names in reversed([*_declaring(compiled)]) for name in names}
-
-
-def _place(function: Any) -> str:
-    """Return the file and line of a Python function."""
-    return f"{Path(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
+    return {name: each.title for each in reversed(compiled.lowered) for name, _ in each.declarations}
 
 
 def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
@@ -378,9 +339,19 @@ def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> Non
             )
 
 
-def joinable_cubins(kinds: Collection[str], consumer: Consumer | None, count: int) -> bool:
-    """Return whether the machine code of *count* groups is made group by group."""
-    return CUBIN in kinds and consumer is None and count > 1 and groups.joins_cubins()
+def _check_constants(ptx: Module) -> None:
+    """Refuse more constants than one linked program may define (CUDA C++ Programming Guide)."""
+    size = sum(_bytes(each) for each in ptx.variables if each.space == "const")
+    if size > _CONSTANT_MEMORY:
+        raise ExportError(
+            f"Global arrays become constants, and these take {size:,} bytes where constant memory has "
+            f"{_CONSTANT_MEMORY:,}: pass large arrays to the functions as arguments."
+        )
+
+
+def _bytes(variable: Variable) -> int:
+    bits = re.sub(r"\D", "", variable.type)
+    return math.prod((int(bits or 64) // 8, *(extent or 0 for extent in variable.extents)))
 
 
 def tag(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from numba_ptxlink._tools.options import AssembleOptions, register_limit
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import build, externs, link_files, linkable, marks
+from .reached import source_of
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -111,10 +112,10 @@ def _compiled(
         abi.check_ptx(signature, "output='ltoir'")
     inline = optimised or given["forceinline"] or options.get("inline") == "always"
     front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
-    portable = build.portable(front_end, lowered, signature, arch)
+    portable = build.portable(front_end, lowered, signature, arch, source_of(function))
     # What the user's files define is left to the linker: their variables are there once in a program.
     brought = tuple(filter(link_files.is_shims, map(linkable.read, portable.links)))
-    program = build.Compiled(front_end, arch, (function,), (portable,), brought)
+    program = build.Compiled(front_end, arch, (portable,), brought)
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
     artifacts = build.build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts
     if output in (PTX, LTOIR):

@@ -7,15 +7,19 @@ side to define.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from numba_ptxlink import abi, cache
+from numba_ptxlink import cache
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._link import declarations, manifests
+from numba_ptxlink._link.declarations import declaration, declarations_of
+from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import nvjitlink, nvvm
-from numba_ptxlink.errors import AbiError, ExportError, LinkError
+from numba_ptxlink.errors import ExportError, LinkError
 
 from .link_files import compile_source
 
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
+    from numba_ptxlink._front_end.protocol import LinkFile
+
+    from .lowering import Lowering
 
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
@@ -121,22 +128,48 @@ def _cure(failure: str) -> str:
     return f"{mixed[0]}: {mixed[1]}." if mixed else ""
 
 
-def candidate(name: str, args: Sequence[Any], result: Any) -> Signature | None:
+def check_declarations(lowered: Iterable[Lowering]) -> None:
     """
-    Return the C signature of a `cuda.declare_device` function as C++ declares it.
+    Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
 
-    None if its C types are unknown.
+    Raises:
+        ExportError: Two do. Names both and the cure.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for each in lowered:
+        names = {name for name, _ in each.declarations}
+        declared = llvm_ir.declared("\n".join(each.modules)) if names else {}
+        for name in declared.keys() & names:
+            other, types = found.setdefault(name, (each.title, declared[name]))
+            if types != declared[name]:
+                raise ExportError(
+                    f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
+                    f"({', '.join(declared[name])}) in {each.title}, the result first. Declare it alike."
+                )
+
+
+def check_types(lowered: Sequence[Lowering], files: Iterable[LinkFile]) -> None:
+    """
+    Refuse calls with floating point for an integer or an address, which PTX may spell alike.
 
     Args:
-        name: The symbol.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result.
+        lowered: The functions of the export.
+        files: The link files, which may be artifacts with a manifest beside them.
+
+    Raises:
+        ExportError: One is called so. Names both sides and the cure.
     """
-    params = [(f"arg{number}", ty) for number, ty in enumerate(args)]
+    own = [each.signature for each in lowered if not each.signature.kernel]
+    known = [declaration(signature, "this export") for signature in own]
     try:
-        return abi.c_signature(name, result, params)
-    except AbiError:
-        return None
+        for file in files:
+            manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
+            known += declarations_of(manifest) if manifest else []
+        for each in lowered if known else ():
+            for extern in (declaration(plain, each.title) for _, plain in each.declarations if plain):
+                declarations.check_types(each.title, [(extern.name, extern.types)], known)
+    except LinkError as error:
+        raise ExportError(str(error), inputs=error.inputs) from error
 
 
 def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:
@@ -144,7 +177,7 @@ def matching(plain: Signature | None, prototype: Prototype) -> Signature | None:
     Return the C signature of a declared function with *prototype*, None if its C types are unknown.
 
     Args:
-        plain: What `candidate` returned for it.
+        plain: Its signature in C, None where C has not its types.
         prototype: What the code calls.
     """
     if plain is None:

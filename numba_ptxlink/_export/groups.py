@@ -1,4 +1,4 @@
-"""Compile lowered functions in groups, and join what the groups become."""
+"""Compile functions to PTX in groups, so that an edit costs no more than a group; and join the PTX."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink import cache
-from numba_ptxlink._formats.kinds import CUBIN
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._tools import nvjitlink, nvrtc, nvvm
-from numba_ptxlink._tools.options import AssembleOptions
+from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink.errors import ExportError, LinkError
+
+from . import lowering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
 
     from .lowering import Lowering
+    from .signatures import Typed
 
 log = logging.getLogger(__name__)
 
@@ -34,33 +33,17 @@ _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class GroupCode:
-    """
-    The code of some functions of an export for one arch.
-
-    Args:
-        ptx: Their PTX.
-        cubin: Their relocatable machine code, empty if it is made of all PTX at once.
-        cubin_by: Name and release of the tool that made it.
-    """
-
-    ptx: bytes
-    cubin: bytes = b""
-    cubin_by: str = ""
-
-
-@dataclass(frozen=True)
 class Done:
     """
     What a group of functions became.
 
     Args:
         lowered: What each function was lowered to.
-        code: The code of all.
+        ptx: The PTX of all.
     """
 
     lowered: tuple[Lowering, ...]
-    code: GroupCode
+    ptx: bytes
 
 
 def split(names: Sequence[str], options: CompileOptions) -> list[range]:
@@ -80,87 +63,63 @@ def split(names: Sequence[str], options: CompileOptions) -> list[range]:
     return groups
 
 
+def title(arch: Arch, names: Sequence[str]) -> str:
+    """Return what a group is, in a few words."""
+    return f"{arch.sm}: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
+
+
 def program(lowered: Iterable[Lowering]) -> list[str]:
     """Return the LLVM IR of functions and of all that they call, each once, callers before callees."""
     modules = [module for each in lowered for module in each.modules]
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def compile_group(
-    front_end: FrontEnd, lowered: Sequence[Lowering], arch: Arch, options: CompileOptions, *, cubin: bool
-) -> GroupCode:
+def compile_group(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Done:
     """
-    Compile *lowered* to PTX, and for *cubin* to machine code, or read them from the cache.
+    Lower *functions*, which are of one front end, and compile them to PTX.
 
     Raises:
-        ExportError: NVVM refused them.
-        AssembleError: The PTX could not be assembled.
+        PtxlinkError: A compiler refused one.
     """
-    ptx = compile_program(front_end, program(lowered), _names(lowered), arch, options, lto=False)
-    ptx = ptx.rstrip(b"\0").strip() + b"\n"
-    if not cubin or any(each.links for each in lowered):
-        return GroupCode(ptx)
-    return GroupCode(ptx, *single_ptx.compile_ptx(ptx, arch, cubin_options(options)))
+    lowered = lowering.lower_each(functions, arch, options)
+    return Done(lowered, compile_ptx(functions[0].front_end, lowered, arch, options))
 
 
-def cubin_options(options: CompileOptions) -> AssembleOptions:
-    """Return the options that relocatable machine code is made with."""
-    return AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
+def compile_ptx(
+    front_end: FrontEnd, lowered: Sequence[Lowering], arch: Arch, options: CompileOptions
+) -> bytes:
+    """Return the PTX of *lowered* in one module; raises ExportError as `compile_program`."""
+    ptx = compile_program(front_end, lowered, program(lowered), arch, options, lto=False)
+    return ptx.rstrip(b"\0").strip() + b"\n"
 
 
-def joins_cubins() -> bool:
-    """Return whether the machine code of several groups can be joined."""
-    try:
-        return nvjitlink.merges_ltoir()
-    except LinkError:
-        return False
-
-
-def join_ptx(groups: Sequence[Sequence[Lowering]], codes: Sequence[GroupCode]) -> bytes | None:
+def join_ptx(groups: Sequence[Done]) -> bytes | None:
     """Return the PTX of all groups as one; None where it is to be made of all functions at once."""
-    if len(codes) == 1:
-        return codes[0].ptx
-    texts = Counter(text for group in groups for text in program(group))
+    if len(groups) == 1:
+        return groups[0].ptx
+    texts = Counter(text for group in groups for text in program(group.lowered))
     if any(count > 1 and _SHARED.search(text) for text, count in texts.items()):
         # Functions that call it share its memory.
         log.debug("a function with shared memory is called in several groups")
         return None
     try:
-        return combine([parse(code.ptx.decode()) for code in codes]).text.encode()
+        return combine([parse(group.ptx.decode()) for group in groups]).text.encode()
     except NotCombinedError as error:
         log.debug("the PTX of groups is not combined: %s", error)
         return None
 
 
-def join_cubins(codes: Sequence[GroupCode], arch: Arch) -> tuple[bytes, str] | None:
-    """Return the machine code of all groups as one, and what made it; None where it cannot be joined."""
-    makers = {code.cubin_by for code in codes}
-    if len(codes) == 1 or len(makers) > 1 or not all(code.cubin for code in codes):
-        return None
-    flags = [f"-arch={arch.sm}", "-r"]
-    inputs = [(CUBIN, f"group {place}", code.cubin) for place, code in enumerate(codes)]
-    try:
-        joined = cache.cached(
-            nvjitlink.key(inputs, flags, CUBIN),
-            lambda: cache.Entry({}, nvjitlink.link(inputs, flags, output=CUBIN).code),
-        )
-    except LinkError as error:
-        log.debug("the cubins of groups are not joined: %s", error)
-        return None
-    return joined.code, makers.pop()
-
-
 def compile_program(
     front_end: FrontEnd,
+    lowered: Sequence[Lowering],
     modules: Sequence[str],
-    names: Sequence[str],
     arch: Arch,
     options: CompileOptions,
     *,
     lto: bool,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define the functions *names*, to PTX or LTO-IR.
+    Compile the LLVM IR *modules*, which define the functions *lowered*, to PTX or LTO-IR.
 
     Raises:
         ExportError: NVVM refused it, or is missing.
@@ -168,14 +127,14 @@ def compile_program(
     try:
         code = front_end.compile_ir(modules, arch, options, lto=lto)
     except Exception as error:
-        listed = ", ".join(names)
+        listed = ", ".join(each.signature.name for each in lowered)
         try:
             nvrtc.version()  # a front end may load it to find libdevice
             known = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
         cure = "it does not know the architecture; `--arch all` stands for those that it compiles for."
-        if known and len(names) > 1:
+        if known and len(lowered) > 1:
             cure = "export the functions one by one to see which one it refuses."
         elif known:
             cure = (
@@ -184,7 +143,3 @@ def compile_program(
             )
         raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
     return code if lto else code.rstrip(b"\0")
-
-
-def _names(lowered: Iterable[Lowering]) -> list[str]:
-    return [each.signature.name for each in lowered]

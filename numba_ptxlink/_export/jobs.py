@@ -14,9 +14,14 @@ import platform
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._cabi.options import AbiOptions
+from numba_ptxlink._front_end import registry
+from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._imports import children
 from numba_ptxlink.errors import ExportError, PtxlinkError
 
@@ -27,9 +32,6 @@ from .signatures import typed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
-
-    from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import CompileOptions
 
     from .artifacts import Request
     from .load import Loaded, Source
@@ -52,7 +54,6 @@ class Unit:
         names: Their C names.
         arch: The GPU.
         options: The options of the export.
-        cubin: Whether machine code is made, too.
     """
 
     source: Source
@@ -60,13 +61,11 @@ class Unit:
     names: tuple[str, ...]
     arch: Arch
     options: CompileOptions
-    cubin: bool
 
     @property
     def title(self) -> str:
         """What it is, in a few words."""
-        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
-        return f"{self.arch.sm}: {self.names[0]}{more}"
+        return groups.title(self.arch, self.names)
 
 
 def export(
@@ -110,7 +109,7 @@ def run(unit: Unit) -> tuple[str, Done | str]:
 def _run(
     function: Callable[..., Any], source: Source, what: Any, *more: Any, heard: Progress | None = None
 ) -> Any:
-    prepare = load.preparation(what.front_end, source)
+    prepare = preparation(what.front_end, source)
     return children.run(function, source, what, *more, prepare=prepare, heard=heard)
 
 
@@ -126,16 +125,8 @@ def _divide(source: Source, request: Request) -> tuple[str, list[Unit]]:
     functions = _typed(loaded, request.front_end)
     names = [each.symbol for each in functions]
     places = groups.split(names, request.options)
-    cubin = request.cubins and len(places) > 1 and groups.joins_cubins()
     return _identity(loaded, functions), [
-        Unit(
-            source,
-            request.front_end,
-            tuple(names[place] for place in group),
-            arch,
-            request.options,
-            cubin,
-        )
+        Unit(source, request.front_end, tuple(names[place] for place in group), arch, request.options)
         for arch in request.archs
         for group in places
     ]
@@ -150,9 +141,7 @@ def _compile(source: Source, unit: Unit) -> tuple[str, Done | str]:
     if not functions.keys() >= {*unit.names}:
         return "", "a worker finds other functions in it"
     own = [functions[name] for name in unit.names]
-    lowered = lowering.lower_each(own, unit.arch, unit.options)
-    code = groups.compile_group(own[0].front_end, lowered, unit.arch, unit.options, cubin=unit.cubin)
-    return _identity(loaded, tuple(functions.values())), Done(lowered, code)
+    return _identity(loaded, tuple(functions.values())), groups.compile_group(own, unit.arch, unit.options)
 
 
 def _typed(loaded: Loaded, front_end: str | None) -> tuple[Typed, ...]:
@@ -229,3 +218,40 @@ def _result(future: Future[tuple[str, Done | str]], identity: str) -> Done | Ptx
     if isinstance(result, Done) and found != identity:
         return f"what compiles it differs in a worker: {found} and not {identity}"
     return result
+
+
+def preparation(front_end: str | None, source: Source) -> tuple[Any, ...]:
+    """
+    Return what the process does first of which a child imports *source*: a function and its argument.
+
+    Args:
+        front_end: What is to compile it, None for what it uses.
+        source: The file or module.
+    """
+    return _prepare, front_end or _likely(source)
+
+
+def _likely(source: Source) -> str:
+    """Return the front end that *source* is likely to use: what its text names, or the usual one."""
+    try:
+        text = "" if source.is_module else Path(source.name).read_text(errors="replace")
+    except OSError:
+        text = ""
+    for each in registry.front_ends():
+        if each.module in text and registry.installed(each):
+            return each.name
+    try:
+        return choice.default().name
+    except ExportError:
+        return ""
+
+
+def _prepare(name: str) -> None:
+    """Import the front end *name*, and let it fill the tables that its first compilation fills."""
+    front_end = registry.require(registry.get(name))
+    arch, options, abi = Arch.of("sm_75"), CompileOptions(), AbiOptions()
+    front_end.lower(_empty, (), front_end.types.void, arch=arch, options=options, abi=abi)
+
+
+def _empty() -> None:
+    """Be compiled."""

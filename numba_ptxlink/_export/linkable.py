@@ -12,21 +12,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CU
 from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link import check, declarations, device_runtime, manifests
+from numba_ptxlink._link import check, device_runtime
 from numba_ptxlink._link.check import Symbol
-from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from numba_ptxlink import abi
     from numba_ptxlink._formats.ptx import Prototype
+
 
 log = logging.getLogger(__name__)
 
@@ -97,54 +95,6 @@ def check_prototypes(
     ]
     try:
         check.compare([*found, *called])
-    except LinkError as error:
-        raise ExportError(str(error), inputs=error.inputs) from error
-
-
-def check_declarations(callers: Iterable[tuple[str, Iterable[str], Collection[str]]]) -> None:
-    """
-    Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
-
-    Args:
-        callers: Name, LLVM IR modules, and the functions that Python code declares, of each function.
-
-    Raises:
-        ExportError: Two do. Names both and the cure.
-    """
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for caller, modules, names in callers:
-        declared = llvm_ir.declared("\n".join(modules)) if names else {}
-        for name in declared.keys() & names:
-            other, types = found.setdefault(name, (caller, declared[name]))
-            if types != declared[name]:
-                raise ExportError(
-                    f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
-                    f"({', '.join(declared[name])}) in {caller}, the result first. Declare it alike."
-                )
-
-
-def check_types(
-    called: Iterable[tuple[str, abi.Signature]], files: Iterable[LinkFile], own: Iterable[abi.Signature]
-) -> None:
-    """
-    Refuse calls with floating point for an integer or an address, which PTX may spell alike.
-
-    Args:
-        called: Each function that `cuda.declare_device` declares, with its caller.
-        files: The link files, which may be artifacts with a manifest beside them.
-        own: What the export itself defines.
-
-    Raises:
-        ExportError: One is called so. Names both sides and the cure.
-    """
-    known = [declaration(signature, "this export") for signature in own if not signature.kernel]
-    try:
-        for file in files:
-            manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
-            known += declarations_of(manifest) if manifest else []
-        for caller, signature in called if known else ():
-            extern = declaration(signature, caller)
-            declarations.check_types(caller, [(extern.name, extern.types)], known)
     except LinkError as error:
         raise ExportError(str(error), inputs=error.inputs) from error
 

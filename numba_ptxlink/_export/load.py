@@ -8,10 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._cabi.options import AbiOptions
-from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._imports import sources
 from numba_ptxlink.errors import ExportError
 
@@ -111,40 +107,3 @@ def folders(marked: Sequence[Udf]) -> dict[Path, None]:
     """Return the folders of the Python files that define *marked*."""
     files = (Path(each.function.__code__.co_filename) for each in marked)
     return {file.parent.absolute(): None for file in files if file.is_file()}
-
-
-def preparation(front_end: str | None, source: Source) -> tuple[Any, ...]:
-    """
-    Return what the process does first of which a child imports *source*: a function and its argument.
-
-    Args:
-        front_end: What is to compile it, None for what it uses.
-        source: The file or module.
-    """
-    return _prepare, front_end or _likely(source)
-
-
-def _likely(source: Source) -> str:
-    """Return the front end that *source* is likely to use: what its text names, or the usual one."""
-    try:
-        text = "" if source.is_module else Path(source.name).read_text(errors="replace")
-    except OSError:
-        text = ""
-    for each in registry.front_ends():
-        if each.module in text and registry.installed(each):
-            return each.name
-    try:
-        return choice.default().name
-    except ExportError:
-        return ""
-
-
-def _prepare(name: str) -> None:
-    """Import the front end *name*, and let it fill the tables that its first compilation fills."""
-    front_end = registry.require(registry.get(name))
-    arch, options, abi = Arch.of("sm_75"), CompileOptions(), AbiOptions()
-    front_end.lower(_empty, (), front_end.types.void, arch=arch, options=options, abi=abi)
-
-
-def _empty() -> None:
-    """Be compiled."""

@@ -6,32 +6,26 @@ Each export lowers its functions. What compiles the LLVM IR finds machine code i
 
 from __future__ import annotations
 
-import logging
-import re
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_ptxlink import abi
-from numba_ptxlink._front_end import registry
 from numba_ptxlink._link.declarations import contradicted, declaration
 from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
-from . import externs, linkable, signatures
+from . import linkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
 
     from .signatures import Typed
 
-log = logging.getLogger(__name__)
-
-_RECURSIVE = "re-entrant to the same function signature"
-_NANOBIND = "incompatible function arguments"
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -41,6 +35,7 @@ class Lowering:
 
     Args:
         signature: Its C signature.
+        source: Where the Python function is, as "file.py:line".
         raises: The source lines where it or its callees raise, as "file.py:line".
         modules: The NVVM IR of the function and of all that it calls, callers first. A module has the same
             text wherever it occurs.
@@ -51,10 +46,16 @@ class Lowering:
     """
 
     signature: abi.Signature
+    source: str
     raises: tuple[str, ...]
     modules: tuple[str, ...]
     links: tuple[str | LinkFile, ...] = ()
     declarations: tuple[tuple[str, abi.Signature | None], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """How messages name it: "name (file.py:line)"."""
+        return f"{self.signature.name} ({self.source})"
 
 
 def lower_each(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> tuple[Lowering, ...]:
@@ -64,14 +65,19 @@ def lower_each(functions: Sequence[Typed], arch: Arch, options: CompileOptions) 
     Raises:
         PtxlinkError: As `lower`, of all functions that fail.
     """
-    lowered, errors = [], []
-    for function in functions:
+    return tuple(each_of(lambda function: lower(function, arch, options), functions))
+
+
+def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what *function* returns for each of *items*; raise the errors of all that fail as one."""
+    results, errors = [], []
+    for item in items:
         try:
-            lowered.append(lower(function, arch, options))
+            results.append(function(item))
         except PtxlinkError as error:
             errors.append(error)
     raise_all(errors)
-    return tuple(lowered)
+    return results
 
 
 def raise_all(errors: Sequence[PtxlinkError]) -> None:
@@ -101,56 +107,23 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
             udf.function, function.args, result, arch=arch, options=options, abi=udf.options
         )
     except Exception as error:
-        reason = _undecoded(udf, error) or find.explained(error) or error
-        if _RECURSIVE in str(error):
-            cure = "let it call a @cuda.jit(device=True) function that does"
-            reason = f"{error}\nA marked function cannot call itself; {cure}."
-        other = _other(function, arch, options, reason)
-        told = f"{front_end.name} could not compile {udf.name} for {arch.sm}{other}: {reason}"
+        reason = find.explained(error) or error
+        told = f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}"
         raise ExportError(f"{udf.place}: error: {told}") from error
     signature = _wrap(lowered, function, inline=options.opt)
     try:
-        return portable(front_end, lowered, signature, arch)
+        return portable(front_end, lowered, signature, arch, udf.source)
     except ExportError as error:
         raise ExportError(f"Function {udf.name} ({udf.source}): {error}", inputs=error.inputs) from error
     except UnicodeEncodeError as error:
-        reason = _undecoded(udf, error) or error
-        raise ExportError(f"{udf.name} ({udf.source}) has no LLVM IR: {reason}") from error
+        raise ExportError(
+            f"{udf.name} ({udf.source}) has no LLVM IR: {error}; rename its file in ASCII."
+        ) from error
 
 
-def _other(function: Typed, arch: Arch, options: CompileOptions, reason: object) -> str:
-    """Return which other front end compiles *function*, which its own does not for *reason*; "" for none."""
-    udf = function.udf
-    for each in registry.front_ends():
-        # Some reasons name it themselves.
-        told = re.search(rf"(?<![\w-]){each.name}(?![\w-])", str(reason))
-        if each is function.front_end or told or not registry.installed(each):
-            continue
-        try:
-            other = signatures.resolved(udf, each, function.symbol)
-            result = each.types.void if udf.is_kernel and other.result is None else other.result
-            each.lower(udf.function, other.args, result, arch=arch, options=options, abi=udf.options)
-        except Exception as error:  # noqa: BLE001 - it may fail for any reason, as the first one has
-            log.debug("%s does not compile %s either: %s", each.name, function.symbol, error)
-        else:
-            return f'; {each.name} compiles it, by front_end="{each.name}"'
-    return ""
-
-
-def _undecoded(udf: Any, error: BaseException) -> str:
-    """Return that *error* is for the path of *udf*, which LLVM IR cannot name, "" if it is not."""
-    path = udf.function.__code__.co_filename
-    # nanobind refuses text that is not UTF-8 as an argument of a wrong type.
-    refused = isinstance(error, UnicodeEncodeError) or _NANOBIND in str(error)
-    if not refused or path.encode(errors="ignore") == path.encode(errors="surrogatepass"):
-        return ""
-    return (
-        f"its path {path!a} is not in the encoding of this locale, {sys.getfilesystemencoding()}, and code "
-        "that names it, as line numbers do, is UTF-8; set PYTHONUTF8=1, or rename it in ASCII."
-    )
-
-
-def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: Arch) -> Lowering:
+def portable(
+    front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: Arch, source: str
+) -> Lowering:
     """
     Return *lowered* as a value of its own.
 
@@ -159,10 +132,11 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         lowered: What the front end made, with the C function.
         signature: The signature of the C function.
         arch: The GPU.
+        source: Where the Python function is, as "file.py:line".
     """
     modules = tuple(front_end.modules([lowered], [signature.name], arch))
     declarations = dict.fromkeys(
-        (name, externs.candidate(name, args, result))
+        (name, _candidate(name, args, result))
         for name, args, result in front_end.declarations([lowered])
         # A front end may know of all functions that the process has declared, several of one name among them.
         if name != signature.name and any(f'@"{name}"' in text for text in modules)
@@ -174,7 +148,7 @@ def portable(front_end: FrontEnd, lowered: Any, signature: abi.Signature, arch: 
         (name, plain) for name, plain in declarations if plain is None or declaration(plain, "") not in others
     ]
     links = tuple(map(linkable.given, front_end.link_files([lowered])))
-    return Lowering(signature, lowered.raises, modules, links, tuple(called))
+    return Lowering(signature, source, lowered.raises, modules, links, tuple(called))
 
 
 def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
@@ -218,3 +192,21 @@ def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence
         )
     except AbiError as error:
         raise AbiError(f"{error} ({each.udf.source})") from error
+
+
+def _candidate(name: str, args: Sequence[Any], result: Any) -> abi.Signature | None:
+    """
+    Return the C signature of a `cuda.declare_device` function as C++ declares it.
+
+    None if its C types are unknown.
+
+    Args:
+        name: The symbol.
+        args: The Numba types of its parameters.
+        result: The Numba type of its result.
+    """
+    params = [(f"arg{number}", ty) for number, ty in enumerate(args)]
+    try:
+        return abi.c_signature(name, result, params)
+    except AbiError:
+        return None

@@ -86,11 +86,10 @@ def make(
     passed = build.declared(functions)
     header.named_structs(passed)
     check_passing(passed, request.asked)
-    compiled = build.compile_archs(
-        functions, request.archs, request.options, cubins=request.cubins, done=done, progress=progress
-    )
+    compiled = build.compile_archs(functions, request.archs, request.options, done, progress)
     first = compiled[0]
-    declarations = [_declare(*each) for each in zip(functions, first.signatures, first.raises, strict=True)]
+    pairs = zip(functions, first.lowered, strict=True)
+    declarations = [_declare(typed, lowered.signature, lowered.raises) for typed, lowered in pairs]
     structs = header.named_structs(first.signatures)
     check_passing(first.signatures, request.asked)
     code = compile_each(compiled, request)
@@ -98,7 +97,8 @@ def make(
     text = header.render(request.stem, declarations, declared)
     proof.prove(text, declarations, declared, request.archs, request.include_dirs)
     artifacts = join(code, request, text, declarations)
-    described = list(zip(declarations, functions, first.raises, strict=True))
+    raises = [each.raises for each in first.lowered]
+    described = list(zip(declarations, functions, raises, strict=True))
     manifest = describe_export(request, compiler, described, artifacts)
     names = {key: file_name(request.stem, key) for key in artifacts.files}
     for each in code.undeclared:
