@@ -24,15 +24,18 @@ def add(commands: Any) -> None:
 
 def _stats(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
-    from numba_ptxlink.cache import maintenance
 
-    default, lines, content = cache.default(), [], []
-    for stats in maintenance.stats(default):
-        use = "written" if stats.writable else "read"
-        sizes = f"{report.size(stats.size)} of {report.size(stats.cap)}"
-        lines.append(f"{stats.path}  ({use})\n  {stats.entries} entries, {sizes}")
-        content.append({**vars(stats), "path": str(stats.path)})
-    unused = default.tiers().refused if default.settings.cache else (maintenance.OFF,)
+    default = cache.default()
+    tiers, lines, content = default.tiers(), [], []
+    for directory in tiers.directories:
+        sizes, written = directory.sizes(), directory is tiers.writer
+        found = {"path": str(directory.path), "writable": written, "entries": len(sizes), "size": sum(sizes)}
+        content.append({**found, "cap": directory.size})
+        lines.append(
+            f"{directory.path}  ({'written' if written else 'read'})\n"
+            f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"
+        )
+    unused = default.unused()
     lines += [f"not used: {reason}" for reason in unused]
     brief = "\n".join(f"{each['path']}  {each['entries']} entries, {each['size']} bytes" for each in content)
     return Report({"directories": content, "not used": list(unused)}, "\n".join(lines), brief)
@@ -40,16 +43,14 @@ def _stats(_: argparse.Namespace) -> Report:
 
 def _clear(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
-    from numba_ptxlink.cache import maintenance
 
-    default = cache.default()
-    path, count = maintenance.path(default), maintenance.clear(default)
-    return Report({"deleted": count, "path": str(path)}, f"{count} entries deleted from {path}")
+    writer = cache.default().writer()
+    count = writer.clear()
+    return Report({"deleted": count, "path": str(writer.path)}, f"{count} entries deleted from {writer.path}")
 
 
 def _path(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
-    from numba_ptxlink.cache import maintenance
 
-    path = str(maintenance.path(cache.default()))
+    path = str(cache.default().writer().path)
     return Report({"path": path}, path, path)

@@ -11,8 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .entry import Entry
-    from .key import Key, package_version
+    from .key import Entry, Key, package_version
     from .tiered import Cache, Counters, cached, counters, default
 
 __all__ = [
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 # Imported when it is first used: a kernel that numba-cuda itself has kept needs keys, and no tier.
-_HOMES = {"Entry": "entry", "Key": "key", "package_version": "key"}
+_HOMES = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
+import re
 import secrets
 import stat
 import time
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
-
-from . import eviction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +35,12 @@ _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO in an entry's place must not wait for its writer.
 _OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# ESTALE is what a network file system reports for a deleted directory.
-_GONE = (errno.ENOENT, errno.ESTALE)
+_ENTRY = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = "new-"
+# No write takes that long: the process that wrote such a temporary file was killed.
+_ABANDONED_SECONDS = 3600
+# Of so many writes about one looks at the size: listing 100,000 entries takes longer than a compile.
+_WRITES = 256
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -49,31 +51,23 @@ def default_directory() -> Path:
     Raises:
         CacheError: The user has no home directory.
     """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if base and Path(base).is_absolute():
-        return Path(base) / "numba-ptxlink"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        home = Path()
-    if home.parts and not home.is_absolute():
-        raise CacheError(
-            f"the home directory is {str(home)!r}, which is not absolute; set HOME or XDG_CACHE_HOME to an "
-            "absolute path, or NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
-        )
-    if not home.is_dir() or not home.parts:
-        raise CacheError(
-            "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
-        )
-    return home / ".cache" / "numba-ptxlink"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():
+        home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without one
+        if not (home.is_absolute() and home.is_dir()):
+            raise CacheError(
+                "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
+            )
+        base = home / ".cache"
+    return base / "numba-ptxlink"
 
 
 class Directory:
     """
     A directory of entries, shared by processes and threads. Reading needs no write permission.
 
-    The path is resolved once and the descriptor kept, so that replacing the path has no effect. If the
-    directory itself is deleted, it is created and checked again.
+    The path is resolved once and the descriptor kept, so that replacing the path has no effect. Where it is
+    deleted meanwhile, this process keeps nothing more.
 
     Args:
         path: Its path; created with mode 0700 if it is missing and *create* is set.
@@ -87,35 +81,27 @@ class Directory:
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
         self.path = path
         self.size = size
-        self._create = create
         self._written = 0
-        self._next_look = 0.0
         self._lock = Lock()
         self._warned: set[str] = set()
-        self._top = self._open()
-        self.writable = os.access(
-            ".",
-            os.R_OK | os.W_OK | os.X_OK,
-            dir_fd=self._top,
-            effective_ids=os.access in os.supports_effective_ids,
-        )
-
-    def _open(self) -> int:
-        """Open and check the directory; return its descriptor, which is closed with this object."""
-        if self._create:
-            _make(self.path)
+        if create:
+            _make(path)
         try:
-            top = os.open(self.path, _OPEN_DIRECTORY)
+            self._top = os.open(path, _OPEN_DIRECTORY)
         except OSError as error:
-            raise CacheError(f"{self.path} cannot be used: {error.strerror}") from error
-        weakref.finalize(self, os.close, top).atexit = False
-        status = os.fstat(top)
-        _refuse_foreign(self.path, status)
-        with contextlib.suppress(OSError):
-            _refuse_foreign(self.path / LAYOUT, os.stat(LAYOUT, dir_fd=top, follow_symlinks=False))
+            raise CacheError(f"{path} cannot be used: {error.strerror}") from error
+        weakref.finalize(self, os.close, self._top).atexit = False
+        status = os.fstat(self._top)
+        _refuse_foreign(path, status)
         # Entries follow the directory's read permissions: opening it to others is meant to share them.
         self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
-        return top
+        self.writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._top)
+        if create:
+            with contextlib.suppress(OSError):  # It is there, or the first entry cannot be written.
+                os.mkdir(LAYOUT, 0o700, dir_fd=self._top)
+                os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._top)
+        with contextlib.suppress(OSError):
+            _refuse_foreign(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._top, follow_symlinks=False))
 
     def path_of(self, address: bytes) -> Path:
         """Return the path of the entry of *address*, for messages."""
@@ -153,7 +139,7 @@ class Directory:
             if self.writable:
                 # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)
-            return _read(file, status.st_size)
+            return os.read(file, status.st_size)
         finally:
             os.close(file)
 
@@ -184,8 +170,8 @@ class Directory:
         fsync can take longer than a link and gains nothing here: an entry that a crash of the machine leaves
         half written fails its digest check and is a miss.
         """
-        temporary = f"{LAYOUT}/{eviction.TEMPORARY}{secrets.token_hex(8)}"
-        file = self._new_file(temporary)
+        temporary = f"{LAYOUT}/{_TEMPORARY}{secrets.token_hex(8)}"
+        file = os.open(temporary, _CREATE, 0o600, dir_fd=self._top)
         try:
             try:
                 # fchmod overrides the umask: entries follow the directory's permissions.
@@ -201,31 +187,9 @@ class Directory:
                 os.unlink(temporary, dir_fd=self._top)
             raise
 
-    def _new_file(self, name: str) -> int:
-        """Create the file *name*, and recreate what was deleted of the directory since it was opened."""
-        try:
-            return os.open(name, _CREATE, 0o600, dir_fd=self._top)
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            with self._lock.held:
-                if self._is_gone():
-                    self._top = self._open()
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(LAYOUT, 0o700, dir_fd=self._top)
-                    os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._top)
-            return os.open(name, _CREATE, 0o600, dir_fd=self._top)
-
-    def _is_gone(self) -> bool:
-        try:
-            return os.fstat(self._top).st_nlink == 0
-        except OSError:
-            return True
-
     def discard(self, address: bytes) -> None:
         """Delete the entry stored under *address*, if possible."""
-        with contextlib.suppress(OSError):
-            os.unlink(f"{LAYOUT}/{address.hex()}", dir_fd=self._top)
+        self._unlink(address.hex())
 
     def clear(self) -> int:
         """
@@ -236,13 +200,11 @@ class Directory:
         """
         entries = 0
         try:
-            with self._folder() as folder:
-                for name in eviction.names(folder):
+            with self._files() as (folder, names):
+                for name in names:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
-                        entries += eviction.is_entry(name)
-        except FileNotFoundError:
-            pass
+                        entries += not name.startswith(_TEMPORARY)
         except OSError as error:
             raise CacheError(
                 f"{self.path} could not be cleared: {error.strerror}; mend its permissions."
@@ -251,12 +213,9 @@ class Directory:
 
     def sizes(self) -> list[int]:
         """Return the sizes of all entries in bytes."""
-        found = []
-        with contextlib.suppress(OSError), self._folder() as folder:
-            for name in filter(eviction.is_entry, eviction.names(folder)):
-                with contextlib.suppress(FileNotFoundError):
-                    found.append(os.stat(name, dir_fd=folder, follow_symlinks=False).st_size)
-        return found
+        with contextlib.suppress(OSError):
+            return [size for _, size, name in self._used() if not name.startswith(_TEMPORARY)]
+        return []
 
     def open_locks(self) -> int:
         """
@@ -270,42 +229,50 @@ class Directory:
         )
 
     def _count(self, length: int) -> None:
-        """Enforce the soft limit from time to time: listing 100,000 entries takes longer than a compile."""
+        """Enforce the soft limit, and sweep what killed writers left, from time to time."""
         with self._lock.held:
             self._written += length
-            # The stamp of a machine with a wrong clock can always look old, hence the second timer.
-            waiting = time.monotonic() < self._next_look or not eviction.is_due(self._top)
-            if self._written <= self.size // 16 and waiting:
+            if self._written <= self.size // 16 and secrets.randbelow(_WRITES):
                 return
             self._written = 0
-            self._next_look = time.monotonic() + eviction.CHECK_SECONDS
-        now = eviction.stamp(self._top)
-        with self._folder() as folder:
-            eviction.enforce(folder, self.size, now)
+        used = self._used()
+        total = sum(size for _, size, name in used if not name.startswith(_TEMPORARY))
+        for when, size, name in sorted(used):
+            if name.startswith(_TEMPORARY):
+                if time.time() - when > _ABANDONED_SECONDS:
+                    self._unlink(name)
+            elif total > self.size:
+                total -= size
+                self._unlink(name)
+
+    def _used(self) -> list[tuple[float, int, str]]:
+        """Return when each file was used last, its size and its name, as far as it is still there."""
+        found = []
+        with self._files() as (folder, names):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    found.append((status.st_mtime, status.st_size, name))
+        return found
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{LAYOUT}/{name}", dir_fd=self._top)
 
     @contextlib.contextmanager
-    def _folder(self) -> Iterator[int]:
+    def _files(self) -> Iterator[tuple[int, list[str]]]:
+        """Open the folder of the entries; yield it with their names, and those that are being written."""
         # A separate descriptor: listing moves a descriptor's position, which threads would share.
         folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
         try:
-            yield folder
+            names = os.listdir(folder)  # noqa: PTH208 - a descriptor
+            yield folder, [name for name in names if name.startswith(_TEMPORARY) or _ENTRY.fullmatch(name)]
         finally:
             os.close(folder)
 
     def _warn(self, about: str, message: str, *arguments: object) -> None:
         log.log(logging.DEBUG if about in self._warned else logging.WARNING, message, *arguments)
         self._warned.add(about)
-
-
-def _read(file: int, size: int) -> bytes:
-    chunk = os.read(file, size)
-    if len(chunk) == size:
-        return chunk
-    chunks = [chunk]
-    while chunk and (missing := size - sum(map(len, chunks))):
-        chunk = os.read(file, missing)
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _make(path: Path) -> None:

@@ -1,21 +1,29 @@
-"""Compute the address of a cached result: a hash of its labelled, length-prefixed inputs."""
+"""
+The address of a cached result, a hash of its labelled, length-prefixed inputs, and the bytes stored there.
+
+A stored result is its metadata and code under a SHA-256 digest and, with a secret, an HMAC.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import os
+import hmac
+import json
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 SCHEMA = 1
 """Incremented whenever a part changes its meaning, or a stored result its form, so that old entries miss."""
 
 _SHOWN = 96
-_DIGEST = "source_digest.txt"
+MAGIC = b"PTXLINK\x01"
+_HEAD = struct.Struct("<8s32s32s32sI")
+_NO_TAG = bytes(32)
 
 
 class Key(NamedTuple):
@@ -84,35 +92,100 @@ def package_version() -> str:
     """
     from numba_ptxlink._version import __version__
 
-    digest = _digest_of_build(Path(__file__).parent) or source_digest(Path(__file__).parents[1])
-    return f"{__version__} {digest or 'of unknown source'}"
-
-
-def _digest_of_build(folder: Path) -> str:
-    """Return what the build wrote into *folder*; "" in a checkout, whose files change."""
     try:
-        return (folder / _DIGEST).read_text()
-    except OSError:
-        return ""
+        digest = Path(__file__).with_name("source_digest.txt").read_text()
+    except OSError:  # in a checkout, whose files change
+        digest = source_digest(Path(__file__).parents[1])
+    return f"{__version__} {digest}"
 
 
 def source_digest(package: Path) -> str:
-    """Return the start of a digest of all Python files below *package*, "" if there are none."""
+    """Return the start of a digest of all Python files below *package*."""
     whole = hashlib.sha256()
+    for path in sorted(map(str, package.rglob("*.py"))):
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - it takes a third of the time
+            _feed(whole, path.removeprefix(str(package)).encode(), file.read())
+    return whole.hexdigest()[:32]
+
+
+class Damaged(Exception):  # noqa: N818 - a state of an entry, which no caller of the package ever sees
+    """The bytes are not an entry, or were altered since it was written."""
+
+
+class WrongSeal(Exception):  # noqa: N818 - likewise
+    """The entry is intact, but its HMAC does not match this secret."""
+
+
+class Entry(NamedTuple):
+    """
+    One cached result.
+
+    Args:
+        meta: JSON values stored beside the code, such as the tool's log.
+        code: The cubin, PTX or LTO-IR.
+    """
+
+    meta: dict[str, Any]
+    code: bytes
+
+    @property
+    def log(self) -> str:
+        """The tool's messages."""
+        return str(self.meta.get("log", ""))
+
+
+def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
+    """
+    Serialise *entry* to bytes that `unseal` accepts under the same *address* and *secret* only.
+
+    Args:
+        address: Its address, 32 bytes.
+        entry: The result.
+        secret: The shared secret of the HMAC, None for no HMAC.
+    """
+    meta = json.dumps(entry.meta, separators=(",", ":")).encode()
+    body = struct.pack("<I", len(meta)) + meta + entry.code
+    digest = _digest(address, body)
+    tag = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
+    return _HEAD.pack(MAGIC, address, digest, tag, len(body)) + body
+
+
+def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
+    """
+    Verify *sealed* and return its entry.
+
+    Args:
+        sealed: The output of `seal`.
+        address: The expected address.
+        secret: The shared secret of the HMAC, None for no HMAC.
+
+    Raises:
+        Damaged: It is truncated, altered, of another address or not an entry.
+        WrongSeal: It is intact, but has the HMAC of another secret, or one where none is expected, or none.
+    """
+    if len(sealed) < _HEAD.size + 4:
+        raise Damaged("it is cut short")
+    magic, stored, digest, tag, size = _HEAD.unpack_from(sealed)
+    body = memoryview(sealed)[_HEAD.size :]
+    if (magic, stored, size) != (MAGIC, address, len(body)):
+        raise Damaged("it is no entry of this cache, of another key or not whole")
+    if _digest(stored, body) != digest:
+        raise Damaged("its digest is wrong")
+    expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
+    if not hmac.compare_digest(expected, tag):
+        raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
+    (length,) = struct.unpack_from("<I", body)
+    # The digest proves that the bytes are as written, not that this package wrote them.
     try:
-        names = sorted(_sources(package, ""))
-        for name in names:
-            with open(f"{package}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - it takes a third of the time
-                _feed(whole, name.encode(), file.read())
-    except OSError:
-        return ""
-    return whole.hexdigest()[:32] if names else ""
+        meta = json.loads(bytes(body[4 : 4 + length]))
+    except (ValueError, RecursionError) as error:
+        raise Damaged("its description is damaged") from error
+    if not isinstance(meta, dict):
+        raise Damaged("its description is damaged")
+    return Entry(meta, bytes(body[4 + length :]))
 
 
-def _sources(package: Path, folder: str) -> Iterator[str]:
-    with os.scandir(package / folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _sources(package, f"{folder}{entry.name}/")
-            elif entry.name.endswith(".py"):
-                yield folder + entry.name
+def _digest(address: bytes, body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(address)
+    digest.update(body)
+    return digest.digest()

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from numba_ptxlink._locks import Lock
 
@@ -54,7 +54,6 @@ class Server:
         # finalising them could deadlock: they are kept alive.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
-        self._secrets = _secrets(url)
         host = _host(url)
         self._usable = bool(host)
         self.name = host or "the server that NUMBA_PTXLINK_CACHE names"
@@ -99,11 +98,11 @@ class Server:
         except (redis.RedisError, OSError, UnicodeError) as error:
             self._resume = time.monotonic() + PAUSE_SECONDS
             log.warning(
-                "cache: %s failed to %s (%s: %s); doing without it for %d s",
+                # Its text may quote the URL, with its password.
+                "cache: %s failed to %s (%s); doing without it for %d s",
                 self.name,
                 action,
                 type(error).__name__,
-                self._without_secrets(str(error)),
                 PAUSE_SECONDS,
             )
         return None
@@ -136,11 +135,6 @@ class Server:
             raise _UnusableError(_CURE) from error
         return client
 
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
 
 def _host(url: str) -> str:
     """Return scheme, host and port of *url*, without secrets; "" if the URL is invalid."""
@@ -155,15 +149,3 @@ def _host(url: str) -> str:
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
         return ""
     return f"{parts.scheme}://{parts.hostname or 'localhost'}:{port}"
-
-
-def _secrets(url: str) -> set[str]:
-    """Return every secret in *url*, as written and percent-decoded."""
-    secrets = {url}
-    try:
-        parts = urlsplit(url)
-        secrets |= {parts.password or ""}
-        secrets |= {value for name, value in parse_qsl(parts.query) if "password" in name}
-    except ValueError:
-        pass
-    return {text for secret in secrets for text in (secret, unquote(secret)) if text}

@@ -16,9 +16,8 @@ from numba_ptxlink._config import Config, config
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
 
-from .directory import Directory, default_directory
-from .entry import Damaged, Entry, WrongSeal, seal, unseal
-from .key import Key
+from .directory import WRITABLE, Directory, default_directory
+from .key import Damaged, Entry, Key, WrongSeal, seal, unseal
 from .server import Server
 from .single_flight import Processes, Threads
 
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Cache", "Counters", "Entry", "Key", "cached", "counters", "default"]
 
 log = logging.getLogger(__name__)
+
+OFF = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
+"""The reason why a cache is not used."""
 
 
 class Counters(NamedTuple):
@@ -95,6 +97,23 @@ class Cache:
                     self._opened = _open(self.settings)
                     log.debug("cache: opened in %.1f ms", 1e3 * (time.perf_counter() - started))
         return self._opened
+
+    def unused(self) -> tuple[str, ...]:
+        """Return why directories are not used."""
+        return self.tiers().refused if self.settings.cache else (OFF,)
+
+    def writer(self) -> Directory:
+        """
+        Return the directory that is written to.
+
+        Raises:
+            CacheError: There is none.
+        """
+        writer = self.tiers().writer
+        if writer is None:
+            why = "; ".join(self.unused()) or f"all are read-only; {WRITABLE}"
+            raise CacheError(f"no cache directory can be written: {why}.")
+        return writer
 
     def get(self, key: Key) -> Entry | None:
         """Return the entry stored under *key*, None on a miss. Never raises."""

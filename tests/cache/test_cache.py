@@ -17,7 +17,7 @@ from caches import files_of, fill, open_cache
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
 from numba_ptxlink.cache import directory as cache_directory
-from numba_ptxlink.cache.entry import Damaged, WrongSeal, seal, unseal
+from numba_ptxlink.cache.key import Damaged, WrongSeal, seal, unseal
 from numba_ptxlink.errors import ConfigError
 
 KILLS = int(os.environ.get("NUMBA_PTXLINK_TEST_KILLS", "300"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from cache_worker import code, key
 from caches import files_of, fill, open_cache
 
 from numba_ptxlink import cache, cli
-from numba_ptxlink.cache import Entry, maintenance
+from numba_ptxlink._config import Config
+from numba_ptxlink.cache import Entry
 from numba_ptxlink.errors import CacheError
 
 
@@ -20,19 +24,19 @@ def filled(tmp_path, monkeypatch):
     return made
 
 
-def test_stats_count_entries(filled):
+@pytest.mark.usefixtures("filled")
+def test_stats_count_entries(capsys):
     """Each directory tells its entries, their bytes and its cap."""
-    (found,) = maintenance.stats(filled)
-    assert (2, True, 2 << 30) == (found.entries, found.writable, found.cap)
-    assert found.size == sum(file.stat().st_size for file in files_of(found.path))
+    assert 0 == cli.main(["cache", "stats", "--json"])
+    (found,) = json.loads(capsys.readouterr().out)["directories"]
+    assert (2, True, 2 << 30) == (found["entries"], found["writable"], found["cap"])
+    assert found["size"] == sum(file.stat().st_size for file in files_of(Path(found["path"])))
 
 
 def test_a_cache_that_is_off_says_so():
     """The tools say which variable turns the cache off."""
-    from numba_ptxlink._config import Config
-
     with pytest.raises(CacheError, match="NUMBA_PTXLINK_CACHE=0"):
-        maintenance.path(cache.Cache(Config(cache=False)))
+        cache.Cache(Config(cache=False)).writer()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from redis_server import RedisServer
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
-from numba_ptxlink.cache.entry import seal
+from numba_ptxlink.cache.key import seal
 
 pytest.importorskip("redis", reason="redis-py is not installed")
 

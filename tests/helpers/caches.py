@@ -8,7 +8,7 @@ from cache_worker import code, key
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
-from numba_ptxlink.cache.entry import unseal
+from numba_ptxlink.cache.key import unseal
 
 if TYPE_CHECKING:
     from pathlib import Path
