@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import cache
 from ._arch import Arch, dotted
 from ._config import config
-from ._formats.kinds import CU, recognise
+from ._formats.kinds import CU, describe, recognise
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
@@ -320,12 +320,9 @@ def _debugging_cure(flags: tuple[str, ...]) -> str:
 
 def _source_cure(code: bytes) -> str:
     """Return what compiles *code*, "" where it is neither CUDA C++ nor Python."""
-    # Deferred: it reads Python, and a refusal is rare.
-    from ._formats import texts
-
     if recognise(code) == CU:
         return "This is CUDA C++, and no PTX: link() and `numba-ptxlink link` compile it."
-    if texts.describe(code) == "Python":
+    if describe(code) == "Python":
         return "This is Python, and no PTX: export() and `numba-ptxlink export` compile it."
     return ""
 

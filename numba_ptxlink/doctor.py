@@ -12,7 +12,7 @@ from . import _native, _plugin
 from ._arch import dotted
 from ._config import config
 from ._formats.ptx import read_header
-from ._formats.ptx.isa import newest_isa
+from ._formats.ptx.header import newest_isa
 from ._front_end import registry
 from ._front_end.activation import switch
 from ._link import single_ptx

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from . import assembler
 from ._arch import Arch, dotted
 from ._config import config
-from ._formats import elf, ltoir
-from ._formats.containers import FatbinEntry, fatbin_entries
+from ._formats import elf
+from ._formats.containers import FatbinEntry, fatbin_entries, ltoir_header
 from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
 from ._link import check, manifests
 from ._link.read import Input, read
@@ -186,7 +186,7 @@ def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    header = ltoir.read(source.code)
+    header = ltoir_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
     details = {"container": dotted(header.container), "nvvm_ir": dotted(header.ir)}

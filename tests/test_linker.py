@@ -122,7 +122,7 @@ def test_the_register_cap_and_line_numbers_reach_the_tool():
     [
         ("missing.ptx", "missing.ptx not found; check the path."),
         ("", "Input 1 is empty text; give a path, PTX or CUDA C++."),
-        (make_kernel().encode("utf-16"), "Input 1 is text in UTF-16, not UTF-8; give PTX"),
+        (make_kernel().encode("utf-16"), "Input 1 is of no known kind; give PTX"),
         (b"", "Input 1 is empty; give PTX, LTO-IR, a cubin"),
         (b"\x00\x01\x02\xff", "Input 1 is of no known kind; give PTX"),
         (7, "Input 1 is a int; give a path, PTX or CUDA C++ text, bytes"),

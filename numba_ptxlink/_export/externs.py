@@ -14,7 +14,7 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import LTOIR, PTX
-from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._formats.ptx import Prototype, Span, parse
 from numba_ptxlink._link import declarations, manifests
 from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input
@@ -99,7 +99,7 @@ def merge_ptx(
     kept = module.definition(_KEEP)
     if kept is None:
         raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
-    module = parse(module.without([kept]))
+    module = parse(module.replace({Span(kept.start, kept.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
     return module.relinked(linkages)

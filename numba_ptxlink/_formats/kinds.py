@@ -1,7 +1,8 @@
-"""The kinds of code that can be linked: a row for each, and how a file or its content is recognised."""
+"""The kinds of code that can be linked: a row for each, and how content is recognised."""
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -15,6 +16,15 @@ EM_CUDA = 190
 THIN_ARCHIVE = b"!<thin>\n"
 """What an archive begins with that has the paths of its members in their place."""
 _ELF = b"\x7fELF"
+_LLVM_IR = (
+    r'(?m)^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
+    r"(?:define|declare)\b[^\n]*@|!llvm\.)"
+)
+_COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
+# No sentence of prose has these; what quotes them does so in a code block of Markdown.
+_SIGN = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*include\s*[<"]'
+_MARKDOWN = r"(?m)^(?:```|#+ [A-Z]|=+$|---+$)"
+_DIRECTIVE = r"\s*#\s*(?:define|elif|else|endif|error|if|ifdef|ifndef|include|pragma|undef)\b"
 
 
 class Kind(NamedTuple):
@@ -62,7 +72,6 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    from . import texts
     from .ptx.header import begins_module
 
     # Compilers of PTX take any bytes in comments and strings.
@@ -72,4 +81,54 @@ def recognise(code: bytes) -> str | None:
     text = stripped.decode(errors="surrogateescape")
     if begins_module(text):
         return PTX
-    return CU if texts.is_utf_8(code) and texts.is_cxx(text) else None
+    return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None
+
+
+def describe(code: bytes) -> str:
+    """Return in words what *code* is, which is of none of the kinds that can be linked."""
+    if b"\0" in code or not is_text(code):
+        return "of no known kind"
+    text = code.decode(errors="surrogateescape")
+    if not text.strip():
+        return "empty"
+    if re.search(_LLVM_IR, text):
+        return "LLVM IR as text"
+    return "Python" if _is_python(text) else "text of no known kind"
+
+
+def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
+    """Return whether *code* is UTF-8, or with *ascii_based* has no control characters, as has Latin-1."""
+    try:
+        code.decode()
+    except UnicodeDecodeError:
+        return ascii_based and not re.search(rb"[\x00-\x08\x0e-\x1f\x7f]", code)
+    return True
+
+
+def _is_cxx(text: str) -> bool:
+    """
+    Return whether *text* has the form of a C++ source: keywords of CUDA, or an end as C++ has it.
+
+    Prose, LLVM IR, JSON and Python do not pass; other languages with C's punctuation do, for the compiler to
+    refuse.
+    """
+    code = re.sub(_COMMENT, " ", text).replace("\\\n", " ").strip()
+    if not code:
+        return bool(text.strip())
+    if re.search(_LLVM_IR, text) or code.startswith(("{", "[")):
+        return False
+    ends = code.endswith((";", "}")) or re.match(_DIRECTIVE, code.rpartition("\n")[2])
+    signed = re.search(_SIGN, code) and not re.search(_MARKDOWN, text)
+    return bool(ends or signed) and not _is_python(text)
+
+
+def _is_python(text: str) -> bool:
+    # Deferred: few inputs are text of which nothing else is known.
+    import ast
+
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    # Preprocessor directives are comments of Python, and a call or a name is a statement of both languages.
+    return any(not isinstance(statement, ast.Expr) for statement in body)

@@ -16,7 +16,7 @@ from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion, dotted
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse
-from numba_ptxlink._formats.ptx.isa import OLDEST, arch_since, first_release, newest_isa
+from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
 from . import oldest, single_ptx
@@ -90,7 +90,7 @@ class Consumer:
             ExportError: The text needs a newer version than the consumer reads. Names what needs it.
         """
         module = parse(ptx.decode())
-        declared = module.version or OLDEST
+        declared = module.header.version or OLDEST
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
                 raise self._too_new(_Demand(declared, "no older version"), arch)
@@ -106,7 +106,7 @@ class Consumer:
 
     def _lowest(self, module: Module, arch: Arch) -> str:
         """Return the text of *module* with the lowest version."""
-        declared = module.version or OLDEST
+        declared = module.header.version or OLDEST
         needed = _Demand(arch_since(arch.sm) or declared, f".target {arch.sm}")
         while needed.version <= self.isa:
             version = min(needed.version, declared)

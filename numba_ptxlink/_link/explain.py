@@ -10,7 +10,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import ltoir
+from numba_ptxlink._formats.containers import ltoir_header
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._tools import find, nvvm
 from numba_ptxlink.errors import AssembleError, LinkError
@@ -101,7 +101,7 @@ def explained(
 
 def _cure(failure: str, sources: Sequence[Input], tool: str) -> str:
     if NEWER in failure and tool != "nvptxcompiler" and tool:
-        headers = [ltoir.read(source.code) for source in sources if source.kind == LTOIR]
+        headers = [ltoir_header(source.code) for source in sources if source.kind == LTOIR]
         newest = max((header.container for header in headers if header), default=(0, 0))
         linker = backends.linker(tool)
         cure = upgrade(linker.version(), linker.package(), of_cuda_13=newest > LAST_OF_CUDA_12)

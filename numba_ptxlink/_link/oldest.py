@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._formats import containers
+from numba_ptxlink._formats.containers import ZSTD, fatbin_entries, ltoir_header
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from numba_ptxlink._formats.ltoir import read as read_ltoir
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._formats.ptx.isa import OLDEST, arch_since, first_release, release_of
+from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, release_of
 from numba_ptxlink._tools import nvvm
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
 
 def _written_by(ltoir: bytes) -> Release | None:
     """Return the release of the tool that wrote *ltoir*, None for one that is not known yet."""
-    head = read_ltoir(ltoir)
+    head = ltoir_header(ltoir)
     return next((release for version, release in _LTOIR_SINCE.items() if head and head.ir <= version), None)
 
 
@@ -105,8 +104,8 @@ def of_fatbin(members: Iterable[tuple[str, Oldest]], code: bytes | None, *, link
         linkable: Whether its code is relocatable.
     """
     members = list(members)
-    entries = containers.fatbin_entries(code) if code else ()
-    packed = [ZSTD_SINCE] if any(entry.flags & containers.ZSTD for entry in entries) else []
+    entries = fatbin_entries(code) if code else ()
+    packed = [ZSTD_SINCE] if any(entry.flags & ZSTD for entry in entries) else []
     # PTX is compiled where there is no machine code for the device.
     loaded = [oldest for kind, oldest in members if kind == CUBIN] or [
         oldest for kind, oldest in members if kind == PTX

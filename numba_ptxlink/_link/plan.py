@@ -344,7 +344,7 @@ def _linker_reads(ptx: Input, arch: Arch) -> bool:
 
 
 def _newest_isa(release: tuple[int, int]) -> PtxVersion | None:
-    from numba_ptxlink._formats.ptx.isa import sure_isa
+    from numba_ptxlink._formats.ptx.header import sure_isa
 
     return sure_isa(release)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, recognise
+from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, describe, is_text, recognise
 from numba_ptxlink.errors import LinkError, MissingInputError
 
 if TYPE_CHECKING:
@@ -109,10 +109,8 @@ def read(source: Any, number: int = 1) -> Input:
     code = as_bytes(source)
     kind = recognise(code)
     if kind is None:
-        from numba_ptxlink._formats import texts
-
         raise LinkError(
-            f"Input {number}{f' ({name})' if name else ''} is {texts.describe(code)}; "
+            f"Input {number}{f' ({name})' if name else ''} is {describe(code)}; "
             "give PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
             inputs=(name,) if name else (),
         )
@@ -196,15 +194,11 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
     if kind is None and declared == CU and code.strip():
-        from numba_ptxlink._formats import texts
-
         # nvcc takes any encoding that has ASCII in it.
-        kind = CU if texts.is_text(code) else None
+        kind = CU if is_text(code) else None
     if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
-        from numba_ptxlink._formats import texts
-
         says = f"its extension says {declared}" if declared else "it has no known extension"
-        content = kind or texts.describe(code)
+        content = kind or describe(code)
         cure = f"give a file of {', '.join(KINDS)} under its own extension"
         if content == "Python":
             cure = "compile it first, such as with `numba-ptxlink export`"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._formats.ptx.isa import sure_isa
+from numba_ptxlink._formats.ptx.header import sure_isa
 from numba_ptxlink._tools import find, programs
 from numba_ptxlink.errors import AssembleError, LinkError
 

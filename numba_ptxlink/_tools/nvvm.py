@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._formats.ptx.isa import release_of
+from numba_ptxlink._formats.ptx.header import release_of
 from numba_ptxlink.errors import ExportError, LinkError
 
 from . import find

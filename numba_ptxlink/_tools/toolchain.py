@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink._arch import Arch, ArchLike, dotted
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._formats.ptx.isa import arch_since
+from numba_ptxlink._formats.ptx.header import arch_since
 from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 
 from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm

@@ -46,7 +46,7 @@ def test_nvrtc(arch, flags):
         variables["coefficients"].extents,
     )
     assert ("managed",) == variables["managed"].attributes
-    assert ("debug" in module.target) is ("-G" in flags)
+    assert ("debug" in module.header.target) is ("-G" in flags)
     assert module.has_line_numbers is bool(flags)
     sections = [each for each in module.items if getattr(each, "keyword", "") == "section"]
     assert bool(sections) is ("-G" in flags)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from numba_ptxlink._formats.ptx import isa as ptx_isa
+from numba_ptxlink._formats.ptx import header as ptx_isa
 
 
 def test_ptx_of_a_release_to_come_is_left_to_the_linker():
     """What PTX a release reads that was never tried is not said; of one that was, it is."""
-    from numba_ptxlink._formats.ptx import isa as ptx_isa
+    from numba_ptxlink._formats.ptx import header as ptx_isa
 
     assert (9, 5) == (ptx_isa.sure_isa((13, 5)).major, ptx_isa.sure_isa((13, 5)).minor)
     assert ptx_isa.sure_isa((13, 6)) is None

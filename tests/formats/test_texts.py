@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import kinds, texts
+from numba_ptxlink._formats import kinds
 
 ROOT = Path(__file__).parents[2]
 CXX = {
@@ -28,11 +28,11 @@ OTHERS = {
     "toml": ((ROOT / "pyproject.toml").read_text(), "text of no known kind"),
     "Python": (Path(__file__).read_text(), "Python"),
     "Python with C++": ('SOURCE = """__global__ void k() {}"""\nx = {\n    1: 2\n}\n', "Python"),
-    "JSON": ('{"a": [1, 2]}\n', "JSON"),
+    "JSON": ('{"a": [1, 2]}\n', "text of no known kind"),
     "LLVM IR": ("define void @f() {\n  ret void\n}\n", "LLVM IR as text"),
     "quoted": ("# Use\n\n```cpp\n__global__ void k() {}\n```\n", "text of no known kind"),
     "words": ("hello\nworld\n", "text of no known kind"),
-    "blank": (" \n", "blank"),
+    "blank": (" \n", "empty"),
     "empty": ("", "empty"),
 }
 
@@ -47,7 +47,7 @@ def test_cuda_source(text):
 def test_other_text(tmp_path, text, name):
     """Text of another kind is said to be that, by `link` and by `inspect`."""
     assert kinds.recognise(text.encode()) is None
-    assert name == texts.describe(text.encode())
+    assert name == kinds.describe(text.encode())
     (tmp_path / "file").write_text(text)
     for take in (pl.inspect, lambda path: pl.link(path, arch="sm_80")):
         with pytest.raises(

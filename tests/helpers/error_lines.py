@@ -56,6 +56,6 @@ def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
     exported = pl.export(udfs, folder, archs=[arch], emit=["ptx"], name="traps", **options)
     text = exported.artifacts["ptx", arch].read_text()
     module = parse(text)
-    functions = {each.name: module.source(each) for each in module.functions if each.defined}
+    functions = {each.name: module.text[each.start : each.end] for each in module.functions if each.defined}
     assert {udf.name for udf in udfs} == functions.keys()
     return {udf.name: "trap;" in functions[udf.name] for udf in udfs}

@@ -8,7 +8,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._formats.ptx.isa import first_release, newest_isa
+from numba_ptxlink._formats.ptx.header import first_release, newest_isa
 from numba_ptxlink._link import consumer as consumers
 from numba_ptxlink._link import oldest, single_ptx
 from numba_ptxlink._link.consumer import Consumer

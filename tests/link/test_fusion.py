@@ -282,7 +282,7 @@ def test_private_names_are_kept_apart():
     assert 2 == len({variable.name for variable in module.variables})
     assert 4 == len({each.name for each in module.functions})
     first, second = (module.definition(name) for name in "fg")
-    used = [re.search(r"\[(\$table\w*)\]", module.source(each))[1] for each in (first, second)]
+    used = [re.search(r"\[(\$table\w*)\]", module.text[each.start : each.end])[1] for each in (first, second)]
     values = {variable.name: variable.initial for variable in module.variables}
     assert ["11", "22"] == [values[name] for name in used]
     pl.assemble(text, "sm_80", relocatable=True)

@@ -42,5 +42,5 @@ def test_ptx_of_others(folder: Path, name: str) -> None:
     assert {"", "line"}.isdisjoint(part.keyword for part in parts)
     assert any(function.kind == "entry" and function.defined for function in module.functions)
     bodies = {each.body_span: ptx.block(each.body) for each in module.functions if each.defined}
-    codes = [pl.assemble(each, module.target[0]).code for each in (text, module.replace(bodies))]
+    codes = [pl.assemble(each, module.header.target[0]).code for each in (text, module.replace(bodies))]
     assert cubins.code(codes[0]) == cubins.code(codes[1])

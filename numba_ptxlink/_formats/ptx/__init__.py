@@ -5,7 +5,6 @@ from __future__ import annotations
 from .header import Header, begins_module, read_header
 from .lexer import MalformedError, Token, names, tokens, with_words
 from .module import Alias, Function, Item, Module, Part, parse
-from .prototypes import Param, Prototype
 from .statements import (
     CLOSE,
     OPEN,
@@ -27,7 +26,7 @@ from .statements import (
     scoped,
     with_labels,
 )
-from .variables import Declaration, Span, Variable, width
+from .variables import Declaration, Param, Prototype, Span, Variable, width
 
 __all__ = [
     "CLOSE",

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 from . import lexer
-from .header import HEADER, Header, listed
+from .header import HEADER, Header, listed, read_header
 from .lexer import MalformedError, token_at
-from .prototypes import Prototype
 from .statements import Directive, Statement, read
-from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Span, Variable
+from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Prototype, Span, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from numba_ptxlink._arch import PtxVersion
 
     from .lexer import Token
 
@@ -181,21 +178,6 @@ class Module:
         )
 
     @property
-    def version(self) -> PtxVersion | None:
-        """The PTX ISA version that it declares, None without `.version`."""
-        return self.header.version
-
-    @property
-    def target(self) -> tuple[str, ...]:
-        """The values of `.target`, such as ("sm_90", "debug")."""
-        return self.header.target
-
-    @property
-    def address_size(self) -> int:
-        """The size of an address in bits, 0 if not declared."""
-        return self.header.address_size
-
-    @property
     def has_line_numbers(self) -> bool:
         """Whether it maps its instructions to source lines."""
         return ".loc" in self.text and any(function.has_line_numbers for function in self.functions)
@@ -222,10 +204,6 @@ class Module:
     def definition(self, name: str) -> Function | None:
         """Return the definition of the function *name*, None if there is none."""
         return next((each for each in self.functions if each.name == name and each.defined), None)
-
-    def source(self, item: Item) -> str:
-        """Return the text of *item*."""
-        return self.text[item.start : item.end]
 
     def replace(self, edits: Mapping[Span, str]) -> str:
         """
@@ -264,10 +242,6 @@ class Module:
                     edits[Span(start, end)] = f".{linkage}{blank}" if linkage else ""
         return self.replace(edits)
 
-    def without(self, items: Iterable[Item]) -> str:
-        """Return the text without *items*."""
-        return self.replace({Span(item.start, item.end): "" for item in items})
-
     def __repr__(self) -> str:
         return f"<PTX module: {len(self.functions)} functions, {len(self.variables)} variables>"
 
@@ -278,14 +252,7 @@ def parse(text: str) -> Module:
 
     Never raises: text that is not understood becomes a `Part` without a keyword.
     """
-    items = _Reader(text).items()
-    values: dict[str, list[str]] = {}
-    for item in items:
-        if isinstance(item, Part) and f".{item.keyword}" in HEADER:
-            values.setdefault(item.keyword, listed(text, item.start + 1 + len(item.keyword))[0])
-        elif not isinstance(item, Part) or item.keyword != "line":
-            break
-    return Module(text, items, Header.of(values))
+    return Module(text, _Reader(text).items(), read_header(text))
 
 
 class _Reader:

@@ -126,7 +126,7 @@ def _declaration(declared: ptx.Function, chosen: ptx.Function) -> str:
 
 def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
     # Sections alone describe lines, which are left out; such code is optimised all the same.
-    if "debug" in module.target:
+    if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
     for item in module.items:
         if isinstance(item, ptx.Part) and not item.keyword:
@@ -139,21 +139,21 @@ def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
 
 
 def _header(modules: Sequence[ptx.Module]) -> str:
-    versions = [module.version for module in modules if module.version]
+    versions = [module.header.version for module in modules if module.header.version]
     archs: list[Arch] = []
     others: set[tuple[str, ...]] = set()
     for module in modules:
-        named = [word for word in module.target if word.startswith("sm_")]
-        if len(named) != 1 or module.version is None:
+        named = [word for word in module.header.target if word.startswith("sm_")]
+        if len(named) != 1 or module.header.version is None:
             raise NotCombinedError("an input lacks its version or target")
         archs.append(Arch.of(named[0]))
-        others.add(tuple(sorted(set(module.target) - set(named))))
+        others.add(tuple(sorted(set(module.header.target) - set(named))))
     if len(others) > 1:
         raise NotCombinedError("the inputs have different texture modes")
     specific = {arch.sm for arch in archs if not arch.sm[-1].isdigit()}
     if len(specific) > 1:
         raise NotCombinedError(f"the inputs are for {' and '.join(sorted(specific))}")
-    if {module.address_size for module in modules} != {64}:
+    if {module.header.address_size for module in modules} != {64}:
         raise NotCombinedError("an input has no 64-bit addresses")
     numbers = [int("".join(filter(str.isdigit, arch.sm))) for arch in archs]
     # Code for older devices counts on all threads of a warp running in step.
