@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._imports import sources
 from numba_ptxlink.errors import ExportError
 
-from . import choice, definitions
+from . import choice, reached
 from .marks import Udf
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def load(source: Source, front_end: str | None) -> Loaded:
         AbiError: Names of functions are refused.
     """
     choice.prepare(front_end)
-    with definitions.refused_together():
+    with reached.refused_together():
         if source.is_module:
             imported = sources.import_module(source.name, choice.advice)
         else:
@@ -96,11 +96,26 @@ def given(source: Any) -> Loaded:
 
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
-    definitions.check(module)
-    udfs = definitions.of_module(module)
+    udfs = _of_module(module)
     if not udfs:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
     return udfs
+
+
+def _of_module(module: ModuleType) -> tuple[Udf, ...]:
+    """
+    Return the marked functions that *module* defines, in order of definition.
+
+    They are all that its body has marked, whatever has them in the end, such as a list or a class; and what
+    got a name in it later.
+    """
+    named = [each for each in vars(module).values() if isinstance(each, Udf)]
+    own = [each for each in named if each.function.__module__ == module.__name__]
+    recorded = getattr(module.__spec__, reached.MARKS, ())
+    added = [other for each in dict.fromkeys((*recorded, *own)) for other in (each, *each.others)]
+    # The last signature of a function has the others with it.
+    with_another = {id(other) for each in added for other in each.others}
+    return tuple(each for each in dict.fromkeys(added) if id(each) not in with_another)
 
 
 def folders(marked: Sequence[Udf]) -> dict[Path, None]:

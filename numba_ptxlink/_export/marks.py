@@ -14,7 +14,7 @@ from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import choice, definitions
+from . import choice, reached
 from .reached import Marked
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class Udf(Marked):
             try:
                 cnames.check(self.name, what)
             except AbiError as error:
-                definitions.refuse(error, self.place)
-        definitions.record(self)
+                reached.refuse(error, self.place)
+        reached.record(self)
         functools.update_wrapper(self, function)
 
     _decorator = "udf"
