@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
@@ -14,15 +14,12 @@ from . import type_names
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numba_ptxlink._cabi.cxx import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80
-
-# The names of record types by the identity of the globals that they are in.
-_Modules: TypeAlias = "dict[int, dict[Any, str]]"
 
 
 @dataclass(frozen=True)
@@ -70,92 +67,47 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
     Return every signature of *marked* with the types of *front_end*, each under a unique C name.
 
     Raises:
-        AbiError: Two functions have the same C name, or a signature is not a Numba signature.
+        AbiError: Two functions have the same C name, or a signature is not a Numba signature. The message
+            proposes another name.
     """
-    modules: _Modules = {}
-    return tuple(
-        resolved(function, front_end, name, modules=modules)
-        for name, function in expand(marked, front_end, modules).items()
-    )
-
-
-def resolved(
-    function: Udf, front_end: FrontEnd, symbol: str | None = None, *, modules: _Modules | None = None
-) -> Typed:
-    """
-    Return *function* with the types of *front_end*.
-
-    Args:
-        function: The function.
-        front_end: What compiles it.
-        symbol: Its C name, None to work it out.
-        modules: What modules name, as for `record_names`.
-
-    Raises:
-        AbiError: Its signature is not a Numba signature.
-    """
-    return Typed(
-        function,
-        front_end,
-        *arguments(function, front_end),
-        tuple(parameters(function.function)),
-        record_names(function.function, front_end, modules),
-        existing_structs(function, front_end),
-        _symbol(function, front_end, modules) if symbol is None else symbol,
-    )
-
-
-def expand(marked: Sequence[Udf], front_end: FrontEnd, modules: _Modules | None = None) -> dict[str, Udf]:
-    """
-    Return every signature of *marked* as a function by its unique C name.
-
-    Raises:
-        AbiError: Two functions have the same C name. The message proposes another.
-    """
-    functions = tuple(
-        dict.fromkeys(variant for function in marked for variant in (*function.others, function))
-    )
-    taken: dict[str, Udf] = {}
-    for function in functions:
-        symbol = _symbol(function, front_end, modules)
-        other = taken.setdefault(symbol, function)
-        if other is not function:
-            where = f"{function.function.__qualname__} ({function.source})"
-            in_cxx, other_in_cxx = ((each.cxx.namespace, each.name) for each in (function, other))
-            if function.overloads and other.overloads and in_cxx == other_in_cxx:
-                raise AbiError(
-                    f"C++ cannot tell function {where} from {other.function.__qualname__} {other.signature} "
-                    f"({other.source}): both are in namespace {function.cxx.namespace}, by one name and with "
-                    "equal parameters; rename one of them in Python, or take one out of the namespace."
-                )
+    taken: dict[str, Typed] = {}
+    for function in dict.fromkeys(each for of in marked for each in (*of.others, of)):
+        new = _typed(function, front_end)
+        old = taken.setdefault(new.symbol, new).udf
+        if old is function:
+            continue
+        where = f"{function.function.__qualname__} ({function.source})"
+        other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
+        if function.overloads and old.overloads and function.cxx.namespace == old.cxx.namespace:
             raise AbiError(
-                f"{symbol!r}, the C name of function {where}, is taken by another "
-                f"function of this export, {other.function.__module__}."
-                f"{other.function.__qualname__} {other.signature} ({other.source}); "
-                f"use name={_propose(function, other, taken, front_end)!r}, for example."
+                f"C++ cannot tell function {where} from {other}: both are in namespace "
+                f"{function.cxx.namespace}, by one name and with equal parameters; rename one of them in "
+                "Python, or take one out of the namespace."
             )
-    return taken
+        module = function.function.__module__.rpartition(".")[2]
+        raise AbiError(
+            f"{new.symbol!r}, the C name of function {where}, is taken by another function of this export, "
+            f"{other}; use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example."
+        )
+    return tuple(taken.values())
 
 
-def _symbol(each: Udf, front_end: FrontEnd, modules: _Modules | None) -> str:
-    """Return the C name of *each*; one that overloads others in a namespace has its types in it."""
-    if not each.overloads:
-        return each.name
-    names: dict[Any, str | Existing] = {
-        **record_names(each.function, front_end, modules),
-        **existing_structs(each, front_end),
-    }
-    parts = [*each.cxx.namespace.split("::"), each.name]
-    return cnames.propose("_".join([*parts, *_codes(each, front_end, names)]))
-
-
-def _codes(each: Udf, front_end: FrontEnd, names: abi.Names | None = None) -> Iterator[str]:
-    """Yield abbreviations of the C types of the parameters, which differ where the types do in C++."""
-    args, _ = arguments(each, front_end)
-    params = zip(parameters(each.function), args, strict=True)
-    where = f"{each.name} ({each.source})"
-    signature = abi.c_signature(where, front_end.types.void, params, names=names, const=each.cxx.const)
-    yield from (ctype.code for _, ctype in signature.params)
+def _typed(function: Udf, front_end: FrontEnd) -> Typed:
+    args, result = arguments(function, front_end)
+    labels = tuple(parameters(function.function))
+    records = record_names(function.function, front_end)
+    structs = existing_structs(function, front_end)
+    symbol = function.name
+    if function.overloads:
+        # Its types are in the C name, by abbreviations that differ where the types do in C++.
+        where = f"{function.name} ({function.source})"
+        names: dict[Any, str | Existing] = {**records, **structs}
+        params = zip(labels, args, strict=True)
+        void = front_end.types.void
+        overload = abi.c_signature(where, void, params, names=names, const=function.cxx.const)
+        codes = [ctype.code for _, ctype in overload.params]
+        symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
+    return Typed(function, front_end, args, result, labels, records, structs, symbol)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
@@ -178,23 +130,12 @@ def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
     return found
 
 
-def _propose(each: Udf, other: Udf, taken: Mapping[str, Udf], front_end: FrontEnd) -> str:
-    module = each.function.__module__.rpartition(".")[2]
-    if each.function.__code__ is other.function.__code__:
-        try:
-            return cnames.propose("_".join([each.name, *_codes(each, front_end)]), taken)
-        except AbiError:
-            return cnames.propose(each.name, taken)
-    return cnames.propose(f"{module}_{each.name}", taken)
-
-
 def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     """
     Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
     Raises:
-        AbiError: The signature is not a Numba signature, its parameter count differs from the function's, or
-            it has a type that stands for a value of its own.
+        AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
     """
     where = f"Function {each.name} ({each.source})"
     try:
@@ -211,26 +152,12 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
             f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; "
             f"{_missing(names[len(args) :]) or f'leave out {len(args) - len(names)} of its types'}."
         )
-    for name, ty in zip(names, args, strict=True):
-        _check_open(ty, f"{where}: parameter {name!r}", front_end)
-    if result is not None:
-        _check_open(result, f"{where}: the return value", front_end)
     return tuple(args), result
 
 
 def _missing(names: Sequence[str]) -> str:
     spelled = ", ".join(repr(name) for name in names)
     return f"give a type to {spelled} too, since C has no default values" if names else ""
-
-
-def _check_open(ty: Any, what: str, front_end: FrontEnd) -> None:
-    """Refuse a type that stands for one value, in place of which the caller's would be ignored."""
-    types = front_end.types
-    if isinstance(ty, types.Omitted):
-        raise AbiError(f"{what} has the type {ty}, and C has no default values; give it the value's type.")
-    plain = types.unliteral(ty)
-    if plain != ty:
-        raise AbiError(f"{what} has the type {ty}, which fixes the value for any caller; use {plain}.")
 
 
 def describe(each: Typed) -> str:
@@ -247,33 +174,12 @@ def _spell(ty: Any, names: Mapping[Any, str]) -> str:
     return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
 
 
-def record_names(
-    function: Callable[..., Any], front_end: FrontEnd, modules: _Modules | None = None
-) -> dict[Any, str]:
-    """
-    Return the names of record types in the module of *function* and in its enclosing scopes.
-
-    Args:
-        function: The function.
-        front_end: Whose types these are.
-        modules: The names in modules that were searched before, by the identity of their globals; the module
-            of *function* is added. So that many functions of one module take no longer for each.
-    """
-    scope = function.__globals__
-    known = {} if modules is None else modules
-    if id(scope) not in known:
-        known[id(scope)] = _named_records(scope, front_end)
-    names = _named_records(inspect.getclosurevars(function).nonlocals, front_end)
-    for ty, name in known[id(scope)].items():
-        names.setdefault(ty, name)
-    return names
-
-
-def _named_records(scope: Mapping[str, Any], front_end: FrontEnd) -> dict[Any, str]:
+def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
+    """Return the names of record types in the enclosing scopes of *function*, and in its module."""
     import numpy as np
 
     names: dict[Any, str] = {}
-    for name, value in scope.items():
+    for name, value in (*inspect.getclosurevars(function).nonlocals.items(), *function.__globals__.items()):
         ty = value
         if isinstance(value, np.dtype) and value.fields:
             try:

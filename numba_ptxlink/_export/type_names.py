@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import enum
 import inspect
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ForwardRef
 
 from numba_ptxlink.errors import AbiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from numba_ptxlink._front_end.protocol import FrontEnd
 
-_outer: ContextVar[tuple[type, ...]] = ContextVar("_outer", default=())
-"""The named tuples whose fields are being resolved, each in a field of the one before."""
+_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -> Any:
@@ -42,8 +39,11 @@ def resolve(signature: Any, function: Callable[..., Any], front_end: FrontEnd) -
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    cells = inspect.getclosurevars(function).nonlocals
-    return _evaluate(signature, {**function.__globals__, **cells}, front_end)
+    return _evaluate(signature, _seen_by(function), front_end)
+
+
+def _seen_by(function: Callable[..., Any]) -> dict[str, Any]:
+    return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
 
 
 def named(signature: Any, function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -55,8 +55,7 @@ def named(signature: Any, function: Callable[..., Any]) -> Iterator[tuple[str, A
         function: The function that has the signature.
     """
     if isinstance(signature, str):
-        scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-        pending = [*_read(signature, scope)]
+        pending = [*_read(signature, _seen_by(function))]
     else:
         parts = signature if isinstance(signature, tuple) else (signature,)
         pending = [(f"the type {part}", part) for part in parts]
@@ -76,52 +75,35 @@ def named(signature: Any, function: Callable[..., Any]) -> Iterator[tuple[str, A
 
 def _read(text: str, scope: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the names of *scope* that *text* reads, with attributes of modules, and their values."""
-    try:
-        pending: list[ast.AST] = [ast.parse(text, mode="eval")]
-    except SyntaxError:
-        return
-    while pending:
-        node = pending.pop()
-        path, attributes = node, list[str]()
-        while isinstance(path, ast.Attribute):
-            attributes.insert(0, path.attr)
-            path = path.value
-        if isinstance(path, ast.Name) and path.id in scope:
-            value = scope[path.id]
-            for attribute in attributes:
-                value = vars(value).get(attribute, value) if isinstance(value, ModuleType) else value
-            yield ast.unparse(node), value
-        else:
-            pending += ast.iter_child_nodes(node)
+    for path in _PATH.findall(text):
+        first, *attributes = path.split(".")
+        value = scope.get(first)
+        for attribute in attributes:
+            value = vars(value).get(attribute, value) if isinstance(value, ModuleType) else value
+        if first in scope:
+            yield path, value
 
 
 def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
     return eval(text, {}, _Names(scope, front_end))  # noqa: S307 - as Numba does
 
 
-class _Names(Mapping[str, Any]):
+class _Names(dict[str, Any]):
     """The types by their names: those of a scope, then Numba's own."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
-        self._own = {**vars(front_end.types), **front_end.vectors()}
+        super().__init__({**vars(front_end.types), **front_end.vectors()})
+        for name, value in scope.items():
+            own = self.get(name)
+            # Numba has modules among its types, too, and functions are often called like a type.
+            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
+            if name in self and (hides or _is_type(value, front_end)):
+                del self[name]
         self._scope = scope
         self._front_end = front_end
 
-    def __getitem__(self, name: str) -> Any:
-        own, front_end = self._own.get(name), self._front_end
-        if name in self._scope:
-            value = self._scope[name]
-            # Numba has modules among its types, too, and functions are often called like a type.
-            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
-            if own is None or hides or _is_type(value, front_end):
-                return _meaning(value, name, front_end)
-        return self._own[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self._scope, **self._own})
-
-    def __len__(self) -> int:
-        return len({**self._scope, **self._own})
+    def __missing__(self, name: str) -> Any:
+        return _meaning(self._scope[name], name, self._front_end)
 
 
 class _Module:
@@ -202,18 +184,13 @@ def _is_named_tuple(value: Any) -> bool:
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
-    outer = _outer.get()
-    if cls in outer:
-        path = " in ".join(each.__name__ for each in (cls, *outer[: outer.index(cls) : -1], cls))
-        raise AbiError(
-            f"The named tuple {cls.__name__} contains itself ({path}), which no type of Numba can; leave the "
-            "field out, or make an address types.voidptr."
-        )
-    token = _outer.set((*outer, cls))
     try:
         return _of_fields(cls, front_end)
-    finally:
-        _outer.reset(token)
+    except RecursionError:
+        raise AbiError(
+            f"The named tuple {cls.__name__} contains itself, which no type of Numba can; leave the field "
+            "out, or make an address types.voidptr."
+        ) from None
 
 
 def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
@@ -228,8 +205,8 @@ def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
             value = value.__forward_arg__
         # A string is one more within the other where annotations are not evaluated.
         while isinstance(value, str):
-            named = {builtin.__name__: builtin for builtin in plain if builtin.__name__ not in scope}
-            value = named[value] if value in named else _evaluate(value, scope, front_end)
+            builtin = None if value in scope else {each.__name__: each for each in plain}.get(value)
+            value = builtin or _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None
         ty = ty or type_of(value, front_end)
         if ty is None:

@@ -84,22 +84,20 @@ def test_a_lambda_needs_a_name():
         ("int32(int32)", r"has 2 parameters .* has 1; give a type to 'y' too, since C has no default values"),
         ("int32()", r"has 2 parameters .* has 0; give a type to 'x', 'y' too"),
         ("int32(int32, int32, int32)", r"has 2 parameters .* has 3; leave out 1 of its types"),
-        ((types.int32, types.literal(3)), r"parameter 'y' has the type Literal\[int\]\(3\), .*; use int64"),
-        ((types.int32, types.literal(True)), r"parameter 'y' has the type Literal\[bool\]\(True\), .*; use"),
-        (types.int32(types.int32, types.literal("a")), r"parameter 'y' has the type Literal\[str\]"),
-        (types.int32(types.int32, types.Omitted(3)), r"'y' has the type omitted.*, and C has no default"),
+        ((types.int32, types.literal(3)), r"'y', of Numba type Literal.*, has no C type.*; use int64"),
+        (types.int32(types.int32, types.literal("a")), r"parameter 'y', of Numba type Literal\[str\]"),
+        (types.int32(types.int32, types.Omitted(3)), r"'y', of Numba type omitted.*, has no C type"),
         (
             (types.int32, types.Tuple((types.literal(3), types.int8))),
-            r"parameter 'y' has the type Tuple\(Literal.*; use Tuple\(int64, int8\)",
+            r"'y', of Numba type Tuple.*; use int64",
         ),
-        (types.literal(3)(types.int32, types.int32), r"the return value has the type Literal.*; use int64"),
     ],
     ids=str,
 )
 def test_a_signature_that_differs_from_the_function(signature, message, tmp_path):
     """Each parameter has one type, and no type stands for a value in place of the caller's."""
     udf = pl.udf(signature)(added)
-    with pytest.raises(pl.AbiError, match=rf"Function added \(test_callable_from_c.py:\d+\).*{message}"):
+    with pytest.raises(pl.AbiError, match=rf"Function added.*{message}"):
         pl.export([udf], tmp_path)
 
 
