@@ -6,10 +6,10 @@ import importlib
 import json
 import subprocess
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
-from test_benchmarks import BENCHMARKS, ENVIRON, ROWS, SLEEPER
+from test_benchmarks import BENCHMARKS, ENVIRON
 
 ROOT = BENCHMARKS.parent
 HEAD = {
@@ -71,30 +71,6 @@ def test_each_pattern_is_of_a_part(modules):
     parts = {part.name: part for part in modules("_parts").ALL}
     assert {name for goal in modules("_goals").ALL for name in goal.parts} <= parts.keys()
     assert {part.name for part in modules("_parts").present()} >= parts.keys() - {"export", "exports"}
-
-
-@pytest.mark.parametrize(
-    ("ending", "reason"),
-    [("time.sleep(0.1)", "its time was over after"), ("sys.exit('no')", "it failed with 1")],
-)
-def test_a_part_that_does_not_end_well_keeps_its_rows(modules, tmp_path, monkeypatch, ending, reason):
-    """A part that is late is ended, one that fails ends itself; what it has measured is kept, with why."""
-    main, late = modules("__main__"), ending in SLEEPER
-    monkeypatch.setattr(modules("_parts"), "HERE", tmp_path)
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    (tmp_path / "sleeper.py").write_text(SLEEPER.replace("time.sleep(0.1)", ending))
-    part = modules("_parts").Part("sleeper", "Sleep", "sleeper", (1, 1))
-    results = modules("_results").Results(tmp_path / "results.json", HEAD, quick=True)
-
-    def clock():
-        """Pass the time limit when there are rows."""
-        return 1000.0 * (late and results.file.exists() and "none ms" in results.file.read_text())
-
-    monkeypatch.setattr(main, "time", SimpleNamespace(monotonic=clock))
-    assert int(not late) == main.measure(part, results, 60.0, 90.0, quick=True)
-    entry = json.loads(results.file.read_text())["parts"]["sleeper"]
-    assert ROWS == entry["rows"]
-    assert reason in entry["left out"][-1]["reason"]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,46 +68,6 @@ def read_until(process: subprocess.Popen[str], text: str) -> list[str]:
         if text in line:
             return lines
     pytest.fail("".join(lines))
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interrupted_benchmark_keeps_its_rows(tmp_path, number, status):
-    """What was measured before a signal is printed and in the file, which says that it is not complete."""
-    file = tmp_path / "rows.json"
-    with start("-c", SLEEPER, "--json", str(file)) as process:
-        lines = read_until(process, "waiting")
-        process.send_signal(number)
-        rest = process.communicate()[0]
-    assert status == process.returncode
-    assert "Traceback" not in rest
-    assert [line.split() for line in lines if "1.500" in line] == [
-        ["x", "2000.0", "3000.0", "1.500", "(1.500", "to", "1.500,", "n=2)"]
-    ]
-    report = json.loads(file.read_text())
-    assert ROWS == report["rows"]
-    assert report["complete"] is False
-    assert [file] == list(tmp_path.iterdir())
-
-
-def test_sections_are_chosen_and_left_out_with_a_reason(tmp_path):
-    """Only the named sections run, and one that cannot says why without failing the others."""
-    file = tmp_path / "rows.json"
-    with start("-c", SLEEPER, "third", "first", "--quick", "--json", str(file)) as process:
-        output = process.communicate()[0]
-    assert process.returncode == 0, output
-    report = json.loads(file.read_text())
-    assert report["complete"] is True
-    assert ROWS == report["rows"]
-    assert [{"section": "third", "subject": "what follows", "reason": "no third"}] == report["left out"]
-    assert "left out: what follows: no third" in output
-
-
-def test_an_unknown_section_is_refused():
-    """A section that does not exist ends the benchmark before it measures anything."""
-    with start("-c", SLEEPER, "fourth") as process:
-        output = process.communicate()[0]
-    assert process.returncode == 2
-    assert "invalid choice: 'fourth'" in output
 
 
 @pytest.mark.slow

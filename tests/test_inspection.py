@@ -15,7 +15,6 @@ from linkcases import CALLEE, find_nvcc
 from ptx_kernels import make_large_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import inspection
 from numba_ptxlink._tools import find, nvfatbin, nvrtc
 from numba_ptxlink.cli import main
 
@@ -212,17 +211,6 @@ def test_an_archive_lists_every_member(tmp_path):
     report = pl.inspect(tmp_path / "lib.a", sass=False)
     assert listed_by_cuobjdump(tmp_path / "lib.a") == sorted((part.kind, part.arch) for part in report.parts)
     assert {"lib.a(a.o)", "lib.a(a_name_of_more_than_16.o)"} == {part.name for part in report.parts}
-
-
-def test_a_container_of_many_pieces_is_read_cheaply(monkeypatch):
-    """From many pieces on, symbols are read and nothing is compiled or disassembled; one architecture is."""
-    monkeypatch.setattr(inspection, "_MANY", 1)
-    packed = nvfatbin.pack([("cubin", ARCH, "k", content("cubin")), ("ptx", ARCH, "k", content("ptx"))])
-    report = pl.inspect(packed)
-    assert "name one architecture" in report.notes[0]
-    assert [("k", "scale")] * 2 == [tuple(sorted(s.name for s in part.symbols)) for part in report.parts]
-    assert [""] * 2 == [part.sass for part in report.parts]
-    assert {None} == {symbol.spills for symbol in report.parts[1].symbols}
 
 
 def test_only_floats_are_types():

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from fork_worker import SOURCE, fork
+from fork_worker import fork
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink import _locks
 
 PACKAGE = Path(pl.__file__).parent
-ARCH = pl.Arch.of("sm_90")
 # What is a lock, or has one inside that a forked child would inherit.
 LOCKS = {
     "threading": {"Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"},
@@ -63,63 +59,6 @@ def test_a_child_works_whatever_locks_were_held(tmp_path):
 def test_a_fork_waits_for_calls_into_libraries():
     """A fork happens after other threads' calls into NVIDIA's libraries, and within one of its own thread."""
     assert "call fork 0 0\n" == fork("while_another_thread_is_in_a_tool")
-
-
-class Recorder:
-    """A library that notes its calls during which a fork would not wait."""
-
-    def __init__(self, library) -> None:
-        self.library = library
-        self.calls: set[str] = set()
-        self.exposed: set[str] = set()
-
-    def __getattr__(self, name):
-        value = getattr(self.library, name)
-        if isinstance(value, type) or not callable(value):
-            return value
-
-        def call(*arguments):
-            self.calls.add(name)
-            if threading.get_ident() not in _locks._in_tools:
-                self.exposed.add(name)
-            return value(*arguments)
-
-        return call
-
-
-def test_a_fork_waits_for_every_function_of_a_library(monkeypatch):
-    """Versions and lists have locks inside of NVIDIA's code, too."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    from numba_ptxlink._native import _nvptxcompiler
-    from numba_ptxlink._tools import nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
-
-    libraries = []
-
-    def record(library):
-        libraries.append(Recorder(library))
-        return libraries[-1]
-
-    monkeypatch.setattr(_nvptxcompiler, "lib", record(_nvptxcompiler.lib))
-    for name in ("nvrtc", "nvjitlink", "nvvm"):
-        module = importlib.import_module(f"cuda.bindings.{name}")
-        monkeypatch.setitem(sys.modules, module.__name__, record(module))
-    nvfatbin._library.cache_clear()
-    monkeypatch.setattr(nvfatbin, "Guarded", lambda library: _locks.Guarded(record(library)))
-    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
-    ptx = nvrtc.compile_source(SOURCE, "k.cu", ARCH).code
-    cubin, _ = nvptxcompiler.compile_ptx(ptx, ["--gpu-name=sm_90"])
-    nvjitlink.link([("cubin", "k", cubin)], ["-arch=sm_90"])
-    nvfatbin.pack([("cubin", ARCH, "k", cubin)])
-    nvvm.emitted_isa(ARCH)
-    nvrtc.supported_archs.cache_clear()
-    for tool in (nvrtc, nvptxcompiler):
-        assert tool.supported_archs()
-    assert nvptxcompiler.supported_ptx_versions()
-    for tool in (nvrtc, nvptxcompiler, nvjitlink, nvfatbin):
-        assert tool.version()
-    assert [] == [library for library in libraries if not library.calls]
-    assert [set()] * len(libraries) == [library.exposed for library in libraries]
-    nvfatbin._library.cache_clear()
 
 
 FIRST = """

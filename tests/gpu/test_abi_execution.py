@@ -14,9 +14,6 @@ from abi_device import Library
 import numba_ptxlink as pl
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's types are given below
-particle = np.dtype([("pos", "f4", 3), ("id", "i2"), ("z", "c16")], align=True)
-# numba-cuda refuses to read a field at an unaligned offset.
-packed = np.dtype([("b", "f8"), ("a", "i1")])
 
 
 @pytest.fixture(params=front_ends.NAMES)
@@ -41,103 +38,6 @@ def cuda(front_end):
 def point(types):
     """Return the type of a named tuple."""
     return types.NamedTuple([types.float32, types.int64], Point)
-
-
-@pytest.fixture(params=["ptx", "ltoir", "cubin"])
-def run(request, tmp_path, front_end):
-    """Return a function that calls an exported function for each argument."""
-    tools = pl.toolchain()
-    if request.param == "cubin" and tools.nvjitlink < tools.nvptxcompiler:
-        pytest.skip(f"nvJitLink {tools.nvjitlink} reads no cubin of nvPTXCompiler {tools.nvptxcompiler}")
-
-    def call(udf, arguments: np.ndarray, out: np.dtype) -> np.ndarray:
-        library = Library([udf], tmp_path, request.param, front_end=front_end.name)
-        return library.call(udf.name, arguments, np.dtype(out))
-
-    return call
-
-
-@pytest.fixture
-def _shims(request):
-    """Skip where nvJitLink cannot merge the LTO-IR of a function and of the shims it calls."""
-    if request.node.callspec.params["run"] == "ltoir" and pl.toolchain().nvjitlink <= (13, 0):
-        pytest.skip("nvJitLink 13.0 gives no LTO-IR")
-
-
-@pytest.mark.usefixtures("_shims")
-def test_half_arithmetic(run, types):
-    """float16 multiplication and addition are contracted, and round once."""
-
-    def square_and_add(x):
-        return x * x + x
-
-    values = np.linspace(-100, 100, 97).astype(np.float16)
-    got = run(pl.udf(types.float16(types.float16), name="f")(square_and_add), values, np.float16)
-    # Exact in double precision.
-    assert square_and_add(values.astype(np.float64)).astype(np.float16).tobytes() == got.tobytes()
-
-
-@pytest.mark.usefixtures("_shims")
-def test_bfloat16_arithmetic(run, types):
-    """bfloat16 doubling is exact, like a change of the exponent."""
-
-    def double(x):
-        return x + x
-
-    floats = np.linspace(-100, 100, 97, dtype=np.float32)
-    values = (floats.view(np.uint32) >> 16).astype(np.uint16)
-    got = run(pl.udf(types.bfloat16(types.bfloat16), name="f")(double), values, np.uint16)
-    wide = (values.astype(np.uint32) << 16).view(np.float32) * 2
-    assert (wide.view(np.uint32) >> 16).astype(np.uint16).tobytes() == got.tobytes()
-
-
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_records_through_pointers(tmp_path, kind, types, front_end):
-    """Packed and aligned records, and booleans, are read and written through pointers and views of them."""
-    if front_end.name == "numba-cuda-mlir":
-        pytest.skip("numba-cuda-mlir takes records behind pointers for their addresses, which is refused")
-
-    def change(p, particles, flags):
-        p[1].b = p[0].b + p[0].a
-        p[2] = p[1]
-        particles[1].id = particles[0].id + 1
-        particles[1].pos[2] = particles[0].pos[1]
-        flags[1] = not flags[0]
-        return p[2].b
-
-    def total(a):
-        found = 0.0
-        for i in range(a.size):
-            found += a[i].b
-        return found
-
-    its_packed, its_particle = front_end.from_dtype(packed), front_end.from_dtype(particle)
-    arguments = (types.CPointer(its_packed), types.CPointer(its_particle), types.CPointer(types.boolean))
-    udfs = [
-        pl.udf(arguments, name="change")(change),
-        pl.udf((types.Array(its_packed, 1, "C"),), name="total")(total),
-    ]
-    source = """
-        #include "lib.h"
-        extern "C" __global__ void caller(double* out, packed* p) {
-            particle many[2] = {};
-            many[0].pos[1] = 2.5f;
-            many[0].id = 41;
-            bool flags[2] = {true, true};
-            out[0] = change(p, many, flags);
-            out[1] = p[1].b;
-            out[2] = p[2].a;
-            out[3] = many[1].id;
-            out[4] = many[1].pos[2];
-            out[5] = flags[1];
-            out[6] = total({p, 3});
-        }
-    """
-    values = np.array([(1.5, -3), (0.25, 7), (0, 0)], packed)
-    got = Library(udfs, tmp_path, kind, source, front_end=front_end.name).launch(
-        "caller", np.zeros(7), values
-    )
-    assert [-1.5, -1.5, 7, 42, 2.5, 0, 1.5 - 1.5 - 1.5] == got.tolist()
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])

@@ -44,12 +44,6 @@ def run(device, linked: pl.Linked, name: str = "k") -> int:
     return int(host[0])
 
 
-def test_merged_definitions_run(device):
-    """A function that two inputs define in the same way is called once linked."""
-    linked = pl.link(KERNEL, function(42), function(42) + "// another\n", arch=arch_of(device))
-    assert 42 == run(device, linked)
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_cuda_source_runs(device, lto):
     """CUDA C++ sources linked with and without LTO compute the same."""
@@ -100,14 +94,6 @@ def test_a_kernel_is_found_by_its_cpp_name(device):
     assert 9 == run(device, linked, "ns::write<9>")
 
 
-def run_program(program: str) -> str:
-    """Run a program in a process of its own, and return what it prints."""
-    made = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
-    )
-    return made.stdout.strip()
-
-
 @pytest.mark.parametrize("linked", [False, True])
 def test_exceptions_of_a_debugged_kernel_are_raised(linked, tmp_path):
     """With debug=True an exception in a kernel reaches Python, alone and with linked CUDA C++."""
@@ -143,70 +129,3 @@ def test_exceptions_of_a_debugged_kernel_are_raised(linked, tmp_path):
     )
     made = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
     assert "caught: True" == made.stdout.strip(), made.stderr[-2000:]
-
-
-@pytest.mark.parametrize("lto", [False, True])
-def test_line_numbers_with_linked_source_run(lto):
-    """A kernel with line numbers and linked CUDA C++ runs, with and without LTO."""
-    program = f"""
-        import numpy as np
-        import numba_ptxlink as pl
-        from numba import cuda
-        pl.enable()
-        link = cuda.CUSource('extern "C" __device__ int helper(int a) {{ return a * 3; }}')
-        helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
-        def kernel(x):
-            i = cuda.grid(1)
-            x[i] = helper(x[i])
-        x = np.arange(8, dtype=np.int32)
-        cuda.jit(lineinfo=True, lto={lto})(kernel)[1, 8](x)
-        print(x.tolist())
-    """
-    assert "[0, 3, 6, 9, 12, 15, 18, 21]" == run_program(program)
-
-
-@pytest.mark.parametrize("lto", [False, True])
-def test_a_declared_void_function_runs(lto):
-    """A void function of C++ that writes through a pointer is called with the right prototype."""
-    program = f"""
-        import numpy as np
-        import numba_ptxlink as pl
-        from numba import cuda
-        pl.enable()
-        link = cuda.CUSource('extern "C" __device__ void put(int* p, int v) {{ *p = v; }}')
-        put = cuda.declare_device("put", "void(CPointer(int32), int32)", abi="c", link=link)
-        ffi = __import__("cffi").FFI()
-        def kernel(x):
-            i = cuda.grid(1)
-            put(ffi.from_buffer(x[i:]), i * i)
-        x = np.zeros(4, dtype=np.int32)
-        cuda.jit(lto={lto})(kernel)[1, 4](x)
-        print(x.tolist())
-    """
-    assert "[0, 1, 4, 9]" == run_program(program)
-
-
-def test_two_threads_link_and_run():
-    """Two threads compile, link and launch kernels of their own."""
-    program = """
-        import threading
-        import numpy as np
-        import numba_ptxlink as pl
-        from numba import cuda
-        pl.enable()
-        link = cuda.CUSource('extern "C" __device__ int helper(int a) { return a + 1; }')
-        results = {}
-        def work(number):
-            helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
-            @cuda.jit
-            def kernel(x):
-                x[0] = helper(x[0]) * number
-            x = np.array([number], dtype=np.int32)
-            kernel[1, 1](x)
-            results[number] = int(x[0])
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        print(sorted(results.items()))
-    """
-    assert "[(1, 2), (2, 6), (3, 12), (4, 20)]" == run_program(program)

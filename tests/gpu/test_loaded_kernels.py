@@ -171,64 +171,6 @@ def test_arrays_and_streams_of_other_packages(device, udfs, make, stream):
     assert np.array_equal(values * 3, to_host(array))
 
 
-@pytest.mark.parametrize("make", [of_numba, of_cupy, of_torch])
-def test_pointers_and_strides(device, udfs, make):
-    """An array is passed as a pointer to its elements, and as a view with strides."""
-    line = make(np.zeros(SIZE, np.float32))
-    udfs.fill[8, 128](line, SIZE, 0.5)
-    device.sync()
-    assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, to_host(line))
-    plane = make(np.zeros((6, 8)))
-    source = make(np.arange(15, dtype=np.float32).reshape(5, 3))
-    udfs.copy[(1, 1), (8, 8)](plane[1:, ::3], source)
-    device.sync()
-    expected = np.zeros((6, 8))
-    expected[1:, ::3] = np.arange(15).reshape(5, 3)
-    assert np.array_equal(expected, to_host(plane))
-
-
-def test_a_buffer_of_cuda_core(device, udfs):
-    """Memory that cuda.core has allocated is written through a pointer."""
-    # Releases differ in whether the stream may be left out, but all take it by its name.
-    buffer = device.allocate(4 * SIZE, stream=device.default_stream)
-    udfs.fill[8, 128](buffer, SIZE, 2.0)
-    device.sync()
-    view = SimpleNamespace(
-        __cuda_array_interface__={
-            "shape": (SIZE,),
-            "typestr": "<f4",
-            "data": (int(buffer.handle), False),
-            "version": 3,
-        }
-    )
-    assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 2, cuda.as_cuda_array(view).copy_to_host())
-
-
-def test_a_tensor_of_bfloat16(device):
-    """PyTorch's bfloat16, for which NumPy has no code, is an array of bfloat16."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-    @pl.kernel(types.void(types.bfloat16[::1], types.bfloat16), name="put")
-    def put(out, value):
-        out[1] = value
-
-    arch = pl.Arch.of(tuple(device.compute_capability))
-    tensor = torch.zeros(3, dtype=torch.bfloat16, device="cuda")
-    pl.load(pl.export([put], archs=[arch], emit=["kernels"])).put[1, 1](tensor, 1.5)
-    device.sync()
-    assert [0, 1.5, 0] == tensor.cpu().tolist()
-
-
-def test_structs_arrive_member_by_member(device, udfs):
-    """Records, tuples, complex numbers and optional values are those that Python passed."""
-    body = np.array(((1, 2, 3), -7), dtype=particle)[()]
-    for given, maybe, expected in ((body, 5, 5), (((1, 2, 3), -7), None, -1), (body.tobytes(), 9, 9)):
-        out = cuda.to_device(np.zeros(10))
-        udfs.members[1, 1](out, given, 2 - 3j, True, (-4, 0.25), maybe, -128)
-        device.sync()
-        assert [1, 3, -7, 2, -3, 1, -4, 0.25, expected, -128] == out.copy_to_host().tolist()
-
-
 def test_more_shared_memory_than_usual(device, udfs):
     """A launch with 60,000 bytes of shared memory asks the driver for them."""
     out = cuda.to_device(np.zeros(64, np.float32))
@@ -284,15 +226,6 @@ def test_a_launch_waits_for_the_stream_that_an_array_names(device, udfs):
     udfs.scale[4096, 256, second](SimpleNamespace(__cuda_array_interface__=interface), 2)
     device.sync()
     assert np.array_equal(np.arange(values.size, dtype=np.float32) * 2, array.copy_to_host())
-
-
-def test_what_the_driver_refuses(udfs):
-    """A block that is too large is an error that names the kernel, and the device is fine afterwards."""
-    array = cuda.to_device(np.ones(SIZE, np.float32))
-    with pytest.raises(pl.LaunchError, match=r"Kernel scale could not be launched on a grid of .*2048"):
-        udfs.scale[1, 2048](array, 2)
-    udfs.scale[8, 128](array, 2)
-    assert array.copy_to_host()[-1] == 2
 
 
 def test_a_kernel_of_cuda_core(device, udfs):

@@ -170,15 +170,6 @@ def test_each_name_of_a_declaration_is_a_variable(second):
         pl.link(first, TOP + second, arch=ARCH)
 
 
-@pytest.mark.parametrize("linkage", [".visible", ".weak", ""])
-def test_an_alias_is_a_definition(linkage):
-    """A name that is an alias in one module and defined in another is refused, as if both defined it."""
-    alias = function(name="g") + f"{linkage} .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
-    with pytest.raises(pl.LinkError, match="f is defined 2 times"):
-        pl.link(KERNEL, alias, function(), arch=ARCH)
-    assert pl.link(KERNEL, alias, function(linkage=".weak"), arch=ARCH).cubin
-
-
 # What uses `s`, which is declared before it.
 USER = (
     TOP + "{declared}\n.visible .entry k()\n{{\n.reg .b64 %rd<2>;\n"
@@ -214,31 +205,6 @@ def test_a_symbol_is_one_thing(declared, defined):
         pl.link(*inputs, arch=ARCH)
 
 
-COMMON = ".common .global .align 4 .u32 code;\n"
-DEFINITION = ".visible .global .align 4 .u32 code = 7;\n"
-LARGER = COMMON.replace(".u32 code", ".u32 code[2]")
-
-
-def globals_of(linked):
-    """Return the sizes of the sections of *linked* that hold variables."""
-    sections = elf.read(linked.cubin).sections
-    return {each.name: each.size for each in sections if each.name.startswith(".nv.global")}
-
-
-@pytest.mark.parametrize("texts", list(itertools.permutations([KERNEL + COMMON, function() + DEFINITION])))
-def test_a_definition_takes_the_place_of_common_symbols(texts):
-    """PTX with a common symbol and PTX that defines it have one variable, and need no linker."""
-    linked = pl.link(*texts, arch=ARCH)
-    assert ("nvptxcompiler", 1) == (linked.backend, linked.ptx.count(" code"))
-    assert {".nv.global.init": 4} == globals_of(linked)
-
-
-def test_a_weak_value_takes_the_place_of_a_common_symbol():
-    """A weak definition has a value that a common symbol lacks, so it is kept."""
-    linked = pl.link(KERNEL + COMMON, function() + DEFINITION.replace(".visible", ".weak"), arch=ARCH)
-    assert {".nv.global.init": 4} == globals_of(linked)
-
-
 @pytest.mark.parametrize("linkage", [".visible", ".weak", ".extern"])
 def test_a_variable_of_two_sizes_is_refused(linkage):
     """Code that takes a variable for larger than it is would write past its end; nvJitLink links it."""
@@ -247,17 +213,3 @@ def test_a_variable_of_two_sizes_is_refused(linkage):
     second = function() + f"{linkage} .global .align 4 .u32 code[2];\n"
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(first, second, arch=ARCH)
-
-
-def test_common_symbols_are_as_large_as_the_largest():
-    """Common symbols of two sizes are one variable of the larger; a definition is no smaller than they."""
-    assert {".nv.global": 8} == globals_of(pl.link(KERNEL + COMMON, function() + LARGER, arch=ARCH))
-    with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
-        pl.link(KERNEL + LARGER, function() + DEFINITION, arch=ARCH)
-
-
-@pytest.mark.parametrize("name", ["libcudadevrt.ptx", "k.ptx"])
-def test_the_name_of_an_input_does_not_matter(name):
-    """PTX that is called like the device runtime is compared like any other."""
-    with pytest.raises(pl.LinkError, match="f has two prototypes"):
-        pl.link(KERNEL, Input("ptx", name, function(param=".b64 a").encode()), arch=ARCH)

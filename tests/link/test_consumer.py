@@ -8,7 +8,6 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._formats.ptx.header import first_release, newest_isa
 from numba_ptxlink._link import consumer as consumers
 from numba_ptxlink._link import oldest, single_ptx
 from numba_ptxlink._link.consumer import Consumer
@@ -171,15 +170,6 @@ def test_what_cannot_be_made_is_left_out_or_refused(caplog):
         consumer.without_impossible(kinds, [ARCH], {"cubin"})
     with pytest.raises(pl.ExportError, match=r"No cubin for CUDA 12\.4: .*nvidia-cuda-nvcc-cu12"):
         consumer.without_impossible(kinds, [ARCH], {"ltoir"})
-
-
-def test_every_release_reads_its_own_ptx():
-    """The oldest release that reads a version reads that version, and the one before it does not."""
-    for major, minors in ((11, 9), (12, 10), (13, 6)):
-        for minor in range(minors):
-            isa = newest_isa((major, minor))
-            assert first_release(isa) <= (major, minor)
-            assert isa == newest_isa(first_release(isa))
 
 
 def test_cubins_need_a_driver_of_their_major_version_that_knows_the_device():

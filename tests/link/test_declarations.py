@@ -11,7 +11,6 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._front_end import substitution
-from numba_ptxlink._link import declarations
 
 UDFS = """
 from numba_ptxlink import udf
@@ -102,18 +101,6 @@ def test_without_checks_nothing_is_compared(exported):
     assert pl.link(WRONG[0], exported.artifacts["ptx", "sm_90"], arch="sm_90", checks="none").cubin
 
 
-def test_udfs_are_compared_as_well():
-    """A UDF that is given itself needs no manifest."""
-
-    @pl.udf("float32(float32, int32)")
-    def damp(x, n):
-        return x * n
-
-    with pytest.raises(pl.LinkError, match=r"float damp\(float x, int32_t n\);  in <udfs>"):
-        pl.link(WRONG[0], damp, arch="sm_90")
-    assert pl.link(RIGHT[0], damp, arch="sm_90").cubin
-
-
 DECLARED = {
     ("float32(float32, int32)", "float damp(float, int)"): True,
     ("int32(float32, int32)", "int damp(float, int)"): False,
@@ -182,18 +169,6 @@ def test_what_a_udf_declares_is_compared_with_its_link_file(exported, caller, ki
     assert pl.export([caller("float32(float32, int32)", link)], archs="sm_90", emit="ptx").artifacts
 
 
-def test_what_a_udf_declares_is_compared_with_its_own_export(caller):
-    """A function that an export declares and defines has one prototype in it."""
-
-    @pl.udf("float32(float32, int32)")
-    def damp(x, n):
-        return x * n
-
-    calling = caller("int32(float32, int32)")
-    with pytest.raises(pl.ExportError, match=r"float damp\(float x, int32_t n\);  in this export"):
-        pl.export([calling, damp], archs="sm_90", emit="ptx", front_end=calling.asked)
-
-
 def test_ltoir_that_a_udf_links_may_be_an_input_too(exported, caller, tmp_path):
     """Equal LTO-IR in `link=` and among the inputs is one; where it differs, the error says what to drop."""
     artifact = exported.artifacts["ltoir", "sm_90"]
@@ -208,30 +183,6 @@ def test_ltoir_that_a_udf_links_may_be_an_input_too(exported, caller, tmp_path):
         pl.LinkError, match=r"(?s)'damp': symbol multiply defined.*what link= of a Python function names"
     ):
         pl.link(udf, other.artifacts["ltoir", "sm_90"], arch="sm_90")
-
-
-def test_the_assertions_generate_no_code():
-    """A source compiles to the same PTX with them."""
-    from dataclasses import replace
-
-    from numba_ptxlink._link.compile import SourceOptions, compile_source
-    from numba_ptxlink._link.read import read
-
-    known = [
-        declarations.Declared("damp", "float damp(float, int32_t);", ("float", "float", "int32_t"), "it")
-    ]
-    source = read(RIGHT[0])
-    asserted = replace(source, code=source.code + declarations.assertions(known).encode())
-    compiled = compile_source(asserted, pl.Arch.of("sm_90"), "ptx", SourceOptions())
-    plain = compile_source(source, pl.Arch.of("sm_90"), "ptx", SourceOptions())
-    assert compiled.code == plain.code
-
-
-def test_an_error_of_the_source_is_told_as_ever(exported):
-    """A source that does not compile has NVRTC's log of its own text."""
-    with pytest.raises(pl.LinkError, match="NVRTC could not compile") as caught:
-        pl.link(RIGHT[0] + "SYNTAX error\n", exported.artifacts["ptx", "sm_90"], arch="sm_90")
-    assert "numba_ptxlink_declared" not in caught.value.log
 
 
 NUMBA = [

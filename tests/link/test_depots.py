@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 
 import pytest
@@ -11,8 +10,6 @@ from linkcases import HEAD
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import depots
-from numba_ptxlink._tools import find
-from numba_ptxlink._tools.programs import disassemble
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3") + ".extern .func g(.param .b64 p);\n"
 REGISTERS = (
@@ -146,58 +143,6 @@ def test_it_takes_time_in_proportion_to_the_text():
     text = kernel(f".reg .b64 %x<{count + 1}>; mov.u64 %x0, %SP;\n{chain}st.u32 [%x{count}], %r1;")
     result = moved(text)
     assert "%x5" not in result.replace("%x<", "")
-
-
-def program(generator: random.Random) -> tuple[str, str]:
-    """Return stores to a depot and loads from it at random, and stores of the numbers that are loaded."""
-    memory = bytearray(64)
-    lines, numbers = ["add.u64 %d7, %SPL, 24; add.s64 %d6, %d7, -8;"], []
-    for number in range(40):
-        size, lanes, offset = 8, 1, 8 * number
-        if number >= 8:
-            size, lanes = generator.choice([(4, 1), (4, 2), (4, 4), (8, 1), (8, 2)])
-            offset = generator.randrange(64 // (size * lanes)) * size * lanes
-        base, space, start = generator.choice((("%SP", "", 0), ("%SPL", ".local", 0), ("%d6", ".local", 16)))
-        form = f"{space}{f'.v{lanes}' if lanes > 1 else ''}"
-        if number < 8 or generator.random() < 0.5:
-            values = [generator.getrandbits(size * 8 - 1) for _ in range(lanes)]
-            listed = ", ".join(map(str, values))
-            listed = f"{{{listed}}}" if lanes > 1 else listed
-            lines.append(f"st{form}.u{size * 8} [{base}+{offset - start}], {listed};")
-            memory[offset : offset + size * lanes] = b"".join(
-                each.to_bytes(size, "little") for each in values
-            )
-            continue
-        bits, sign = max(16, size * 8, generator.choice((16, 32, 64))), generator.choice("su")
-        registers = [
-            f"%{'d' if bits == 64 else 'r' if bits == 32 else 'h'}{lane + 2}" for lane in range(lanes)
-        ]
-        listed = f"{{{', '.join(registers)}}}" if lanes > 1 else registers[0]
-        lines.append(f"ld{form}.{sign}{size * 8} {listed}, [{base}+{offset - start}];")
-        for lane, register in enumerate(registers):
-            begin = offset + lane * size
-            value = int.from_bytes(memory[begin : begin + size], "little", signed=sign == "s") % (1 << bits)
-            place = 8 * len(numbers)
-            lines.append(f"st.global.u{bits} [%d8+{place}], {register};")
-            kind = {16: "h", 32: "r", 64: "d"}[bits]
-            numbers.append(f"mov.u{bits} %{kind}1, {value}; st.global.u{bits} [%d8+{place}], %{kind}1;")
-    return "\n".join(lines), "\n".join(numbers)
-
-
-def test_values_are_those_of_memory():
-    """The assembler makes the code of a program of numbers that it makes of what memory would give."""
-    if find.program("nvdisasm") is None:
-        pytest.skip("there is no nvdisasm")
-    programs = [program(random.Random(seed)) for seed in range(30)]  # noqa: S311 - not for secrets
-    codes = []
-    for texts in zip(*programs, strict=True):
-        kernels = [kernel(body, f"k{number}") for number, body in enumerate(texts)]
-        results = [moved(text) for text in kernels]
-        assert not any("depot" in text for text in results)
-        code, _ = disassemble(pl.assemble(TOP + "".join(results), "sm_90").code)
-        codes.append(re.findall(r"\.text\.k\d+:|/\*[0-9a-f]{4}\*/.*", code))
-    assert len(programs) < len(codes[0]) / 20
-    assert codes[1] == codes[0]
 
 
 def test_what_stays_in_memory_is_aligned_like_a_stack():

@@ -6,7 +6,6 @@ import re
 
 import caches
 import pytest
-from cxx_pairs import Program
 from linkcases import HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
@@ -86,18 +85,6 @@ def test_an_unknown_choice_is_an_error():
     """inline= with another value is an error that names the choices."""
     with pytest.raises(pl.ConfigError, match="choose auto, all, none"):
         pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="some")
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_programs_of_two_units_assemble(seed):
-    """Random programs of CUDA C++ are fused; no call is left that "all" can inline."""
-    program = Program(seed)
-    units = program.caller, program.callee
-    auto = pl.link(*units, arch="sm_90", lto=False, nvrtc_flags=["-w"])
-    everything = pl.link(*units, arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
-    assert {"nvptxcompiler"} == {auto.backend, everything.backend}
-    assert "" == everything.log
-    assert everything.inlined >= auto.inlined
 
 
 SHARED = (
@@ -401,17 +388,3 @@ def test_the_module_can_be_had(tmp_path):
     assert 0 == main([*command, "-o", str(tmp_path / "both.ptx")])
     assert linked.ptx == (tmp_path / "both.ptx").read_text()
     assert "" == pl.link(PLAIN, cubin(function()), arch="sm_80").ptx
-
-
-@pytest.mark.parametrize("order", ["cub", "ucb", "ubc", "bcu"])
-def test_of_weak_definitions_the_first_is_linked(order):
-    """PTX made one has the place of its weak definitions among other inputs."""
-    values = 0x11111111, 0x22222222
-    first, second = (function(value, linkage=".weak") for value in values)
-    inputs = {"c": cubin(first), "u": KERNEL, "b": second}
-    fused, plain = (
-        pl.link(*(inputs[name] for name in order), arch="sm_80", inline=choice) for choice in ("auto", "none")
-    )
-    assert fused.reason.startswith("2 PTX as one")
-    held = [[value.to_bytes(4, "little") in linked.cubin for value in values] for linked in (plain, fused)]
-    assert [order.index("c") < order.index("b"), order.index("b") < order.index("c")] == held[0] == held[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections import namedtuple
-from fractions import Fraction
 from types import SimpleNamespace
 
 import launches
@@ -15,7 +14,6 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._link.launch import streams
 from numba_ptxlink._link.launch.arrays import Launch
 
 part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
@@ -172,40 +170,3 @@ def test_an_optional_value_is_the_value_or_none(kernels):
     assert bytes(12) == pack(kernels, "maybe", None)
     assert struct.pack("<2f?3x", 3, 4, True) == pack(kernels, "maybe_part", np.array((3, 4), part)[()])
     assert struct.pack("<i?3x?3x", 3, False, True) == pack(kernels, "flags", (3, False))
-
-
-def test_what_is_infinite_stays_so(kernels):
-    """An infinite value of any package is passed, a NaN too."""
-    for value in (np.float16("inf"), np.longdouble("inf")):
-        assert struct.pack("<d", np.inf) == pack(kernels, "float64", value)
-    assert struct.pack("<2d", np.inf, 1) == pack(kernels, "complex", complex(np.inf, 1))
-    assert np.isnan(struct.unpack("<d", pack(kernels, "float64", np.float32("nan"))))
-    assert struct.pack("<2d", 1.5, 0) == pack(kernels, "complex", Fraction(3, 2))
-
-
-def fail():
-    """Fail as a destroyed stream does."""
-    raise RuntimeError("the stream is closed")
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        1 << 64,
-        10**5000,
-        SimpleNamespace(ptr=1 << 64),
-        SimpleNamespace(ptr=1.5),
-        SimpleNamespace(cuda_stream=-1),
-        SimpleNamespace(__cuda_stream__=lambda: (0, 1 << 64)),
-        SimpleNamespace(__cuda_stream__=fail),
-        SimpleNamespace(__cuda_stream__=lambda: 7),
-        SimpleNamespace(__cuda_stream__=lambda: (0,)),
-        SimpleNamespace(__cuda_stream__=lambda: (0, None)),
-    ],
-    ids=range(10),
-)
-def test_a_stream_without_a_handle_is_refused(stream):
-    """A handle has 64 bits; what fails to tell one is named."""
-    with pytest.raises(pl.LaunchError, match="pass"):
-        streams.handle(stream)
-    assert streams.handle((1 << 64) - 1) == (1 << 64) - 1

@@ -6,7 +6,6 @@ import math
 import struct
 import subprocess
 from collections import namedtuple
-from types import SimpleNamespace
 
 import launches
 import ml_dtypes
@@ -206,31 +205,6 @@ def test_a_readonly_tensor_is_told_by_its_flags(types_of):
         pack(types_of, "array", Tensor(floats))
 
 
-class Gradient(Tensor):
-    """A tensor that refuses one interface, as PyTorch's do for some types, or both, as for gradients."""
-
-    @property
-    def __cuda_array_interface__(self) -> object:
-        """Refuse."""
-        raise RuntimeError("no such type")
-
-    def __dlpack__(self, *, stream: int, **version: tuple[int, int]) -> object:
-        """Refuse where the array is empty."""
-        if not self.content.size:
-            raise BufferError("it requires a gradient")
-        return super().__dlpack__(stream=stream, **version)
-
-
-def test_a_tensor_without_one_interface_has_the_other(types_of):
-    """What `__cuda_array_interface__` cannot say is asked of DLPack; what neither says is refused."""
-    content = np.arange(6, dtype="f4")
-    expected = struct.pack("<Q2q", content.ctypes.data, 6, 4)
-    assert expected == pack(types_of, "array", Gradient(content))
-    assert expected[:8] == pack(types_of, "pointer", Gradient(content))
-    with pytest.raises(RefusedError, match="it cannot be read: it requires a gradient; detach or copy it"):
-        pack(types_of, "array", Gradient(content[:0]))
-
-
 A = launches.array
 REFUSED = {
     "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and no int8_t; pass an integer"),
@@ -286,15 +260,6 @@ def test_what_does_not_fit_is_refused(types_of, case):
 
 
 @pytest.mark.parametrize(
-    "shape", [pytest.param((1, 5), id="extent_of_1"), pytest.param((0, 5), id="nothing"), (5, 1)]
-)
-def test_strides_of_no_consequence_are_not_looked_at(types_of, shape):
-    """An axis of one element, and an array of none, is contiguous whatever its strides."""
-    strides = tuple(9999 if extent < 2 else 8 for extent in shape)
-    assert len(pack(types_of, "empty", A(shape, "<f8", strides=strides))) == 40
-
-
-@pytest.mark.parametrize(
     "value", [0.0, -0.0, 1.0, 3.14159, 1e-40, 3.38e38, -7.25, math.inf, math.nan, 1.00390625]
 )
 def test_bfloat16_is_rounded_to_nearest(types_of, value):
@@ -302,9 +267,3 @@ def test_bfloat16_is_rounded_to_nearest(types_of, value):
     expected = ml_dtypes.bfloat16(value)
     actual = np.frombuffer(pack(types_of, "bfloat16", value), ml_dtypes.bfloat16)[0]
     assert expected.tobytes() == actual.tobytes() or (expected != expected and actual != actual)  # noqa: PLR0124
-
-
-def test_a_cuda_core_buffer_is_a_pointer(types_of):
-    """A buffer of cuda.core, which knows no type of elements, is passed by its address."""
-    buffer = SimpleNamespace(handle=0x7700, memory_resource=None, __dlpack__=None)
-    assert (0x7700).to_bytes(8, "little") == pack(types_of, "pointer", buffer)

@@ -162,21 +162,6 @@ def test_link_reads_the_code_of_every_architecture(exported):
         assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)
 
 
-def test_an_object_of_the_former_export_is_refused(tmp_path):
-    """The manifest beside an object tells whether it was exported; it does not speak of other objects."""
-    exported = export(tmp_path, kernels=False)
-    path = exported.artifacts["object", ""]
-    former = path.read_bytes()
-    path.write_bytes(former + b"\0")
-    with pytest.raises(pl.LinkError, match="lists it with another content"):
-        pl.link(CALLER, path, arch="sm_80", include_dirs=[tmp_path])
-    path.write_bytes(former)
-    export(tmp_path, kernels=False, emit=["ptx"])
-    assert not path.exists()
-    path.write_bytes(former)
-    assert pl.link(CALLER, path, arch="sm_80", include_dirs=[tmp_path]).cubin
-
-
 @pytest.mark.slow
 def test_the_same_export_gives_the_same_bytes(tmp_path, exported):
     """Neither the folder nor the time is in an object or a library."""

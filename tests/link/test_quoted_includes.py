@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import cli
 from numba_ptxlink.linker import PtxLinker
 
 SOURCE = '#include "own.h"\n'
@@ -42,13 +41,6 @@ def test_a_file_includes_what_is_beside_it(source, shape, decoy):
     assert ["beside"] == kernels(pl.link(shape(source), arch="sm_90").cubin)
 
 
-def test_the_command_includes_what_is_beside_the_file(source):
-    """The command takes the same header as `link`."""
-    define(Path("own.h"), "decoy")
-    assert 0 == cli.main(["link", str(source), "-o", "out.cubin", "--arch", "sm_90"])
-    assert ["beside"] == kernels(Path("out.cubin").read_bytes())
-
-
 def test_the_own_folder_comes_before_the_include_path(source):
     """As in any compiler of C: the source's folder first, then the include path, and not the working one."""
     define(Path("other", "own.h"), "other")
@@ -65,12 +57,6 @@ def test_angle_brackets_do_not_search_the_own_folder(source):
     source.write_text("#include <own.h>\n")
     with pytest.raises(pl.LinkError, match=r"own\.h"):
         pl.link(source, arch="sm_90")
-
-
-def test_a_header_in_memory_comes_first(source):
-    """A header given as text is preferred to a file of its name."""
-    text = 'extern "C" __global__ void held() {}\n'
-    assert ["held"] == kernels(pl.link(source, arch="sm_90", headers={"own.h": text}).cubin)
 
 
 def test_an_edited_header_is_read_again(source):

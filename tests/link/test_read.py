@@ -64,14 +64,6 @@ def test_a_missing_file_tells_both_readings(name):
         link_inputs.read(Path(name))
 
 
-def test_a_file_object_may_be_read_twice(tmp_path):
-    """A file object that is linked into a second kernel gives its content again."""
-    path = tmp_path / "callee.ptx"
-    path.write_text(PTX)
-    with path.open("rb") as file:
-        assert link_inputs.read(file).code == link_inputs.read(file).code == PTX.encode()
-
-
 @pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
 @pytest.mark.parametrize("lto", [False, True])
 def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):

@@ -35,7 +35,6 @@ def collected(array, count, start):
 
 
 LINES, FIRST = inspect.getsourcelines(collected)
-BODY = {FIRST + number for number, line in enumerate(LINES) if number > 1 and "for" not in line}
 
 
 def lines_of(ptx: str) -> Counter[int]:
@@ -43,12 +42,6 @@ def lines_of(ptx: str) -> Counter[int]:
     files = dict(re.findall(r'^\s*\.file\s+(\d+) "([^"]*)"', ptx, re.MULTILINE))
     found = re.findall(r"^\s*\.loc\s+(\d+) (\d+)", ptx, re.MULTILINE)
     return Counter(int(line) for file, line in found if Path(files[file]).name == Path(__file__).name)
-
-
-def strings_of(ptx: str) -> set[str]:
-    """Return the names in the debug information, which PTX spells as bytes."""
-    data = bytes(int(number) for number in re.findall(r"^\s*\.b8 (\d+)", ptx, re.MULTILINE))
-    return {word.decode() for word in re.findall(rb"[A-Za-z_]\w+", data)}
 
 
 def compiled(arch, **options) -> str:
@@ -126,19 +119,3 @@ def test_lines_reach_the_linked_kernel(arch, tmp_path):
         source, exported.artifacts["ltoir", arch], arch=arch, include_dirs=[tmp_path], lineinfo=True
     )
     assert Path(__file__).name.encode() in linked.cubin
-
-
-@ARCHS
-@pytest.mark.parametrize("options", [{"lineinfo": True}, {"debug": True, "opt": False}], ids=" ".join)
-def test_lines_stay_beside_linked_cuda_source(arch, options):
-    """Code that the CUDA C++ of halves is merged into keeps the lines of the Python file."""
-
-    def calling(x):
-        return types.float32(x) + 1
-
-    ptx, _ = cuda.compile(
-        calling, types.float32(types.float16), cc=pl.Arch.of(arch).cc, abi="c", abi_info={}, **options
-    )
-    assert {"calling"} == {each.name for each in parse(ptx).functions if each.linkage == "visible"}
-    assert [] == [each.name for each in parse(ptx).functions if each.linkage == "extern"]
-    assert lines_of(ptx)[calling.__code__.co_firstlineno + 1]

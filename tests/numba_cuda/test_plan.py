@@ -66,23 +66,6 @@ def test_helpers_that_the_ptx_asks_for_are_linked():
 
 
 @pytest.mark.usefixtures("compiled")
-def test_dumped_assembly_is_complete(monkeypatch, capsys):
-    """Where numba-cuda is asked to print the assembly, the PTX before link-time optimisation is there too."""
-    from numba.cuda.core import config
-
-    monkeypatch.setattr(config, "DUMP_ASSEMBLY", 1)
-    blend = cuda.declare_device("blend", "float32(float32)", link=[cuda.CUSource(CALLEE, name="blend.cu")])
-
-    def kernel(x):
-        x[0] = blend(x[0])
-
-    fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
-    printed = capsys.readouterr().out
-    assert ".extern .func" in printed
-    assert "ASSEMBLY (AFTER LTO)" in printed
-
-
-@pytest.mark.usefixtures("compiled")
 def test_a_warning_of_nvvm_is_shown_again(monkeypatch, tmp_path):
     """What NVVM warned of is a warning of the same code out of the cache, too."""
     from numba.cuda.cudadrv import nvvm

@@ -241,11 +241,3 @@ def test_options_of_a_dispatcher_count(declared, given):
     assert plain != cuda.compile(share, signature, **{**options, "cc": CC})
     if "debug" not in declared:
         assert told == dispatcher.targetoptions
-
-
-def test_launch_bounds_of_a_dispatcher_count():
-    """A kernel keeps the bounds that it was declared with."""
-    kernel = cuda.jit(launch_bounds=64)(store)
-    signature = types.void(types.float64[::1], types.float64)
-    ptx, _ = cuda.compile(kernel, signature, cc=CC, device=False, abi_info={"abi_name": "kernel"})
-    assert ".maxntid 64" in ptx
