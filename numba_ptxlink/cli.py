@@ -91,8 +91,12 @@ def make_parser() -> args.Parser:
         prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, inspect."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    _add_folders(parser)
-    parser.add_argument("--print-completion", action=args.Completion, metavar="SHELL")
+    parser.add_argument(
+        "--include-dir", action="store_true", help="print the directory of the headers that exports include"
+    )
+    parser.add_argument(
+        "--cmake-dir", action="store_true", help="print the directory of the CMake package NumbaPtxlink"
+    )
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -125,15 +129,6 @@ def make_parser() -> args.Parser:
 
     cache_commands.add(commands)
     return parser
-
-
-def _add_folders(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--include-dir", action="store_true", help="print the directory of the headers that exports include"
-    )
-    parser.add_argument(
-        "--cmake-dir", action="store_true", help="print the directory of the CMake package NumbaPtxlink"
-    )
 
 
 def _inspect(arguments: argparse.Namespace) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import platform
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _native, _plugin
@@ -103,7 +103,7 @@ class Diagnosis:
     front_ends: tuple[_plugin.FrontEndStatus, ...]
     driver_isa: str
     problems: tuple[Problem, ...]
-    system: dict[str, str] = field(default_factory=dict)
+    system: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the diagnosis as a dict that JSON can represent."""
@@ -135,11 +135,10 @@ def diagnose() -> Diagnosis:
     config()
     broken = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
-    first_broken = next(iter(broken.values()), None)
     return Diagnosis(
         components=tuple(_components(tools)),
         active=status.active,
-        reason=status.reason if status.active or first_broken is None else first_broken.what,
+        reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
         trigger=status.trigger or "",
         front_ends=tuple(
             each._replace(reason=broken[each.name].what) if each.name in broken else each
@@ -166,8 +165,6 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library][0], dotted(version), where)
     yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
-    nvdisasm = find.program("nvdisasm")
-    yield Component("nvdisasm", "present" if nvdisasm else "", nvdisasm or "")
     for package, number in tools.packages.items():
         yield Component(package, number, "installed package")
 
@@ -186,10 +183,10 @@ def _import_front_ends() -> dict[str, Problem]:
             what = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
             if unsupported := front_end.unsupported_reason():
-                unsupported, _, cure = unsupported.partition("; ")
+                unsupported, cure = _reason_and_cure(unsupported)
                 what = f"{unsupported}: {what}"
             elif known is not None:
-                cure = _cure_in(str(known))
+                cure = _reason_and_cure(known)[1]
             broken[front_end.name] = Problem("front-end-broken", what, cure)
     return broken
 
@@ -227,25 +224,21 @@ def _activation_cure(front_end: FrontEnd, reason: str) -> str:
         return ""
     if front_end.simulated():
         return "unset NUMBA_ENABLE_CUDASIM to run on a device"
-    return _cure_in(reason) or _ACTIVATE
+    return _reason_and_cure(reason)[1] or _ACTIVATE
 
 
-def _cure_in(message: str) -> str:
-    """Return the cure with which an error's *message* ends, "" without one."""
-    _, separator, cure = message.removesuffix(".").rpartition("; ")
-    return cure if separator else ""
+def _reason_and_cure(message: object) -> tuple[str, str]:
+    """Return an error's *message* without the cure that it ends with, and that cure, "" without one."""
+    reason, separator, cure = str(message).removesuffix(".").rpartition("; ")
+    return (reason, cure) if separator else (cure, "")
 
 
 def _missing_tools() -> Iterator[Problem]:
-    try:
-        nvptxcompiler.load()
-    except PtxlinkError as error:
-        yield Problem("tool-missing", f"PTX is not assembled: {error}", _cure_in(str(error)))
-    for tool, fails in _LIBRARIES.values():
+    for tool, fails in ((nvptxcompiler, "PTX is not assembled"), *_LIBRARIES.values()):
         try:
             tool.version()
         except PtxlinkError as error:
-            reason, _, cure = str(error).removesuffix(".").rpartition("; ")
+            reason, cure = _reason_and_cure(error)
             yield Problem("tool-missing", f"{reason}: {fails}", cure)
 
 

@@ -72,17 +72,6 @@ def test_link_writes_a_cubin(tmp_path, capsys):
     assert "nvptxcompiler: one PTX and nothing to link it with" in capsys.readouterr().out
 
 
-def test_a_cubin_without_kernels_is_told_of(tmp_path, capsys):
-    """`link` says of a cubin of functions alone that there is nothing to launch."""
-    said = []
-    for text in ("__device__ int f(int x) { return x; }", "__global__ void f(int x) {}"):
-        (tmp_path / "f.cu").write_text(f'extern "C" {text}')
-        out = str(tmp_path / "f.cubin")
-        assert cli.main(["link", str(tmp_path / "f.cu"), "-o", out, "--arch", "sm_90"]) == 0
-        said.append("no kernel in it" in capsys.readouterr().out)
-    assert said == [True, False]
-
-
 def test_link_takes_sources_defines_and_include_dirs(tmp_path):
     """`link` compiles CUDA C++ with -I and -D."""
     (tmp_path / "include").mkdir()

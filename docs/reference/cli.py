@@ -37,10 +37,6 @@ exit status and the standard error tell of that. What an imported file prints, a
 runs, goes to the standard error; not what it
 prints at the end of the process, by `atexit`.
 
-`numba-ptxlink --print-completion bash` prints the completion for a shell, with the extra `completion`:
-
-    numba-ptxlink --print-completion bash > ~/.local/share/bash-completion/completions/numba-ptxlink
-
 """
 # Described once, above.
 COMMON = {"help", "verbose", "quiet", "json"}

@@ -1,9 +1,8 @@
-"""Arguments of the command line: what all commands take, and what is said of those that are mistyped."""
+"""Arguments of the command line: what all commands take, and their types."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import logging
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,22 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numba_ptxlink._config import FRONT_ENDS, LOG_FORMAT, config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-_SHELLS = ("bash", "zsh", "tcsh")
 _LEVELS = (logging.INFO, logging.DEBUG)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are short, and propose what may have been meant."""
+    """A parser whose errors are short."""
 
     def error(self, message: str) -> NoReturn:
         """End with *message* in place of a usage of many lines."""
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, _unknown(value, [str(choice) for choice in action.choices]))
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse the arguments of the process, or *args*."""
@@ -35,36 +29,11 @@ class Parser(argparse.ArgumentParser):
         parser = getattr(arguments, "parser", None) or self
         # argparse takes those inputs alone that stand together.
         inputs = [each for each in parser._actions if str(each.nargs) in "+*" and not each.option_strings]
-        if not inputs or any(_is_option(word) or not word.strip() for word in unknown):
-            _refuse(parser, unknown)
+        if unknown and (not inputs or any(word.startswith("-") or not word.strip() for word in unknown)):
+            parser.error(f"unknown arguments: {' '.join(word or repr(word) for word in unknown)}")
         for word in unknown:
             getattr(arguments, inputs[0].dest).append(parser._get_value(inputs[0], word))
         return arguments
-
-
-def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
-    """End with what may have been meant by the first of the *unknown* words, if there are any."""
-    for empty in (word for word in unknown if not word.strip()):
-        parser.error(f"{empty!r} is an argument without text; leave it out")
-    known = [option for action in parser._actions for option in action.option_strings]
-    for wrong in [*filter(_is_option, unknown), *unknown]:
-        given = wrong.partition("=")[0]
-        if given in known:
-            parser.error(f"{given} belongs after the command: {parser.prog} {given}")
-        parser.error(f"{wrong} is unknown{_meant(given, known)}")
-
-
-def _is_option(text: str) -> bool:
-    return text.startswith("-") and text != "-"
-
-
-def _unknown(given: object, known: Sequence[str]) -> str:
-    return f"{given!r} is unknown{_meant(str(given), known)}; choose from {', '.join(known)}"
-
-
-def _meant(given: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def add_command(
@@ -145,36 +114,33 @@ class _Messages(logging.Formatter):
         return f"numba-ptxlink: {record.levelname.lower()}: {text}"
 
 
-def path(text: str) -> Path:
-    """Return the path of an argument; an empty one, of an unset variable, would be the working directory."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty")
-    return Path(text)
-
-
-def arch(text: str) -> str:
-    """Return an argument that names a GPU, or several with commas between them: at least one."""
-    if not text.replace(",", "").strip():
-        raise argparse.ArgumentTypeError('it names no GPU; write it like "sm_90"')
-    return text
-
-
-def known(text: str, choices: Sequence[str]) -> list[str]:
-    """Return the parts of *text*, a list with commas: at least one, and all of them among *choices*."""
-    given = [part.strip() for part in text.split(",") if part.strip()]
+def text(given: str) -> str:
+    """Return an argument that says nothing where it is empty, as of an unset variable."""
     if not given:
-        raise argparse.ArgumentTypeError(f"the list is empty; choose from {', '.join(choices)}")
-    for each in given:
-        if each not in choices:
-            raise argparse.ArgumentTypeError(_unknown(each, choices))
+        raise argparse.ArgumentTypeError("the value is empty")
     return given
 
 
-def text(text: str) -> str:
-    """Return an argument that says nothing where it is empty, and is not left out silently."""
-    if not text:
-        raise argparse.ArgumentTypeError("the value is empty")
-    return text
+def path(given: str) -> Path:
+    """Return the path of an argument; an empty one would be the working directory."""
+    return Path(text(given))
+
+
+def arch(given: str) -> str:
+    """Return an argument that names a GPU, or several with commas between them: at least one."""
+    if not given.replace(",", "").strip():
+        raise argparse.ArgumentTypeError('it names no GPU; write it like "sm_90"')
+    return given
+
+
+def known(given: str, choices: Sequence[str]) -> list[str]:
+    """Return the parts of *given*, a list with commas: at least one, and all of them among *choices*."""
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    wrong = [part for part in parts if part not in choices]
+    if wrong or not parts:
+        unknown = (wrong or [given])[0]
+        raise argparse.ArgumentTypeError(f"{unknown!r} is unknown; choose from {', '.join(choices)}")
+    return parts
 
 
 def add_repeated(
@@ -194,35 +160,3 @@ def add_repeated(
         metavar=metavar,
         help=f"{what}; repeat for more",
     )
-
-
-class Completion(argparse.Action):
-    """Print the completion of a shell, which shtab makes of the parser."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
-        super().__init__(
-            option_strings, dest, choices=_SHELLS, help="print the completion of a shell (wants shtab)"
-        )
-
-    def __call__(self, parser: argparse.ArgumentParser, *given: Any) -> NoReturn:
-        try:
-            import shtab
-        except ImportError:
-            parser.error("shtab is not installed; install it with `pip install 'numba-ptxlink[completion]'`")
-        _complete_paths(parser, shtab.FILE)
-        print(shtab.complete(parser, given[1]), flush=True)
-        parser.exit()
-
-
-def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
-    for action in parser._actions:
-        if action.type is path:
-            action.complete = files  # type: ignore[attr-defined]
-    for command in commands_of(parser).values():
-        _complete_paths(command, files)
-
-
-def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the commands of *parser*, by name."""
-    actions = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return {name: command for action in actions for name, command in action.choices.items()}

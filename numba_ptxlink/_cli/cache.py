@@ -37,8 +37,8 @@ def _stats(_: argparse.Namespace) -> Report:
         )
     unused = default.unused()
     lines += [f"not used: {reason}" for reason in unused]
-    brief = "\n".join(f"{each['path']}  {each['entries']} entries, {each['size']} bytes" for each in content)
-    return Report({"directories": content, "not used": list(unused)}, "\n".join(lines), brief)
+    text = "\n".join(lines)
+    return Report({"directories": content, "not used": list(unused)}, text, text)
 
 
 def _clear(_: argparse.Namespace) -> Report:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
-from numba_ptxlink._formats.kinds import CU, CUBIN, PTX
+from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import arguments as args
 from . import files, report
 from .output import Report
 
-if TYPE_CHECKING:
-    from numba_ptxlink._link.run import Linked
-
-
 _EXAMPLES = (
     "link kernel.ptx -o kernel.cubin --arch sm_90",
     "link main.cu udfs.py -o app.cubin --arch sm_90 -I include",
     "link a.ltoir b.cu -o app.cubin --arch sm_90 --lto -v",
+)
+
+# Options that `link` has under the same names.
+_PASSED_ON = (
+    *("arch", "lto", "debug", "lineinfo", "max_registers", "include_dirs", "cxx_standard"),
+    *("name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
 )
 
 
@@ -89,34 +91,19 @@ def _link(arguments: argparse.Namespace) -> Report:
     files.check_output(arguments.output, arguments.inputs)
     # It imports the Python files among the inputs.
     with files.stdout_to_stderr():
-        linked = link(
-            *arguments.inputs,
-            arch=arguments.arch,
-            lto=arguments.lto,
-            debug=arguments.debug,
-            lineinfo=arguments.lineinfo,
-            max_registers=arguments.max_registers,
-            include_dirs=arguments.include_dirs,
-            nvrtc_flags=[f"--define-macro={define}" for define in arguments.defines],
-            cxx_standard=arguments.cxx_standard,
-            name_expressions=arguments.name_expressions,
-            backend=arguments.backend,
-            checks=arguments.checks,
-            inline=arguments.inline,
-            cuda=arguments.cuda,
-            ptx_isa=arguments.ptx_isa,
-            front_end=arguments.front_end,
-        )
+        macros = [f"--define-macro={define}" for define in arguments.defines]
+        options = {name: getattr(arguments, name) for name in _PASSED_ON}
+        linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
     if arguments.emit == PTX and not linked.ptx:
-        said = (
-            f"The inputs did not become one PTX module: {linked.reason}. {_to_become_one(arguments, linked)}"
+        raise LinkError(
+            f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "
+            "with --no-lto, --inline auto and --backend auto, without --debug and --lineinfo; or link "
+            "without --emit ptx.",
+            inputs=linked.inputs,
         )
-        raise LinkError(said, inputs=linked.inputs)
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
     size = report.size(len(content))
     lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
-    if arguments.emit == CUBIN and not _has_kernel(content):
-        lines.append("  no kernel in it, so nothing to launch: link the code that calls these functions too")
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
@@ -132,35 +119,3 @@ def _link(arguments: argparse.Namespace) -> Report:
     }
     # What is written to the standard output is the content alone.
     return Report(described, "\n".join(lines), aside=files.is_stream(arguments.output))
-
-
-def _to_become_one(arguments: argparse.Namespace, linked: Linked) -> str:
-    """Return what makes one PTX module of the inputs."""
-    from numba_ptxlink._config import config
-    from numba_ptxlink._link.read import read
-
-    files = [path for path in arguments.inputs if path.suffix != ".py"]
-    if any(read(path).kind not in (PTX, CU) for path in files):
-        return "Give PTX, CUDA C++ or Python alone, with --no-lto."
-    flags = {
-        "--no-lto": linked.lto,
-        "--inline auto": (arguments.inline or config().inline) == "none",
-        "--backend auto": (arguments.backend or config().backend) not in ("auto", "nvptxcompiler"),
-    }
-    needed = [flag for flag, helps in flags.items() if helps]
-    if needed:
-        return f"Pass {' and '.join(needed)}."
-    if linked.reason.endswith("kept"):
-        return "Leave out --debug and --lineinfo."
-    if "Unresolved extern" in linked.reason:
-        return "Add the input that defines it, or correct the name."
-    if "refused as one" in linked.reason:
-        return "Correct what the compiler refuses, or link without --emit ptx."
-    return "Give PTX that can become one, or link without --emit ptx."
-
-
-def _has_kernel(cubin: bytes) -> bool:
-    from numba_ptxlink._formats import elf
-
-    # The symbols of other code leave out static kernels; each kernel has a bank for its parameters.
-    return any(section.name.startswith(".nv.constant0.") for section in elf.read(cubin).sections)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import shutil
-import sys
-import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +11,6 @@ if TYPE_CHECKING:
     from numba_ptxlink.inspection import Inspection, SymbolReport
 
 
-_LEAST_WIDTH = 40
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -28,40 +23,11 @@ def size(count: int) -> str:
     return f"{amount:.1f} {_UNITS[power - 1]}" if amount < 100 else f"{amount:.0f} {_UNITS[power - 1]}"
 
 
-def width() -> int | None:
-    """Return the columns of the terminal that the standard output is, None where it is none."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None
-    return max(shutil.get_terminal_size().columns, _LEAST_WIDTH)
-
-
 def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield *rows* with their columns aligned; on a terminal, cells are wrapped so that they fit."""
-    widths, columns = [max(map(len, column)) for column in zip(*rows, strict=True)], width()
-    if columns is not None and rows:
-        room = columns - 2 * (len(widths) - 1)
-        words = [len(word) for row in rows for word in row[-1].split()]
-        # The last one gives way between its words, then whichever is the widest.
-        widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), *words, 1)
-        while sum(widths) > room:
-            widths[widths.index(max(widths))] -= 1
+    """Yield *rows* with their columns aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [
-            [cell] if len(cell) <= size else textwrap.wrap(cell, size)
-            for cell, size in zip(row, widths, strict=True)
-        ]
-        for line in itertools.zip_longest(*cells, fillvalue=""):
-            yield "  ".join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip()
-
-
-def _wrapped(line: str, indent: int) -> str:
-    """Return *line*, wrapped on a terminal, what follows indented."""
-    columns = width()
-    if columns is None:
-        return line
-    return textwrap.fill(
-        line, columns, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
-    )
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def inspection(report: Inspection) -> str:
@@ -126,7 +92,5 @@ def diagnosis(report: Diagnosis) -> str:
 def problems(found: Iterable[Problem]) -> str:
     """Format problems with their cures."""
     return "\n".join(
-        _wrapped(line, 9)
-        for problem in found
-        for line in (f"problem: {problem.what}", f"   cure: {problem.cure or 'none needed'}")
+        f"problem: {problem.what}\n   cure: {problem.cure or 'none needed'}" for problem in found
     )
