@@ -139,7 +139,8 @@ def of(
     pending = [(_scan(source), str(folder)), *((text, str(folder)) for text in texts.values())]
     scans = [scan for scan, _ in pending]
     while pending and len(files) <= _MOST_FILES:
-        scan, home = pending.pop()
+        # What a file includes that is found first, is found before what one of its name includes.
+        scan, home = pending.pop(0)
         for name in scan.names:
             if name in texts:
                 lines.add(f"held {scan.digest} {name} {texts[name].digest}")
