@@ -110,12 +110,12 @@ def test_a_manifest_that_is_none_deletes_and_refuses_nothing(out, tmp_path, mani
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
-@pytest.mark.parametrize("operation", ["replace", "_fill", "link"])
+@pytest.mark.parametrize("operation", ["replace", "_fill"])
 @pytest.mark.parametrize("after", [0, 1, 3])
-def test_an_interrupted_export_leaves_the_former_one(out, monkeypatch, failure, operation, after):
-    """Whatever stops the writing, at whichever file: the former set is there, whole, and nothing else."""
+def test_an_interrupted_export_does_not_link(out, monkeypatch, failure, operation, after):
+    """What stops the writing leaves the former set, or files that its manifest disagrees with."""
     before = contents(out)
-    owner = {"replace": Path, "_fill": outputs, "link": os}[operation]
+    owner = {"replace": Path, "_fill": outputs}[operation]
     original = getattr(owner, operation)
     calls = []
 
@@ -127,17 +127,19 @@ def test_an_interrupted_export_leaves_the_former_one(out, monkeypatch, failure, 
 
     monkeypatch.setattr(owner, operation, interrupted)
     told = isinstance(failure, OSError)
-    if told and operation == "link":
-        # A file system without hard links is no failure.
-        export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin"])
-        assert "udfs.fatbin" not in names(out)
-        return
     with pytest.raises(pl.ExportError if told else KeyboardInterrupt) as caught:
         export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin"])
     if told:
-        assert "could not be written: No space left on device; no file was changed." in str(caught.value)
+        assert "could not be written: No space left on device; choose another folder" in str(caught.value)
     assert len(calls) > after
-    assert before == contents(out)
+    left = contents(out)
+    assert left.keys() == before.keys()
+    assert left["udfs.json"] == before["udfs.json"]
+    changed = {name for name in left if left[name] != before[name]}
+    assert bool(changed) is (operation == "replace" and after > 0)
+    for name in changed - {"udfs.h"}:
+        with pytest.raises(pl.LinkError, match="lists it with another content"):
+            pl.link(KERNEL, out / name, arch="sm_90", include_dirs=[out])
 
 
 def written(out: Path, **options) -> dict[str, bytes]:
@@ -167,7 +169,7 @@ def test_exports_into_one_folder_write_one_after_another(out, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
-    """Whatever it was at, nothing of it is left, nor of the one before it."""
+    """Whatever it was at, its temporary files are deleted; an artifact that it wrote may stay."""
     former, killed, last = (
         written(out, archs=[arch], emit=["ptx", *more], opt=opt)
         for arch, more, opt in (("sm_75", ["cubin"], True), ("sm_75", ["fatbin"], False), ("sm_90", [], True))
@@ -187,7 +189,7 @@ def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
 
             return count
 
-        for owner, name in ((Path, "replace"), (Path, "unlink"), (outputs, "_fill"), (os, "link")):
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (outputs, "_fill")):
             monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
         files.write(out, killed, out / "udfs.json", ())
 
@@ -205,11 +207,13 @@ def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         left.update(set(names(out)) - set(former) - set(killed))
         files.write(out, last, out / "udfs.json", ())
-        assert last == contents(out), operations
+        there = contents(out)
+        assert last.items() <= there.items(), operations
+        assert there.keys() - last.keys() <= {"udfs.fatbin", "udfs.sm_75.ptx"}, operations
         operations += 1
     assert code == 0
-    assert operations > 15
-    assert ".ptxlink.lock" in left
+    assert operations > 8
+    assert left
 
 
 def test_what_is_killed_in_between_does_not_link(out):

@@ -9,7 +9,7 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._link import depfile, manifests, outputs
+from numba_ptxlink._link import manifests, outputs
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
     Write *files* by name into *out*, and delete what only the former export of *manifest* wrote.
 
     Exports into one folder write one after another, and the last one leaves its own files. One that was
-    killed while it wrote leaves files that the manifest disagrees with, and temporary ones: the next one
-    replaces or deletes them.
+    killed while it wrote leaves files that the manifest disagrees with, which are not linked, and temporary
+    ones, which the next one deletes.
 
     Raises:
         ExportError: They cannot be written, or are another export's, or one would replace another one, or
@@ -42,16 +42,12 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
     """
     _check_places(out, files, made_of)
     targets = {out / name: content for name, content in files.items()}
-
-    def is_ours(path: Path) -> bool:
-        return manifests.read(path, manifest) is not None
-
     try:
         for path in targets:
             path.parent.mkdir(parents=True, exist_ok=True)
-        with outputs.exclusive({path.parent for path in targets}, is_ours) as left:
+        with outputs.exclusive({path.parent for path in targets}):
             _check_owners(out, files, manifest)
-            obsolete, stay = _former(out, files, manifest, left)
+            obsolete, stay = _former(out, files, manifest)
             stay += outputs.write(targets, obsolete)
     except TimeoutError as error:
         raise ExportError(
@@ -60,8 +56,8 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
         ) from error
     except OSError as error:
         raise ExportError(
-            f"{error.filename or out} could not be written: {error.strerror or error}; no file was changed. "
-            "Choose another folder, or mend this one."
+            f"{error.filename or out} could not be written: {error.strerror or error}; choose another "
+            "folder, or mend this one."
         ) from error
     for path in stay:
         log.warning(
@@ -71,27 +67,22 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
         )
 
 
-def _former(
-    out: Path, files: Mapping[str, bytes], manifest: Path, left: Iterable[Path]
-) -> tuple[list[Path], list[Path]]:
+def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> tuple[list[Path], list[Path]]:
     """
     Return the files that the former export of *manifest* wrote and that are not in *files*.
 
     Returns:
         Those that have still its content, and those that have not.
     """
-    wrote: dict[Path, set[str]] = {}
-    # One that was killed has written some of what the manifest lists that it has *left*.
-    for path in (manifest, *left):
-        former = manifests.read(path, manifest)
-        for name, digest in former.digests.items() if former else ():
-            if name not in files:
-                wrote.setdefault(out / name, set()).add(digest)
+    former = manifests.read(manifest)
     same: list[Path] = []
     other: list[Path] = []
-    for path, digests in wrote.items():
+    for name, digest in former.digests.items() if former else ():
+        path = out / name
+        if name in files:
+            continue
         try:
-            (same if manifests.digest(path.read_bytes()) in digests else other).append(path)
+            (same if manifests.digest(path.read_bytes()) == digest else other).append(path)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -217,9 +208,4 @@ def _path(option: str, given: str | Path) -> Path:
 
 def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
     """Return the depfile at *path* by its name, which lists *sources*; nothing where *path* is None."""
-    if path is None:
-        return {}
-    listed = sorted(sources)
-    for reason in depfile.misread(manifest, listed):
-        log.warning("%s: %s, so that an edit may not export again; choose another path.", path, reason)
-    return {str(Path(path).absolute()): depfile.render(manifest, listed)}
+    return {} if path is None else {str(Path(path).absolute()): outputs.depfile(manifest, sorted(sources))}

@@ -74,16 +74,10 @@ def content_of(path: Path) -> bytes:
         return file.read(_LARGEST)
 
 
-def read(path: Path, place: Path | None = None) -> Manifest | None:
-    """
-    Return the manifest at *path*, None where there is none or it is not one of this format.
-
-    Args:
-        path: The file.
-        place: Where it belongs, if that is elsewhere.
-    """
+def read(path: Path) -> Manifest | None:
+    """Return the manifest at *path*, None where there is none or it is not one of this format."""
     try:
-        return parse(content_of(path), place or path)
+        return parse(content_of(path), path)
     except OSError:
         return None
 
