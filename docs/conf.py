@@ -7,8 +7,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 project = "numba-ptxlink"
 author = copyright = "the numba-ptxlink developers"  # noqa: A001 - Sphinx's names
-extensions = ["generated", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "generated",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
