@@ -1,8 +1,9 @@
-"""The tests themselves: what the default run does not look at."""
+"""The tests themselves: what the default run does not look at, and what the mutants are made of."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
+
+
+def test_every_mutant_changes_one_text():
+    """What a mutant replaces is there, once, and so are the tests that should catch it."""
+    rows = [row for rows in runpy.run_path(FOLDER / "mutants.py")["MUTANTS"].values() for row in rows]
+    texts = {file: (FOLDER.parent / "numba_ptxlink" / file).read_text() for file, *_ in rows}
+    assert [(file, old) for file, old, *_ in rows if texts[file].count(old) != 1] == []
+    assert {path for *_, tests in rows for path in tests.split() if not (FOLDER / path).exists()} == set()
 
 
 @pytest.mark.slow

@@ -1,0 +1,462 @@
+"""
+Break the package in 120 ways, and tell which of them the tests catch.
+
+`python tests/mutants.py [--only area]` changes one text in a copy of the package at a time and runs the tests
+that should fail. A mutant is a file, a text that it has once, what stands there instead, and the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# The finder of an editable installation would find the package before the copy.
+SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]\n"
+
+COMPILE = "link/test_link_compile.py link/test_quoted_includes.py link/test_declarations.py"
+CHECK = "link/test_check.py link/test_undefined.py"
+PLAN = "link/test_link_plan.py link/test_single_ptx.py link/test_consumer.py"
+FUSION = "link/test_fusion.py link/test_fusion_control.py link/test_depots.py link/test_spaces.py"
+PTX = "formats link/test_fusion.py"
+ABI = "test_abi.py cabi"
+EXPORT = "export test_exporter.py"
+IMPORTS = "test_export_imports.py test_export_depfile.py"
+ACTIVE = "front_end test_plugin.py test_activation_threads.py"
+
+MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
+    "linking": [
+        ("_link/read.py", "    if kind is None:\n", "    if kind is not None:\n", "link/test_read.py"),
+        (
+            "_link/read.py",
+            "if kind == CU and declared not in (CU, None):",
+            "if kind == CU:",
+            "link/test_read.py",
+        ),
+        (
+            "_link/read.py",
+            "    return code.removeprefix(codecs.BOM_UTF8)",
+            "    return code",
+            "link/test_read.py",
+        ),
+        ("_link/compile.py", "not (lto or python):", "not lto:", COMPILE),
+        ("_link/compile.py", "source.path and source.path.parent,", "None,", COMPILE),
+        ("_link/compile.py", "(*self.toolkit_dirs, *self.include_dirs)", "self.toolkit_dirs", COMPILE),
+        ("_link/check.py", "(one.result is None) != (other", "(one.result is not None) != (other", CHECK),
+        ("_link/check.py", "if not any(len(half) == 2 and", "if not any(len(half) == 2 or", CHECK),
+        ("_link/check.py", "if source.kind == PTX]\n", "if source.kind != PTX]\n", CHECK),
+        (
+            "_link/check.py",
+            "(mine.bits, mine.size) == (yours.bits, yours.size)",
+            "mine.size == yours.size",
+            CHECK,
+        ),
+        ("_link/check.py", "if len(strong) > 1:", "if len(strong) > 2:", CHECK),
+        ("_link/check.py", "smallest is None or smallest.size == sized", "smallest is None or sized", CHECK),
+        ("_link/plan.py", "nvrtc.version() != release or", "nvrtc.version() == release or", PLAN),
+        ("_link/plan.py", "if fused is None or isinstance(", "if fused is not None or isinstance(", PLAN),
+        (
+            "_link/plan.py",
+            "declared is not None and newest is not None and declared >",
+            "declared is None and",
+            PLAN,
+        ),
+        ("_link/run.py", "len(plan.inputs) == 1 and", "len(plan.inputs) != 1 and", PLAN),
+        ("_link/run.py", "if plan.options.compares and wrong:", "if wrong:", f"{CHECK} {PLAN}"),
+        ("linker.py", "if inline is not None and inline", "if inline is None and inline", "test_linker.py"),
+        (
+            "linker.py",
+            "given is not None and not isinstance(given, M",
+            "isinstance(given, M",
+            "test_linker.py",
+        ),
+        ("assembler.py", "if recognise(code) == CU:", "if recognise(code) != CU:", "test_assembler.py"),
+    ],
+    "fusion": [
+        (
+            "_link/fusion/body.py",
+            "self._params.get(register or name)",
+            "self._params.get(register and name)",
+            FUSION,
+        ),
+        ("_link/fusion/cells.py", "len(modifiers) - len(shapes)", "len(modifiers) + len(shapes)", FUSION),
+        ("_link/fusion/cells.py", "offset % length or not", "not", FUSION),
+        (
+            "_link/fusion/cells.py",
+            '"s" if kind[0] == "s" else "u"',
+            '"u"',
+            f"{FUSION} ptx_machine/test_fused.py",
+        ),
+        ("_link/fusion/combine.py", "first.alignment) != (second", "first.alignment) == (second", FUSION),
+        (
+            "_link/fusion/combine.py",
+            "not isinstance(item, ptx.Declaration):",
+            "isinstance(item, ptx.Declaration):",
+            FUSION,
+        ),
+        ("_link/fusion/depots.py", "len(cells) > MOST_CELLS or", "len(cells) > MOST_CELLS and", FUSION),
+        (
+            "_link/fusion/depots.py",
+            "if not others and declared.count",
+            "if others and declared.count",
+            FUSION,
+        ),
+        ("_link/fusion/depots.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),
+        ("_link/fusion/fuse.py", "if each.kind == PTX and b", "if each.kind != PTX and b", FUSION),
+        (
+            "_link/fusion/fuse.py",
+            "version is None or version > newest",
+            "version is None or version >= newest",
+            FUSION,
+        ),
+        ("_link/fusion/inline.py", "if body.indirect == 1 else", "if body.indirect != 1 else", FUSION),
+        ("_link/fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
+        ("_link/fusion/inline.py", "[] if falls else [", "[] if True else [", FUSION),
+        ("_link/fusion/spaces.py", "if first != target.name:", "if first == target.name:", FUSION),
+        ("_link/fusion/spaces.py", "else bits[0] + count", "else bits[0]", FUSION),
+        ("_formats/ptx/lexer.py", "self.start + len(self.text)", "self.start - len(self.text)", PTX),
+        ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
+        (
+            "_formats/ptx/statements.py",
+            "Instruction) and statement.word[:3]",
+            "Instruction) or statement.word[:3]",
+            PTX,
+        ),
+        ("_formats/ptx/variables.py", "].text == text", "].text != text", PTX),
+    ],
+    "C ABI": [
+        ("_cabi/aggregates.py", "in_memory=all(map(_is_plain, types)))", "in_memory=True)", ABI),
+        (
+            "_cabi/aggregates.py",
+            "natural.members != members or natural.size != size",
+            "natural.members != members",
+            ABI,
+        ),
+        ("_cabi/aggregates.py", "return ctype.in_memory and not ctype.record", "return ctype.in_memory", ABI),
+        ("_cabi/signatures.py", "_LARGEST_DIRECT = 128", "_LARGEST_DIRECT = 256", "cabi"),
+        ("_cabi/signatures.py", "align=max(param.align, 4))", "align=param.align)", "cabi"),
+        (
+            "_cabi/types.py",
+            "self.size * 8 if kernel else max(32, self.size * 8)",
+            "max(32, self.size * 8)",
+            "cabi",
+        ),
+        (
+            "_cabi/types.py",
+            '"signext" if self.row.kind == "int" else "zeroext"',
+            '"zeroext"',
+            "numba_cuda/test_wrapper.py",
+        ),
+        ("_cabi/types.py", "yield from self._padding(member.offset - end)", "yield from ()", "cabi"),
+        ("_cabi/types.py", "return View(name, 8 + 16 * ndim,", "return View(name, 8 + 8 * ndim,", "cabi"),
+        ("_cabi/names.py", "is None and name not in taken else", "is None else", "cabi"),
+        (
+            "_cabi/header.py",
+            "if struct.packed and struct.size > end:",
+            "if struct.packed and struct.size < end:",
+            ABI,
+        ),
+        ("_cabi/header.py", '.replace("*/", "* /")', "", ABI),
+        ("_cabi/existing.py", '{"int": "uf&", "uint": "if&"}', '{"int": "f&", "uint": "f&"}', "cabi"),
+        ("_cabi/launcher.py", 'struct.iter_unpack("<Q"', 'struct.iter_unpack(">Q"', "cabi/test_launcher.py"),
+        ("_cabi/layouts.py", 'entry["offset"] = member.offset', 'entry["offset"] = 0', f"{ABI} link"),
+        ("abi.py", "readonly=not ty.mutable)", "readonly=False)", ABI),
+        ("abi.py", "readonly=not ty.mutable)", "readonly=True)", ABI),
+        (
+            "_numba_cuda/codegen/wrapper.py",
+            'if on_error == "trap":',
+            'if on_error != "trap":',
+            "numba_cuda/test_error_model.py",
+        ),
+        (
+            "_numba_cuda_mlir/codegen/errors.py",
+            "set() if trap else set(ending)",
+            "set[str]()",
+            "numba_cuda numba_cuda_mlir",
+        ),
+        (
+            "_numba_cuda/codegen/convert.py",
+            'strides if ty.layout == "C" else strides[::-1]',
+            "strides[:]",
+            "ptx_machine/test_signatures.py numba_cuda",
+        ),
+    ],
+    "export": [
+        (
+            "_export/build.py",
+            "if visible.get(signature.name) != expected:",
+            "if visible.get(signature.name) is None:",
+            EXPORT,
+        ),
+        (
+            "_export/groups.py",
+            "count > 1 and _SHARED.search(text)",
+            "count > 2 and _SHARED.search(text)",
+            "export/test_jobs.py numba_cuda/test_equal_functions.py",
+        ),
+        ("_export/link_files.py", 'f"_Z{len(new)}{new}"', 'f"_Z{len(name)}{new}"', EXPORT),
+        ("_export/link_files.py", "private.get(name, name)", "name", EXPORT),
+        (
+            "_export/choice.py",
+            "for front_end in told.values()}) > 1:",
+            "for front_end in told.values()}) > 2:",
+            EXPORT,
+        ),
+        (
+            "_export/jobs.py",
+            "isinstance(result, Done) and found != identity",
+            "isinstance(result, Done) and not found",
+            "export/test_jobs.py",
+        ),
+        ("_export/jobs.py", "not functions.keys() >= {*unit.names}", "not functions", "export/test_jobs.py"),
+        (
+            "_export/marks.py",
+            "parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)",
+            "parameter.kind == parameter.VAR_KEYWORD",
+            EXPORT,
+        ),
+        (
+            "_export/marks.py",
+            "if asking is not None and self.asked not in",
+            "if asking is None and self.asked not in",
+            EXPORT,
+        ),
+        (
+            "_export/files.py",
+            "place in written or (place in sources and not _holds(path, files[name]))",
+            "place in written",
+            "test_export_files.py test_exporter.py",
+        ),
+        ("_export/stable_names.py", "stay = set(kept)\n", "stay = set[str]()\n", EXPORT),
+        ("_export/signatures.py", "if len(names) != len(args):", "if len(names) < len(args):", EXPORT),
+        (
+            "_export/artifacts.py",
+            "if not (kind == LTOIR and built.partial_ltoir):",
+            "if kind:",
+            f"{EXPORT} test_export_for_older.py",
+        ),
+        ("_export/manifest.py", "if signature.kernel else {})", "if not signature.kernel else {})", EXPORT),
+        ("_export/linkable.py", 'name.startswith("NRT_") and name not in callers', "name in callers", EXPORT),
+        (
+            "_export/link_files.py",
+            "for name in _WORD.findall(module)} & shims.keys()",
+            "for name in _WORD.findall(module)} & set()",
+            EXPORT,
+        ),
+        (
+            "_imports/sources.py",
+            "return None if fullname in PROTECTED else super()",
+            "return super()",
+            IMPORTS,
+        ),
+        ("_imports/sources.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
+        (
+            "_imports/sources.py",
+            "_files(own) | {path for path in data if path.is_file()}",
+            "_files(own)",
+            IMPORTS,
+        ),
+        ("_imports/children.py", "os.environ.update(environment)", "pass", f"{IMPORTS} export/test_jobs.py"),
+    ],
+    "front ends": [
+        (
+            "_numba_cuda/linker.py",
+            "if not self.lto or self.additional_flags:",
+            "if not self.lto:",
+            "numba_cuda",
+        ),
+        ("_numba_cuda/linker.py", "debug=debug and not self._has_ltoir,", "debug=debug,", "numba_cuda"),
+        (
+            "_numba_cuda/linker.py",
+            "lines |= any(map(llvm_ir.has_line_numbers, self._llvm))",
+            "pass",
+            "numba_cuda",
+        ),
+        (
+            "_numba_cuda/patches/disk_cache.py",
+            "if not stamp or stamp != _stamp(path):",
+            "if not stamp:",
+            "numba_cuda",
+        ),
+        (
+            "_numba_cuda/patches/driverless.py",
+            "_variant(known.library) != (cc, checked)",
+            "_variant(known.library)[0] != cc",
+            "numba_cuda",
+        ),
+        (
+            "_numba_cuda/patches/driverless.py",
+            "return original() if cc is None else",
+            "return original() if cc else",
+            "numba_cuda test_plugin.py",
+        ),
+        (
+            "_numba_cuda/patches/nvvm_cache.py",
+            '{"gen_lto", "gen-lto", "g"} & options',
+            '{"g"} & options',
+            "numba_cuda",
+        ),
+        (
+            "_numba_cuda/patches/c_abi.py",
+            "get_data_type() != model.get_value_type()",
+            "get_data_type() == model.get_value_type()",
+            "numba_cuda",
+        ),
+        (
+            "_numba_cuda/modules.py",
+            r'return [_VARIABLE.sub(r"\1internal ", text) for text in texts]',
+            "return list(texts)",
+            "numba_cuda export",
+        ),
+        (
+            "_numba_cuda_mlir/codegen/convert.py",
+            "1 if isinstance(ty.dtype, types.Record) else ctype",
+            "ctype",
+            "numba_cuda_mlir cabi",
+        ),
+        (
+            "_numba_cuda_mlir/codegen/convert.py",
+            'strides[::-1] if ty.layout == "C" else strides',
+            "strides[:]",
+            "numba_cuda_mlir",
+        ),
+        (
+            "_numba_cuda_mlir/codegen/dialect.py",
+            r'_DYNAMIC.sub(r"\1external \2", text))',
+            "text)",
+            "numba_cuda_mlir",
+        ),
+        (
+            "_numba_cuda_mlir/patches/disk_cache.py",
+            '_digest(self) or f"{id(digests)}"',
+            '_digest(self) or "0"',
+            "numba_cuda_mlir",
+        ),
+        ("_numba_cuda_mlir/patches/first_kernel.py", "or _is_shown(options) or", "or", "numba_cuda_mlir"),
+        (
+            "_numba_cuda_mlir/linker.py",
+            "if current().called and config().checks",
+            "if not current().called and config().checks",
+            "numba_cuda_mlir",
+        ),
+        (
+            "_front_end/activation.py",
+            "self.applied if row.purpose == purpose",
+            "self.applied if row.purpose != purpose",
+            ACTIVE,
+        ),
+        (
+            "_front_end/activation.py",
+            "if driver not in self.ran and not is_imported(driver):",
+            "if driver not in self.ran:",
+            ACTIVE,
+        ),
+        ("_front_end/substitution.py", "        if there.wanted:\n            return\n", "", ACTIVE),
+        (
+            "_front_end/disk_keys.py",
+            "if search_path is not None:",
+            "if search_path is None:",
+            "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
+        ),
+        ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
+    ],
+    "cache": [
+        (
+            "cache/directory.py",
+            "not stat.S_ISREG(status.st_mode) or",
+            "not stat.S_ISREG(status.st_mode) and",
+            "cache",
+        ),
+        ("cache/directory.py", "if status.st_mode & _OTHERS_WRITE:", "if False:", "cache"),
+        ("cache/directory.py", "if not base.is_absolute():", "if base.is_absolute():", "cache"),
+        ("cache/directory.py", "                os.utime(file)", "                pass", "cache"),
+        ("cache/directory.py", "> _ABANDONED_SECONDS", "< _ABANDONED_SECONDS", "cache"),
+        ("cache/directory.py", "elif total > self.size:", "elif total < self.size:", "cache"),
+        ("cache/key.py", "_feed(whole, label.encode(),", '_feed(whole, b"",', "cache"),
+        (
+            "cache/key.py",
+            '_feed(digest, b"each", _bytes(element))',
+            "digest.update(_bytes(element))",
+            "cache",
+        ),
+        ("cache/key.py", "digest = source_digest(Path(__file__).parents[1])", 'digest = ""', "cache"),
+        ("cache/key.py", "if _digest(stored, body) != digest:", "if False:", "cache"),
+        ("cache/key.py", "if not hmac.compare_digest(expected, tag):", "if False:", "cache"),
+        ("cache/key.py", "!= (MAGIC, address, len(body))", "!= (MAGIC, stored, len(body))", "cache"),
+        ("cache/tiered.py", "stored = writer is not None and", "stored = writer is None and", "cache"),
+        (
+            "cache/tiered.py",
+            "if self._server is None or sealed",
+            "if self._server is not None or sealed",
+            "cache",
+        ),
+        (
+            "cache/tiered.py",
+            "                directory.discard(address)\n",
+            "                pass\n",
+            "cache",
+        ),
+        ("cache/tiered.py", "    if settings.cache_secret is None:", "    if False:", "cache"),
+        ("cache/server.py", "+ PAUSE_SECONDS", "", "cache"),
+        ("cache/server.py", "if len(sealed) > LARGEST:", "if len(sealed) < LARGEST:", "cache"),
+        ("cache/single_flight.py", "in (errno.EACCES, errno.EAGAIN)", "in ()", "cache"),
+        (
+            "cache/single_flight.py",
+            "if flight.ended.wait(wait) and flight",
+            "if flight.ended.wait(wait) or flight",
+            "cache",
+        ),
+    ],
+}
+
+
+def main() -> int:
+    """Run the tests on each mutant; print what happens, and return 1 where less than 95 % are caught."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--only", choices=MUTANTS, help="the mutants of one area")
+    parser.add_argument("--numbers", type=int, nargs="+", help="those with these numbers in each area")
+    args = parser.parse_args()
+    caught = [
+        _run(f"{area} {number}", mutant)
+        for area, mutants in MUTANTS.items()
+        for number, mutant in enumerate(mutants)
+        if args.only in (None, area) and (args.numbers is None or number in args.numbers)
+    ]
+    print(f"{sum(caught)} of {len(caught)} are caught")
+    return int(sum(caught) < 0.95 * len(caught))
+
+
+def _run(title: str, mutant: tuple[str, str, str, str]) -> bool:
+    """Return whether a test of the mutant fails in processes whose package it is."""
+    file, old, new, tests = mutant
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "numba_ptxlink")
+        shutil.copytree(ROOT / "numba_ptxlink", package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(find_spec("numba_ptxlink._native._nvptxcompiler").origin, package / "_native")
+        Path(folder, "sitecustomize.py").write_text(SITE)
+        text = (package / file).read_text()
+        assert 1 == text.count(old), f"{file} has {old!r} {text.count(old)} times"
+        (package / file).write_text(text.replace(old, new))
+        paths = [f"tests/{path}" for path in tests.split()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *paths]
+        environ = {**os.environ, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=600
+            )
+            status, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired:
+            status, output = 1, "FAILED by its time"
+    first = next((line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
+    print(f"{title}: {'caught' if status else 'MISSED'}  {file}  {first:.120}", flush=True)
+    return bool(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
