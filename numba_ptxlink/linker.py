@@ -17,7 +17,7 @@ from ._config import CHECKS, INLINE, config
 from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
-from ._link import backends, pipeline, single_ptx
+from ._link import backends, run, single_ptx
 from ._link.compile import PythonCode, SourceOptions, compile_sources
 from ._link.declarations import declaration
 from ._link.plan import LinkOptions
@@ -145,7 +145,7 @@ def link(
         source_options = replace(source_options, toolkit_dirs=toolkit)
     python = _python(scripts, files, target, front_end, lto=lto)
     program = compile_sources(files, python, target, source_options, lto=lto, compares=options.compares)
-    linked = pipeline.link(program.inputs, target, options)
+    linked = run.link(program.inputs, target, options)
     if consumer is not None:
         linked = _for_consumer(files, linked, target, options, consumer)
     return replace(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from numba_ptxlink._link import device_runtime, executables, objects, oldest
+from numba_ptxlink._link import executables
+from numba_ptxlink._link.consumer import of_artifacts
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.host_compiler import release_of
 from numba_ptxlink._tools.options import AssembleOptions
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import CompileOptions
-    from numba_ptxlink._link.consumer import Consumer
+    from numba_ptxlink._link.consumer import Consumer, Oldest
 
 log = logging.getLogger(__name__)
 
-EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *objects.EXTENSIONS)
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *executables.EXTENSIONS)
 """The kinds of artifact that an export can write."""
 
-_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **objects.EXTENSIONS}
+_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **executables.EXTENSIONS}
 # What fat binaries, objects and libraries hold for each architecture.
 _PACKED = (PTX, LTOIR, CUBIN)
 
@@ -117,7 +118,7 @@ class Artifacts:
     header: str
     code: Code
     files: dict[Key, bytes]
-    needs: dict[Key, oldest.Oldest]
+    needs: dict[Key, Oldest]
     host_compiler: str = ""
     kernels_by: tuple[str, ...] = ()
     cooperative: frozenset[str] = frozenset()
@@ -140,7 +141,7 @@ def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
 
 def _packs(kinds: Collection[str]) -> bool:
     """Return whether one of *kinds* holds code of several kinds."""
-    return FATBIN in kinds or any(kind in objects.EXTENSIONS for kind in kinds)
+    return FATBIN in kinds or any(kind in executables.EXTENSIONS for kind in kinds)
 
 
 def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
@@ -192,7 +193,7 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
         why = executables.obstacle(code.undefined, consumer)
         kinds += () if why else (KERNELS,)
     names = [kernel.name for kernel in kernels]
-    cooperative = device_runtime.cooperative(code.launchable[0][1].decode(), names)
+    cooperative = executables.cooperative(code.launchable[0][1].decode(), names)
     files = dict(code.files)
     if FATBIN in kinds:
         files[FATBIN, ""] = nvfatbin.pack(code.parts, zstd=consumer is None or consumer.reads_zstd)
@@ -212,10 +213,10 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
             files[LAUNCHER, ""] = launcher.render(
                 request.stem, declarations, executable.code, cooperative
             ).encode()
-    with_host_code = [kind for kind in kinds if kind in objects.EXTENSIONS]
+    with_host_code = [kind for kind in kinds if kind in executables.EXTENSIONS]
     if with_host_code:
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        built, host_compiler = objects.build(
+        built, host_compiler = executables.build_object(
             request.stem,
             header,
             kernels,
@@ -224,9 +225,9 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
             consumer=consumer,
             include_dirs=request.include_dirs,
         )
-        forms = objects.as_kinds(request.stem, built, with_host_code)
+        forms = executables.as_kinds(request.stem, built, with_host_code)
         files |= {(kind, ""): content for kind, content in forms.items()}
-    needs = oldest.of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
+    needs = of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
     for kind in with_host_code:
         _warn_of_older_nvcc(file_name(request.stem, (kind, "")), host_compiler, needs[kind, ""].toolkit)
     kernels_by = executable.tools if executable else ()

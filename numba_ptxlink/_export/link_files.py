@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._link import check, device_runtime
+from numba_ptxlink._link import backends, check
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
@@ -123,7 +123,7 @@ def compile_files(
             else:
                 sources.append(_read(text, name, arch, folders))
     others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
-    others = [other for other in dict.fromkeys(others) if not device_runtime.is_runtime(other)]
+    others = [other for other in dict.fromkeys(others) if not backends.is_runtime(other)]
     compiled_ptx = [Input(PTX, each.name, each.ptx.encode(), compiled=True) for each in sources]
     texts = (each for each in (*compiled_ptx, *others) if each.kind == PTX)
     known = [symbol for text in texts for symbol in check.symbols(text)]

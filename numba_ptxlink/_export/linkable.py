@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CU
 from numba_ptxlink._front_end.protocol import LinkFile
-from numba_ptxlink._link import check, device_runtime
+from numba_ptxlink._link import backends, check
 from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
@@ -125,7 +125,7 @@ def warn_of_left_out(files: Iterable[LinkFile], others: Iterable[Input], missing
         missing: The functions that are undefined in the export.
     """
     # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
-    wanted = sorted(name for name in missing if not device_runtime.is_runtime_call(name))
+    wanted = sorted(name for name in missing if not backends.is_runtime_call(name))
     for other in others if wanted else ():
         log.warning(
             "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "

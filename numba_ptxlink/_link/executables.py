@@ -1,23 +1,33 @@
-"""Make what a driver loads of the PTX of kernels: a fat binary of machine code, and PTX for later devices."""
+"""
+Make what is loaded of an export: fat binaries for a driver, and object files for a C++ build.
+
+A fat binary has machine code, and PTX for later devices. An object holds the fat binary for device links of
+every architecture, the host functions that launch kernels, and their registration with the CUDA runtime.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._formats.kinds import CUBIN, PTX
-from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._cabi import existing, host_code
+from numba_ptxlink._formats import ptx as ptx_format
+from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
+from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError
 
-from . import backends, device_runtime, oldest, single_ptx
-from .pipeline import link
+from . import backends, single_ptx
+from .consumer import Oldest, of_code, of_fatbin
 from .plan import LinkOptions
 from .read import Input
+from .run import link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
@@ -28,6 +38,11 @@ if TYPE_CHECKING:
     """What is there for one architecture: its PTX, and the symbols that this does not define."""
 
 log = logging.getLogger(__name__)
+
+LIBRARY = "library"
+EXTENSIONS = {OBJECT: "o", LIBRARY: "a"}
+"""The kinds of artifact that hold host code, and the extensions of their files."""
+_GRID = "cudaCG"
 
 
 class Executable(NamedTuple):
@@ -41,14 +56,14 @@ class Executable(NamedTuple):
     """
 
     code: bytes
-    needs: oldest.Oldest
+    needs: Oldest
     tools: tuple[str, ...]
 
 
 def obstacle(undefined: Iterable[str], consumer: Consumer | None) -> str:
     """Return why code with *undefined* symbols cannot be made complete for *consumer*, "" where it can."""
     names = list(undefined)
-    if not all(map(device_runtime.is_grid_call, names)):
+    if not all(map(_is_grid_call, names)):
         return _not_defined(names)
     if names and consumer is not None and not _has_runtime_for(consumer):
         return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"
@@ -84,7 +99,7 @@ def pack(
     if not any(signature.kernel for signature in signatures):
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
     members: list[tuple[str, Arch, str, bytes]] = []
-    needs: list[tuple[str, oldest.Oldest]] = []
+    needs: list[tuple[str, Oldest]] = []
     tools: dict[str, None] = {}
     release = consumer.release if consumer else None
     cause = single_ptx.unavailable(release, relocatable=False) if release else ""
@@ -93,12 +108,12 @@ def pack(
 
     def add(kind: str, arch: Arch, code: bytes, tool: str) -> None:
         members.append((kind, arch, f"{stem}.{arch.sm}.{kind}", code))
-        needs.append((kind, oldest.of_code(kind, arch, code, tool)))
+        needs.append((kind, of_code(kind, arch, code, tool)))
 
     for arch, ptx, undefined in parts:
         cubin, tool = b"", ""
         if undefined:
-            if not all(map(device_runtime.is_grid_call, undefined)):
+            if not all(map(_is_grid_call, undefined)):
                 raise ExportError(_incomplete(undefined))
             cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo, consumer=consumer)
         elif not cause:
@@ -112,7 +127,7 @@ def pack(
             # runtime to link it with.
             add(PTX, arch, ptx, "")
     code = nvfatbin.pack(members, relocatable=False, zstd=consumer is None or consumer.reads_zstd)
-    return Executable(code, oldest.of_fatbin(needs, code, linkable=False), tuple(tools))
+    return Executable(code, of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
 def _with_runtime(
@@ -125,9 +140,9 @@ def _with_runtime(
             f"{what}, which is of this environment and not for {consumer.asked}; leave kernels and launcher "
             "out, and let that toolkit link the exported PTX."
         )
-    library = device_runtime.find()
+    library = backends.device_runtime()
     if library is None:
-        raise ExportError(f"{what}, which is not found; {device_runtime.cure()}.")
+        raise ExportError(f"{what}, which is not found; {backends.RUNTIME_CURE}.")
     options = LinkOptions(lineinfo=lineinfo, opt_level=level)
     try:
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], arch, options)
@@ -155,5 +170,121 @@ def _incomplete(undefined: Sequence[str]) -> str:
 
 def _not_defined(undefined: Sequence[str]) -> str:
     # The device runtime is linked with what synchronises a grid.
-    names = sorted(name for name in undefined if not device_runtime.is_grid_call(name))
+    names = sorted(name for name in undefined if not _is_grid_call(name))
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
+
+
+def _is_grid_call(name: str) -> bool:
+    """Return whether the function *name* of the device runtime synchronises a grid."""
+    return name.startswith(_GRID)
+
+
+def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
+    """
+    Return those of *kernels* that synchronise their grid, which wants all of its blocks to run at once.
+
+    Args:
+        text: The PTX of the kernels.
+        kernels: Their names.
+
+    Raises:
+        LinkError: The body of a function is malformed.
+    """
+    if _GRID not in text:
+        return frozenset()
+    module = ptx_format.parse(text)
+    calls = {
+        function.name: {
+            ptx_format.called(statement).callee
+            for statement in function.body
+            if isinstance(statement, ptx_format.Instruction) and statement.opcode == "call"
+        }
+        for function in module.functions
+        if function.defined
+    }
+    return frozenset(name for name in kernels if any(map(_is_grid_call, _reached(name, calls))))
+
+
+def _reached(name: str, calls: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    pending = [name]
+    while pending:
+        new = calls.get(pending.pop(), set()) - reached
+        reached |= new
+        pending += new
+    return reached
+
+
+def build_object(
+    stem: str,
+    header: str,
+    kernels: Sequence[Signature],
+    packed: Sequence[tuple[str, Arch, str, bytes]],
+    options: AssembleOptions | None,
+    *,
+    consumer: Consumer | None = None,
+    include_dirs: Sequence[Path] = (),
+) -> tuple[bytes, str]:
+    """
+    Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
+
+    Args:
+        stem: The stem of the export's files.
+        header: The text of its header.
+        kernels: The kernels that it declares.
+        packed: Its code, each (kind, arch, name, code).
+        options: How to compile the kernels as a whole program too, so that they can be launched without a
+            device link; None where they call what C++ defines, and cannot.
+        consumer: The toolkit and driver it is for; None for those of this environment.
+        include_dirs: Where headers are that the header includes.
+
+    Raises:
+        AssembleError: The PTX could not be assembled.
+        ExportError: There is no compiler, or it failed. Carries its log.
+        LinkError: nvFatbin is missing or refused an entry.
+    """
+    zstd = consumer is None or consumer.reads_zstd
+    linkable = nvfatbin.pack(packed, zstd=zstd)
+    files = {"linkable.fatbin": linkable}
+    if kernels:
+        files["declared.h"] = header.encode()
+    if kernels and options is not None:
+        files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options, consumer), relocatable=False, zstd=zstd)
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
+    source = host_code.render(
+        host_code.module_name(stem, digest),
+        kernels,
+        header="declared.h",
+        like_cuda=existing.is_in(header),
+        linkable="linkable.fatbin",
+        whole="whole.fatbin" if "whole.fatbin" in files else None,
+    )
+    searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
+    return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)
+
+
+def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]:
+    """
+    Return the object *code* of the export *stem* as each of *kinds* that is one of `EXTENSIONS`.
+
+    Raises:
+        ExportError: There is no ar to make a library, or it failed.
+    """
+    files = {OBJECT: code} if OBJECT in kinds else {}
+    return files | ({LIBRARY: host_compiler.archive(f"{stem}.o", code)} if LIBRARY in kinds else {})
+
+
+def _whole(
+    packed: Sequence[tuple[str, Arch, str, bytes]], options: AssembleOptions, consumer: Consumer | None
+) -> list[tuple[str, Arch, str, bytes]]:
+    release = consumer.release if consumer else None
+    # Without such a compiler the driver compiles the PTX.
+    compiles = release is None or not single_ptx.unavailable(release, relocatable=False)
+    entries = []
+    for kind, arch, name, code in packed:
+        if kind == PTX:
+            if compiles:
+                cubin, _ = single_ptx.compile_ptx(code, arch, options, release)
+                entries.append((CUBIN, arch, f"{name}.cubin", cubin))
+            entries.append((PTX, arch, name, code))
+    return entries

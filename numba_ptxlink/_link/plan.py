@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
-    from .fusion.fuse import Fused
+    from .fusion import Fused
     from .read import Input
 
 USUAL = "one PTX and nothing to link it with"
@@ -200,10 +200,7 @@ def second(failed: Plan, error: PtxlinkError) -> Plan | None:
     It has the device runtime, which nvcc adds by default, where that is called and missing; or leaves apart
     the PTX that became one, since an error then tells the cause in its terms.
     """
-    # Deferred, as what else a link out of the cache does not need: that takes longer than the rest.
-    from . import device_runtime
-
-    runtime = device_runtime.find() if device_runtime.is_missing(error, failed.sources) else None
+    runtime = backends.device_runtime() if backends.lacks_runtime(error, failed.sources) else None
     if runtime is not None:
         return plan((*failed.sources, runtime), failed.arch, failed.options)
     if not failed.fused or failed.options.tool == "nvptxcompiler":
@@ -224,7 +221,7 @@ def _fused(sources: tuple[Input, ...], arch: Arch, options: LinkOptions) -> Fuse
         return "line numbers are kept"
     if options.extra_flags and options.tool == "auto":
         return "the flags are nvJitLink's"
-    from .fusion.fuse import fuse
+    from .fusion import fuse
 
     closed = len(texts) == len(sources) and not options.lto
     return fuse(texts, arch, everything=options.inlined == "all", closed=closed)

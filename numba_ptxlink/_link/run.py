@@ -1,24 +1,33 @@
-"""Run a plan: assemble or link, and cache the result. Nothing here needs a driver."""
+"""
+Run a plan: assemble or link, and cache the result. Nothing here needs a driver.
+
+`link` takes the steps of a link whose sources are compiled: check, plan, run. Each is a function of what the
+step before it returns. `numba_ptxlink.link` and the linkers of the front ends call this one.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink.errors import LinkError
+from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
+from .check import check
+from .plan import plan, second
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
 
-    from .plan import Plan
+    from .plan import LinkOptions, Plan
+    from .read import Input
 
 log = logging.getLogger(__name__)
 
@@ -81,60 +90,115 @@ class Linked:
         return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 
 
-def run(plan: Plan) -> Linked:
+def link(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked:
     """
-    Make the cubin of *plan*.
+    Link *inputs*, none of them CUDA C++, to a cubin.
+
+    Raises:
+        LinkError: The inputs contradict each other, or the linker refused them. With the cure, where it is
+            known.
+        AssembleError: A single PTX could not be assembled.
+        ConfigError: There is no such backend.
+    """
+    made = _planned(inputs, arch, options)
+    with _explaining(made.sources, made.tool):
+        try:
+            return run(made)
+        except (AssembleError, LinkError) as error:
+            other = second(made, error)
+            if other is None:
+                raise
+            log.info("%s", other)
+            return run(other)
+
+
+def link_to_ptx(
+    inputs: Sequence[Input], arch: Arch, options: LinkOptions
+) -> tuple[cache.Entry, tuple[str, ...]]:
+    """
+    Return the PTX that link-time optimisation makes of *inputs*, and the flags of that link.
+
+    Raises:
+        LinkError: nvJitLink refused the link, or the backend does not link.
+    """
+    made = _planned(inputs, arch, options, ptx=True)
+    with _explaining(made.sources, made.tool):
+        return _linked(made), made.flags
+
+
+def _planned(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, ptx: bool = False) -> Plan:
+    with _explaining(inputs):
+        checked = check(inputs, arch, lto=options.lto, compares=options.compares)
+    made = plan(checked, arch, options, ptx=ptx)
+    log.info("%s", made)
+    return made
+
+
+@contextmanager
+def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
+    """Let errors of a `with` block tell what helps."""
+    try:
+        yield
+    except (AssembleError, LinkError) as error:
+        from .explain import explained
+
+        raise explained(error, sources, tool) from error
+
+
+def run(made: Plan) -> Linked:
+    """
+    Make the cubin of the plan *made*.
 
     Raises:
         LinkError: nvJitLink refused the link.
         AssembleError: A single PTX could not be assembled.
     """
-    if plan.tool == "nvptxcompiler":
-        (ptx,) = plan.inputs
-        cubin = plan.cubin or assembler.compile_ptx(ptx.code, plan.arch, plan.options.for_assembler)
+    if made.tool == "nvptxcompiler":
+        (ptx,) = made.inputs
+        cubin = made.cubin or assembler.compile_ptx(ptx.code, made.arch, made.options.for_assembler)
         code, said = cubin.code, cubin.info_log
     else:
-        entry = _linked(plan)
+        entry = _linked(made)
         code, said = entry.code, entry.log
-    alone = len(plan.inputs) == 1 and plan.inputs[0].kind == PTX
+    alone = len(made.inputs) == 1 and made.inputs[0].kind == PTX
     if said:
-        log.info("%s: %s", ", ".join(plan.names), said.strip())
-    if plan.remarks:
-        log.info("%s", plan.remarks)
+        log.info("%s: %s", ", ".join(made.names), said.strip())
+    if made.remarks:
+        log.info("%s", made.remarks)
     return Linked(
         code,
-        plan.arch,
-        plan.tool,
-        plan.options.lto,
-        plan.reason,
-        plan.flags,
-        plan.names,
-        "\n".join(filter(None, (said, plan.remarks))),
-        inlined=plan.inlined,
-        ptx=plan.inputs[0].text.rstrip("\0") if alone else "",
+        made.arch,
+        made.tool,
+        made.options.lto,
+        made.reason,
+        made.flags,
+        made.names,
+        "\n".join(filter(None, (said, made.remarks))),
+        inlined=made.inlined,
+        ptx=made.inputs[0].text.rstrip("\0") if alone else "",
     )
 
 
-def _linked(plan: Plan) -> cache.Entry:
-    tool = backends.linker(plan.tool)
-    contents = [(source.kind, source.name, source.code) for source in plan.inputs]
+def _linked(made: Plan) -> cache.Entry:
+    tool = backends.linker(made.tool)
+    contents = [(source.kind, source.name, source.code) for source in made.inputs]
 
     def make() -> cache.Entry:
-        product = tool.link(contents, plan.flags)
+        product = tool.link(contents, made.flags)
         said = "\n".join(filter(None, (product.info_log, product.error_log)))
         wrong = [line for line in product.error_log.splitlines() if line.startswith("error")]
-        if plan.options.compares and wrong:
+        if made.options.compares and wrong:
             # nvJitLink returns success here.
-            raise _failure(plan, "linked wrongly", product.error_log)
-        made = [name for name in _MADE.findall(product.info_log) if _holds(product.code, name)]
-        if made:
-            undefined = "\n".join(f"error   : Undefined reference to '{name}'" for name in made)
-            raise _failure(plan, "made variables of its own", undefined)
+            raise _failure(made, "linked wrongly", product.error_log)
+        new = [name for name in _MADE.findall(product.info_log) if _holds(product.code, name)]
+        if new:
+            undefined = "\n".join(f"error   : Undefined reference to '{name}'" for name in new)
+            raise _failure(made, "made variables of its own", undefined)
         return cache.Entry({"log": said}, product.code)
 
     # What nvJitLink links wrongly answers for no link that compares.
-    unread = () if plan.options.compares else ("all",)
-    return cache.cached(tool.key(contents, plan.flags, unread=unread), make)
+    unread = () if made.options.compares else ("all",)
+    return cache.cached(tool.key(contents, made.flags, unread=unread), make)
 
 
 def _holds(cubin: bytes, name: str) -> bool:
@@ -144,21 +208,11 @@ def _holds(cubin: bytes, name: str) -> bool:
     return any(each.name == name and each.kind == "variable" for each in elf.read(cubin).symbols)
 
 
-def _failure(plan: Plan, action: str, text: str) -> LinkError:
-    names = ", ".join(plan.names)
+def _failure(made: Plan, action: str, text: str) -> LinkError:
+    names = ", ".join(made.names)
     return LinkError(
-        f"nvJitLink {action}: {names}.\n{text.strip()}\nFlags: {' '.join(plan.flags)}.",
-        flags=plan.flags,
-        inputs=plan.names,
+        f"nvJitLink {action}: {names}.\n{text.strip()}\nFlags: {' '.join(made.flags)}.",
+        flags=made.flags,
+        inputs=made.names,
         log=text,
     )
-
-
-def make_ptx(plan: Plan) -> cache.Entry:
-    """
-    Return the PTX that link-time optimisation makes by *plan*.
-
-    Raises:
-        LinkError: nvJitLink refused the link.
-    """
-    return _linked(plan)

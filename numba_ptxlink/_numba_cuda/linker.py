@@ -220,11 +220,11 @@ class PtxLinker:
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""
-        from numba_ptxlink._link import pipeline
+        from numba_ptxlink._link import run
         from numba_ptxlink._link.run import Linked
 
         with self._numba_errors():
-            linked, flags = pipeline.link_to_ptx(self._inputs, self._arch, self._options())
+            linked, flags = run.link_to_ptx(self._inputs, self._arch, self._options())
         names = tuple(item.name for item in self._inputs)
         self._failure = None
         self.linker = Linked(
@@ -252,9 +252,9 @@ class PtxLinker:
                 from numba_ptxlink._link.declarations import check_llvm_ir
 
                 check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
-            from numba_ptxlink._link import pipeline
+            from numba_ptxlink._link import run
 
-            linked = pipeline.link(self._inputs, self._arch, self._options())
+            linked = run.link(self._inputs, self._arch, self._options())
         links.count(linked.backend, linked.reason)
         self.linker, self._failure = linked, None
         from cuda.core import ObjectCode

@@ -122,7 +122,7 @@ class CoreLinker:
         """Do nothing: no native handle outlives the call that created it."""
 
     def _cubin(self) -> bytes:
-        from numba_ptxlink._link import pipeline
+        from numba_ptxlink._link import run
 
         inputs, arch, options = self._prepared()
         try:
@@ -131,7 +131,7 @@ class CoreLinker:
 
                 exported = [function for source in inputs for function in _known_of(source.code).exported]
                 check_types(current().origin, current().called, exported)
-            linked = pipeline.link(inputs, arch, options)
+            linked = run.link(inputs, arch, options)
         except (LinkError, AssembleError) as error:
             raise _of_mlir(error) from error
         links.count(linked.backend, linked.reason)
@@ -139,11 +139,11 @@ class CoreLinker:
         return linked.cubin
 
     def _ptx(self) -> bytes:
-        from numba_ptxlink._link import pipeline
+        from numba_ptxlink._link import run
 
         inputs, arch, options = self._prepared()
         try:
-            entry, _ = pipeline.link_to_ptx(inputs, arch, options)
+            entry, _ = run.link_to_ptx(inputs, arch, options)
         except LinkError as error:
             raise _of_mlir(error) from error
         self._log = entry.log

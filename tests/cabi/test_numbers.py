@@ -15,8 +15,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.numbers import NUMBERS, Number
 from numba_ptxlink._link.launch import values
-from numba_ptxlink._link.launch.arrays import Launch
-from numba_ptxlink._link.launch.elements import RefusedError
+from numba_ptxlink._link.launch.arrays import Launch, RefusedError
 from numba_ptxlink._tools import nvrtc
 
 # What the export knows nothing of, while CUDA and both compilers have it.

@@ -8,8 +8,8 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import read_header
+from numba_ptxlink._link import consumer, single_ptx
 from numba_ptxlink._link import consumer as consumers
-from numba_ptxlink._link import oldest, single_ptx
 from numba_ptxlink._link.consumer import Consumer
 from numba_ptxlink._tools import find
 from numba_ptxlink._tools.options import AssembleOptions
@@ -174,5 +174,5 @@ def test_what_cannot_be_made_is_left_out_or_refused(caplog):
 
 def test_cubins_need_a_driver_of_their_major_version_that_knows_the_device():
     """The toolkit is that of the compiler; the driver is older, but not older than the device."""
-    assert oldest.Oldest((12, 4), (12, 0)) == oldest.of_code("cubin", ARCH, b"", "ptxas 12.4")
-    assert oldest.Oldest((12, 9), (12, 7)) == oldest.of_code("cubin", pl.Arch(10, 0), b"", "ptxas 12.9")
+    assert consumer.Oldest((12, 4), (12, 0)) == consumer.of_code("cubin", ARCH, b"", "ptxas 12.4")
+    assert consumer.Oldest((12, 9), (12, 7)) == consumer.of_code("cubin", pl.Arch(10, 0), b"", "ptxas 12.9")

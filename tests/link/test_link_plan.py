@@ -15,7 +15,7 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._config import Config
-from numba_ptxlink._link import backends, pipeline, plan
+from numba_ptxlink._link import backends, plan, run
 from numba_ptxlink._link.plan import LinkOptions
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import find, nvjitlink, nvrtc
@@ -52,7 +52,7 @@ def test_many_functions_are_a_linkers(monkeypatch, options, linker, chosen):
     kernel = f".visible .entry{kernel}".replace("ret;", f"{calls}ret;")
     monkeypatch.setattr(backends, "installed", lambda: linker and ("nvjitlink", linker))
     many = Input("ptx", "k.ptx", (head + functions + kernel).encode())
-    linked = pipeline.link([many], pl.Arch(8, 0), LinkOptions(**options))
+    linked = run.link([many], pl.Arch(8, 0), LinkOptions(**options))
     assert chosen == linked.backend
     assert (chosen == "nvjitlink") == (f"{count} functions, for which nvPTXCompiler" in linked.reason)
     fewer = head + functions.split("\n", 1)[1] + kernel.replace("call f0;", "")
@@ -171,14 +171,14 @@ def test_a_device_that_is_known_loads_no_linker(monkeypatch):
 KEPT = """
 import sys
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._link.pipeline import link
+from numba_ptxlink._link.run import link
 from numba_ptxlink._link.plan import LinkOptions
 from numba_ptxlink._link.read import Input
 from ptx_kernels import make_kernel
 linked = link([Input("ptx", "k", make_kernel().encode())], Arch(8, 0), LinkOptions())
 print(linked, hash(linked.cubin), linked.ptx == make_kernel(), end="")
 if sys.argv[1] == "again":
-    costly = ("_native._nvptx", "_formats.ptx", "_formats.texts", "_tools.nv", "_link.explain")
+    costly = ("_native._nvptx", "_formats.ptx", "_tools.nv", "_link.explain")
     costly = tuple(f"numba_ptxlink.{each}" for each in costly)
     sys.stderr.write(" ".join(name for name in sys.modules if name.startswith(costly)))
 """
@@ -204,7 +204,7 @@ def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used
     options = LinkOptions()
 
     def link() -> tuple[str, int]:
-        linked = pipeline.link([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), options)
+        linked = run.link([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), options)
         return linked.backend, used_cache.counters.hits
 
     assert [("nvptxcompiler", 0), ("nvptxcompiler", 1)] == [link(), link()]

@@ -12,7 +12,7 @@ from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._front_end.links import completed
-from numba_ptxlink._link import pipeline
+from numba_ptxlink._link import run
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -114,8 +114,8 @@ def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backend
         used.append(linked.backend)
         return linked
 
-    link = pipeline.link
-    monkeypatch.setattr(pipeline, "link", link_inputs)
+    link = run.link
+    monkeypatch.setattr(run, "link", link_inputs)
 
     def kernel(x):
         x[0] = x[1] / x[2]

@@ -11,7 +11,7 @@ from cuda.bindings import nvrtc
 from emulator import Machine, PtxError, parse
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._link.fusion.fuse import fuse
+from numba_ptxlink._link.fusion import fuse
 from numba_ptxlink._link.read import Input
 
 if TYPE_CHECKING:

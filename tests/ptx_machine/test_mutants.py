@@ -131,9 +131,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
     def get_code(self, fullname: str) -> object:
         """Return the code of a module."""
         name = fullname.removeprefix(PACKAGE).lstrip(".")
-        if not name:
-            return compile("", fullname, "exec")
-        path = importlib.util.find_spec(f"{fusion.__name__}.{name}").origin
+        path = importlib.util.find_spec(f"{fusion.__name__}.{name}" if name else fusion.__name__).origin
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a loader's
             source = file.read()
         if name == self.mutant.module:
@@ -148,7 +146,7 @@ def broken(request) -> Iterator[object]:
     finder = Finder(MUTANTS[request.param])
     sys.meta_path.insert(0, finder)
     try:
-        yield importlib.import_module(f"{PACKAGE}.fuse").fuse
+        yield importlib.import_module(PACKAGE).fuse
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.startswith(PACKAGE)]:

@@ -1,1 +1,98 @@
-"""Make one PTX of several: combine them, and inline the calls between them."""
+"""Make one PTX module of the inputs of a link, with the calls between them inlined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numba_ptxlink import assembler, cache
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._link.read import Input
+from numba_ptxlink.errors import LinkError
+
+from .combine import NotCombinedError, combine
+from .inline import inline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._arch import Arch
+
+
+@dataclass(frozen=True)
+class Fused:
+    """
+    The inputs of a link as one.
+
+    Args:
+        input: The PTX.
+        inlined: How many calls were inlined.
+        log: The calls that were not, and why.
+    """
+
+    input: Input
+    inlined: int
+    log: str
+
+    def among(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """Return *inputs* with this for their PTX, in the place of the first with weak symbols."""
+        # Of weak definitions a linker takes the first.
+        weak = (number for number, each in enumerate(inputs) if each.kind == PTX and b".weak" in each.code)
+        place = next(weak, 0)
+        before, after = (
+            [each for each in part if each.kind != PTX] for part in (inputs[:place], inputs[place:])
+        )
+        return (*before, self.input, *after)
+
+
+def fuse(
+    inputs: Sequence[Input],
+    arch: Arch,
+    *,
+    everything: bool = False,
+    closed: bool = True,
+) -> Fused | str:
+    """
+    Return PTX *inputs* as one module, or the reason why they cannot be.
+
+    Args:
+        inputs: Inputs of a link, all of them PTX.
+        arch: The architecture of the link.
+        everything: Whether to inline every call that can be, not only those between inputs to functions that
+            are small or have one caller.
+        closed: Whether they are all inputs of the link.
+
+    """
+    newest = max(assembler.supported_ptx_versions())
+    for source in inputs:
+        version = source.header.version
+        if version is None or version > newest:
+            return f"{source.name} is PTX {version}, and nvPTXCompiler reads {newest} at most"
+    key = cache.Key.of(
+        "fuse",
+        {
+            "package": cache.key.package_version(),
+            "inline": "all" if everything else "auto",
+            "closed": str(closed),
+            "arch": arch.sm,
+            "inputs": [source.code for source in inputs],
+        },
+    )
+
+    try:
+        entry = cache.cached(key, lambda: _fused(inputs, everything=everything, closed=closed))
+    except NotCombinedError as error:
+        return str(error)
+    name = "+".join(source.name for source in inputs)
+    return Fused(Input(PTX, name, entry.code), int(entry.meta["inlined"]), entry.log)
+
+
+def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
+    try:
+        combined = combine([source.module for source in inputs])
+        product = inline(combined, everything=everything, closed=closed)
+    except LinkError as error:
+        # A linker tells what is wrong with PTX that cannot be read here, or reads it.
+        raise NotCombinedError(str(error)) from error
+    left = "\n".join(f"call not inlined: {reason}" for reason in product.left)
+    return cache.Entry({"log": left, "inlined": product.count}, product.text.encode(errors="surrogateescape"))

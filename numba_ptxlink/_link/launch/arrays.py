@@ -1,16 +1,22 @@
-"""Read arrays of other packages: `__cuda_array_interface__` and DLPack, as what a kernel is told of them."""
+"""
+Read arrays and streams of other packages as what a kernel and the driver are told of them.
+
+Arrays have `__cuda_array_interface__` or DLPack. Their elements, as NumPy and others describe them, are
+compared with the C types of a manifest.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import operator
 import struct
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
-
-from .elements import RefusedError, is_numpy, itemsize
+from numba_ptxlink.errors import LaunchError
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -18,6 +24,88 @@ _ON_HOST, _ON_CUDA = 1, (2, 3, 13)
 _READONLY = 1
 # 0 and 1 both are the legacy default stream; the interfaces of arrays know it as 1.
 _LEGACY = 1
+
+Types = Mapping[str, Mapping[str, Any]]
+"""The C types of a manifest, as `_cabi.layouts` describes them."""
+
+
+class RefusedError(Exception):
+    """A value is not what a parameter takes; the message says why and ends with the cure."""
+
+
+def shown(value: object, longest: int = 80) -> str:
+    """Return *value* as messages show it, in no more than *longest* characters."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - it is another package's
+        # Integers of many digits have no text.
+        text = "a value"
+    return text if len(text) < longest else f"{text[: longest - 4]} ..."
+
+
+def is_numpy(value: object, name: str) -> bool:
+    """Return whether *value* is of NumPy's type *name*; NumPy is not imported for that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, getattr(numpy, name))
+
+
+def fields(entry: Mapping[str, Any]) -> list[str]:
+    """Return the names that the members of a struct have in Python."""
+    return [member.get("field", member["name"]) for member in entry["members"]]
+
+
+def is_tuple(names: list[str]) -> bool:
+    """Return whether the members of a struct are a tuple's, which have no names in Python."""
+    return names == [f"f{number}" for number, _ in enumerate(names)]
+
+
+def is_like(types: Types, name: str, dtype: Any) -> bool:
+    """
+    Return whether an element is laid out as C lays out the type *name*, with members of the same names.
+
+    Args:
+        types: The types of a manifest.
+        name: One of them.
+        dtype: What is told of the element: a dtype of NumPy, or the text for one, such as "<f4" or "|V16".
+    """
+    entry = types[name]
+    if isinstance(dtype, str) or dtype.itemsize != entry["size"]:
+        return isinstance(dtype, str) and _is_number(entry, dtype)
+    if entry["kind"] == "array":
+        if not dtype.subdtype:
+            return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry["element"]]["kind"]))
+        base, (count, *rest) = dtype.subdtype
+        inner = sys.modules["numpy"].dtype((base, tuple(rest)))
+        return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
+    members = entry.get("members", ())
+    if entry["kind"] == "vector":
+        lanes, step = enumerate("xyzw"[: entry["count"]]), entry["size"] // entry["count"]
+        members = [{"name": axis, "type": entry["element"], "offset": lane * step} for lane, axis in lanes]
+    if not members:
+        return _is_number(entry, dtype.str)
+    names, there = fields({"members": members}), dtype.fields or {}
+    # C has no members without size.
+    parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
+    return len(parts) == len(members) and all(
+        place == member["offset"]
+        and (own == name or is_tuple(names))
+        and is_like(types, member["type"], there[own][0])
+        for (place, own), name, member in zip(parts, names, members, strict=True)
+    )
+
+
+def _is_number(entry: Mapping[str, Any], text: str) -> bool:
+    """Return whether *text* is NumPy's for the number *entry*, or tells the size of something else alone."""
+    size, number = itemsize(text), numbers.of_kind(entry["kind"], entry["size"])
+    # Dates are integers; a void is anything that has no letter.
+    letter = "i" if text[1] in "mM" else text[1]
+    own = "u" if entry["kind"] == "pointer" else number.numpy if number else ""
+    return size == entry["size"] and letter == (own or "V") and text[0] != ">"
+
+
+def itemsize(text: str) -> int:
+    """Return the size of an element of NumPy's type *text*."""
+    return int(text[2:].partition("[")[0]) * (4 if text[1] == "U" else 1)
 
 
 @dataclass
@@ -171,3 +259,41 @@ def _opened(capsule: Any) -> tuple[int, bool]:
 
 def _integers(place: int, count: int) -> tuple[int, ...]:
     return struct.unpack(f"{count}q", ctypes.string_at(place, 8 * count))
+
+
+def stream_handle(stream: Any) -> int:
+    """
+    Return the handle of *stream*.
+
+    Args:
+        stream: None for the default stream, a handle, or a stream of cuda.core, CuPy, PyTorch or Numba: an
+            object with `__cuda_stream__`, or with the attribute that its package has for the handle.
+
+    Raises:
+        LaunchError: It is none of these.
+    """
+    if stream is None:
+        return 0
+    try:
+        # What is no number of 64 bits has no such bytes.
+        return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
+    except Exception as error:
+        raise LaunchError(
+            f"{shown(stream)} is no stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
+            "handle, or None."
+        ) from error
+
+
+def _stream_number(stream: Any) -> int:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        # A property before cuda.core 0.3.
+        version, number = protocol() if callable(protocol) else protocol
+        if version != 0:
+            raise ValueError(f"it follows version {version} of __cuda_stream__")
+        return int(number)
+    # Numba's is an object of the bindings or of ctypes.
+    if hasattr(stream, "external"):
+        return int(stream)
+    names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
+    return operator.index(getattr(stream, next(names, ""), stream))

@@ -16,9 +16,8 @@ from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
 from numba_ptxlink.errors import LaunchError
 
-from . import streams, values
-from .arrays import Launch
-from .elements import RefusedError, Types, shown
+from . import values
+from .arrays import Launch, RefusedError, Types, shown, stream_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,7 +257,7 @@ class LoadedKernel:
         how = driver.Configuration(
             _dim3("grid", grid),
             _dim3("block", block),
-            streams.handle(stream),
+            stream_handle(stream),
             size,
             None if cluster is None else _dim3("cluster", cluster),
             self._cooperative or cooperative,

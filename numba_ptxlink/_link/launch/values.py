@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from numbers import Complex, Real
 from typing import Any, NamedTuple
 
-from . import arrays, elements
-from .arrays import DeviceArray, Launch
-from .elements import RefusedError, Types, shown
+from . import arrays
+from .arrays import DeviceArray, Launch, RefusedError, Types, shown
 
 Pack = Callable[[Any, Launch], bytes]
 
@@ -87,7 +86,7 @@ def _bfloat16(number: float) -> bytes:
 def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
     """Return *value* as a float or complex number, if its type is a number of Python or NumPy that is one."""
     # The types that packages add to NumPy, such as bfloat16, are none of Python's kinds.
-    is_added = elements.is_numpy(value, "generic") and value.dtype.kind in "bVf"
+    is_added = arrays.is_numpy(value, "generic") and value.dtype.kind in "bVf"
     if not (isinstance(value, accepted) or is_added):
         raise RefusedError(f"it is {_shown(value)}; pass {article}")
     try:
@@ -127,21 +126,19 @@ def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 def _sequence(value: Any, count: int, name: str) -> list[Any]:
     # What has no order, or is used up, is none.
-    is_sequence = isinstance(value, (tuple, list)) or (elements.is_numpy(value, "ndarray") and value.shape)
+    is_sequence = isinstance(value, (tuple, list)) or (arrays.is_numpy(value, "ndarray") and value.shape)
     if not is_sequence or hasattr(value, "mask") or len(value) != count:
         raise RefusedError(f"it is {_shown(value)}; for {name} pass {count} values, such as a tuple")
     return list(value)
 
 
 def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, members, names = entry["size"], entry["members"], elements.fields(entry)
+    size, members, names = entry["size"], entry["members"], arrays.fields(entry)
     layouts = [(member["offset"], *layout(types, member["type"])) for member in members]
 
     def pack(value: Any, launch: Launch) -> bytes:
-        is_record = elements.is_numpy(value, "void") or (
-            elements.is_numpy(value, "ndarray") and not value.shape
-        )
-        if is_record and not elements.is_like(types, name, value.dtype):
+        is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
+        if is_record and not arrays.is_like(types, name, value.dtype):
             raise RefusedError(
                 f"it is of {value.dtype}, of which other members are elsewhere or have other names; pass one "
                 f"of the members of {name}, converted by .astype(), or a tuple"
@@ -175,7 +172,7 @@ def _has_view(types: Types, name: str) -> bool:
 
 
 def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool) or elements.is_numpy(value, "bool_")
+    return isinstance(value, bool) or arrays.is_numpy(value, "bool_")
 
 
 def _parts(value: Any, names: list[str], name: str) -> list[Any]:
@@ -183,7 +180,7 @@ def _parts(value: Any, names: list[str], name: str) -> list[Any]:
     own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     differs = own != names if isinstance(value, tuple) else set(own) != set(names)
     # A tuple in C has no names.
-    if differs and not (isinstance(value, tuple) and elements.is_tuple(names)):
+    if differs and not (isinstance(value, tuple) and arrays.is_tuple(names)):
         raise RefusedError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
     return (
         [value[field] for field in names]
@@ -263,7 +260,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
 
 def _check_elements(types: Types, name: str, array: DeviceArray) -> None:
     entry = types[name]
-    if not elements.is_like(types, name, array.dtype):
+    if not arrays.is_like(types, name, array.dtype):
         raise RefusedError(
             f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each, by "
             ".astype() for example"
