@@ -20,22 +20,11 @@ from importlib import machinery
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._config import FRONT_ENDS, STORES
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import CodeType, ModuleType
-
-PROTECTED = sys.stdlib_module_names | {
-    *("numba", "numba_ptxlink", "llvmlite", "numpy", "scipy", "cuda"),
-    *(name.replace("-", "_") for name in FRONT_ENDS),
-    *STORES.values(),
-    *("_numba_ptxlink_hook", "_numba_cuda_redirector", "_cffi_backend", "cffi", "ml_dtypes"),
-    *("nvidia", "packaging", "typing_extensions", "backports", "lz4", "pynvjitlink"),
-    *("pycparser", "yaml", "filelock", "elftools"),
-}
-"""The names that a file's folder does not shadow: of the standard library, and of what compiles functions."""
 
 _IMPORTING = "PTXLINK_IMPORTING"
 
@@ -115,7 +104,7 @@ def check_file(path: Path) -> None:
 
 def of_process() -> frozenset[Path]:
     """Return the files of this process's modules, installed packages left out."""
-    return frozenset(path for path in _files(list(sys.modules)) if not _is_installed(path))
+    return frozenset(path for path in _files(list(sys.modules)) if _is_of_user(str(path)))
 
 
 def _imported(
@@ -134,7 +123,6 @@ def _imported(
 
     if not _is_installed(home):
         sys.path[:] = [str(home), *sys.path, *last]
-        _protect(str(home))
     _read_source()
     former, folder = set(sys.modules), Path.cwd()
     sys.addaudithook(note)
@@ -147,17 +135,18 @@ def _imported(
         # Paths that were given are relative to it.
         os.chdir(folder)
     data = (path for path in map(Path, read) if not _is_installed(path) and path.suffix != ".pyc")
-    own = [name for name in sys.modules if name not in former]
+    # What the process had imported before is a compiler, of which some modules are imported late.
+    own = [name for name in sys.modules if not {name, name.partition(".")[0]} & former]
     return Imported(module, _files(own) | {path for path in data if path.is_file()})
 
 
 def _files(names: Iterable[str]) -> frozenset[Path]:
-    """Return the files of the modules *names*, without the standard library and what compiles functions."""
+    """Return the files of the modules *names*, without the standard library."""
     standard = Path(sysconfig.get_path("stdlib"))
     found = set()
     for name in names:
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
-        if isinstance(file, str) and name.partition(".")[0] not in PROTECTED:
+        if isinstance(file, str) and name.partition(".")[0] not in sys.stdlib_module_names:
             path = Path(file).absolute()
             # A module in an archive stands for the archive.
             found.add(next((each for each in (path, *path.parents) if each.is_file()), path))
@@ -176,27 +165,6 @@ def _installed() -> frozenset[str]:
 def _is_installed(path: Path) -> bool:
     folders = _installed()
     return any(str(each) in folders for each in (path.resolve(), *path.resolve().parents))
-
-
-def _protect(home: str) -> None:
-    """Let the folder *home* have no modules of protected names."""
-
-    class Finder(machinery.FileFinder):
-        def find_spec(self, fullname: str, target: ModuleType | None = None) -> machinery.ModuleSpec | None:
-            return None if fullname in PROTECTED else super().find_spec(fullname, target)
-
-    def find(entry: str) -> Finder:
-        if entry != home:
-            raise ImportError(f"{entry} is not the folder of the file")
-        return Finder(
-            entry,
-            (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
-            (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
-            (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
-        )
-
-    sys.path_hooks.insert(0, find)
-    sys.path_importer_cache.pop(home, None)
 
 
 def _read_source() -> None:
@@ -224,13 +192,18 @@ def _packages_above(path: Path) -> tuple[str, ...]:
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         names.insert(0, folder.name)
         folder = folder.parent
-    importable = path.stem.isidentifier() and names[:1] != [] and names[0] not in PROTECTED
+    importable = path.stem.isidentifier() and names[:1] != [] and not _is_taken(names[0])
     return tuple(names) if importable else ()
+
+
+def _is_taken(name: str) -> bool:
+    """Return whether a compiler or the standard library has a module called *name*."""
+    return name in sys.modules or name in sys.stdlib_module_names
 
 
 def _execute(path: Path) -> ModuleType:
     stem = path.stem
-    name = stem if stem.isidentifier() and stem not in PROTECTED else f"_ptxlink_{stem}"
+    name = f"_ptxlink_{stem}" if _is_taken(stem) or not stem.isidentifier() else stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"no loader takes {path}")
@@ -249,28 +222,10 @@ def _failure(what: Path | str, error: BaseException, advice: Callable[[BaseExcep
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
         where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    message = f"{what} failed while it was imported: {says}. {advice(error) or _cure(error, what)}"
+    message = f"{what} failed while it was imported: {says}. {advice(error) or 'Mend the file.'}"
     return ExportError(f"{where}: error: {message}" if where else message)
 
 
 def _is_of_user(file: str) -> bool:
     # This package may be imported from its source.
     return not _is_installed(Path(file)) and Path(__file__).parents[1] not in Path(file).parents
-
-
-def _cure(error: BaseException, what: Path | str) -> str:
-    """Return what helps: a file beside it of a protected name is easily taken for what was imported."""
-    name = getattr(error, "name", None)
-    if isinstance(error, AttributeError):
-        name = getattr(getattr(error, "obj", None), "__name__", None)
-    top = str(name or "").partition(".")[0]
-    folder = what.resolve().parent if isinstance(what, Path) else Path.cwd()
-    missed = isinstance(error, (ImportError, AttributeError))
-    if missed and top in PROTECTED and (folder / f"{top}.py").is_file():
-        return (
-            f"{folder / top}.py was not imported: the standard library or a package that compiles the "
-            "functions has that name; rename the file."
-        )
-    if isinstance(what, str) and isinstance(error, ModuleNotFoundError):
-        return "Check the name, and that it is found from the working directory."
-    return "Mend the file."
