@@ -58,8 +58,8 @@ LINK = ["--arch", "sm_90"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*EXPORT, "file"], "file is a file; give a folder to write into."),
-        ([*EXPORT, "dangling"], "dangling is a link to nothing; give a folder to write into."),
+        ([*EXPORT, "file"], "file is no folder; give one to write into."),
+        ([*EXPORT, "dangling"], "dangling is no folder; give one to write into."),
         ([*EXPORT, "file/below"], "file"),
         (["export", "folder.py", "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["export", "empty.py", "-o", "out"], "empty defines no UDF; mark functions with @udf(signature)."),

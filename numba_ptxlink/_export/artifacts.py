@@ -17,7 +17,7 @@ from numba_ptxlink._tools.options import AssembleOptions
 from . import build
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -70,18 +70,25 @@ class Request:
 
 
 @dataclass
-class Code:
+class Artifacts:
     """
-    The code for each architecture.
+    All artifacts of an export.
 
     Args:
-        files: The artifacts of one architecture each.
-        parts: All code, of kinds that are not asked for too, as (kind, arch, file name, code).
+        files: The artifacts.
+        parts: The code for each architecture, of kinds that are not asked for too, as (kind, arch, file name,
+            code).
         launchable: The PTX of each architecture with its undefined symbols.
         externs: The undefined functions of the code by name: PTX prototype, and C signature if it is known.
         undeclared: Those that Python declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubins, "" without one.
-        merged: Whether nvJitLink merged link files into it.
+        merged: Whether nvJitLink merged link files into the code.
+        needs: The oldest toolkit and driver that each artifact is for.
+        host_compiler: Name and release of what compiled the host code of an object, "" without one.
+        kernels_by: Name and release of what compiled machine code that a driver loads.
+        cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
+        left_out: What could not be made, and why, "" where the log tells it: the kinds of code that what
+            holds several kinds lacks, and "kernels".
     """
 
     files: dict[Key, bytes] = field(default_factory=dict)
@@ -91,41 +98,14 @@ class Code:
     undeclared: dict[str, None] = field(default_factory=dict)
     cubin_by: str = ""
     merged: bool = False
-
-    @property
-    def undefined(self) -> set[str]:
-        """The undefined functions and variables of the code."""
-        return {name for _, _, names in self.launchable for name in names}
-
-
-@dataclass(frozen=True)
-class Artifacts:
-    """
-    All artifacts of an export.
-
-    Args:
-        header: The text of its C header.
-        code: The code for each architecture.
-        files: The artifacts.
-        needs: The oldest toolkit and driver that each of them is for.
-        host_compiler: Name and release of what compiled the host code of an object, "" without one.
-        kernels_by: Name and release of what compiled machine code that a driver loads.
-        cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
-        left_out: What could not be made, and why, "" where the log tells it: the kinds of code that what
-            holds several kinds lacks, and "kernels".
-    """
-
-    header: str
-    code: Code
-    files: dict[Key, bytes]
-    needs: dict[Key, Oldest]
+    needs: dict[Key, Oldest] = field(default_factory=dict)
     host_compiler: str = ""
     kernels_by: tuple[str, ...] = ()
     cooperative: frozenset[str] = frozenset()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
-def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
+def _parts_wanted(request: Request) -> tuple[set[str], set[str]]:
     """Return the kinds of code that are made for each architecture, and those that may be left out."""
     kinds, consumer = request.asked, request.consumer
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
@@ -135,8 +115,8 @@ def parts_wanted(request: Request) -> tuple[set[str], set[str]]:
         wanted.add(PTX)
     dispensable = wanted if consumer and request.kinds is None else wanted.difference(kinds)
     if consumer:
-        wanted = consumer.without_impossible(wanted, request.archs, dispensable)
-    return set(wanted), set(dispensable)
+        wanted = set(consumer.without_impossible(wanted, request.archs, dispensable))
+    return wanted, set(dispensable)
 
 
 def _packs(kinds: Collection[str]) -> bool:
@@ -144,7 +124,7 @@ def _packs(kinds: Collection[str]) -> bool:
     return FATBIN in kinds or any(kind in executables.EXTENSIONS for kind in kinds)
 
 
-def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
+def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Artifacts:
     """
     Compile the lowered functions for each architecture.
 
@@ -152,31 +132,32 @@ def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Code:
         ExportError: A compiler refused the code, or a kind cannot be made for the consumer.
         AssembleError: The PTX could not be assembled.
     """
-    kinds, consumer = request.asked, request.consumer
-    wanted, dispensable = parts_wanted(request)
-    code = Code()
+    wanted, dispensable = _parts_wanted(request)
+    made = Artifacts()
     for lowered in compiled:
         arch = lowered.arch
-        built = build.build(lowered, wanted, request.options, dispensable=dispensable, consumer=consumer)
-        code.externs.update(built.externs)
-        code.undeclared.update(dict.fromkeys(built.undeclared))
-        code.cubin_by, code.merged = built.cubin_by, built.merged
-        code.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs, *built.variables]))
+        built = build.build(
+            lowered, wanted, request.options, dispensable=dispensable, consumer=request.consumer
+        )
+        made.externs.update(built.externs)
+        made.undeclared.update(dict.fromkeys(built.undeclared))
+        made.cubin_by, made.merged = built.cubin_by, built.merged
+        made.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs, *built.variables]))
         for kind, content in built.artifacts.items():
             # A linker would take a fat binary's LTO-IR, and miss in it what the cubin beside it has.
             if not (kind == LTOIR and built.partial_ltoir):
-                code.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
-            if kind in kinds:
-                code.files[kind, arch.sm] = content
-    return code
+                made.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
+            if kind in request.asked:
+                made.files[kind, arch.sm] = content
+    return made
 
 
-def join(code: Code, request: Request, header: str, declarations: Sequence[Declaration]) -> Artifacts:
+def join(made: Artifacts, request: Request, header: str, declarations: Sequence[Declaration]) -> None:
     """
-    Make what holds code for all architectures.
+    Add to *made* what holds code for all architectures.
 
     Args:
-        code: The code.
+        made: The code of each.
         request: What the export is to write.
         header: The text of its C header.
         declarations: Its functions.
@@ -188,55 +169,56 @@ def join(code: Code, request: Request, header: str, declarations: Sequence[Decla
     kinds, consumer, options = request.asked, request.consumer, request.options
     signatures = [declaration.signature for declaration in declarations]
     kernels = [signature for signature in signatures if signature.kernel]
-    why = ""
+    undefined = {name for _, _, names in made.launchable for name in names}
+    if _packs(kinds):
+        there = {kind for kind, *_ in made.parts}
+        made.left_out = {kind: "" for kind in _PACKED if kind not in there}
     if request.kinds is None and kernels:
-        why = executables.obstacle(code.undefined, consumer)
-        kinds += () if why else (KERNELS,)
+        why = executables.obstacle(undefined, consumer)
+        if why:
+            log.info("no kernels for a driver: %s", why)
+            made.left_out[KERNELS] = why
+        else:
+            kinds += (KERNELS,)
     names = [kernel.name for kernel in kernels]
-    cooperative = executables.cooperative(code.launchable[0][1].decode(), names)
-    files = dict(code.files)
+    made.cooperative = executables.cooperative(made.launchable[0][1].decode(), names)
     if FATBIN in kinds:
-        files[FATBIN, ""] = nvfatbin.pack(code.parts, zstd=consumer is None or consumer.reads_zstd)
-    executable, host_compiler = None, ""
+        zstd = consumer is None or consumer.reads_zstd
+        made.files[FATBIN, ""] = nvfatbin.pack(made.parts, zstd=zstd)
+    executable = None
     if {KERNELS, LAUNCHER}.intersection(kinds):
         executable = executables.pack(
             request.stem,
-            code.launchable,
+            made.launchable,
             signatures,
             level=options.level,
             lineinfo=options.lineinfo,
             consumer=consumer,
         )
+        made.kernels_by = executable.tools
         if KERNELS in kinds:
-            files[KERNELS, ""] = executable.code
+            made.files[KERNELS, ""] = executable.code
         if LAUNCHER in kinds:
-            files[LAUNCHER, ""] = launcher.render(
-                request.stem, declarations, executable.code, cooperative
-            ).encode()
+            text = launcher.render(request.stem, declarations, executable.code, made.cooperative)
+            made.files[LAUNCHER, ""] = text.encode()
     with_host_code = [kind for kind in kinds if kind in executables.EXTENSIONS]
     if with_host_code:
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        built, host_compiler = executables.build_object(
+        built, made.host_compiler = executables.build_object(
             request.stem,
             header,
             kernels,
-            code.parts,
-            None if code.undefined else whole,
+            made.parts,
+            None if undefined else whole,
             consumer=consumer,
             include_dirs=request.include_dirs,
         )
         forms = executables.as_kinds(request.stem, built, with_host_code)
-        files |= {(kind, ""): content for kind, content in forms.items()}
-    needs = of_artifacts(files, code.parts, code.cubin_by, executable and executable.needs)
+        made.files |= {(kind, ""): content for kind, content in forms.items()}
+    made.needs = of_artifacts(made.files, made.parts, made.cubin_by, executable and executable.needs)
     for kind in with_host_code:
-        _warn_of_older_nvcc(file_name(request.stem, (kind, "")), host_compiler, needs[kind, ""].toolkit)
-    kernels_by = executable.tools if executable else ()
-    made = {kind for kind, *_ in code.parts}
-    left_out = {kind: "" for kind in _PACKED if kind not in made} if _packs(kinds) else {}
-    if why:
-        log.info("no kernels for a driver: %s", why)
-        left_out[KERNELS] = why
-    return Artifacts(header, code, files, needs, host_compiler, kernels_by, cooperative, left_out)
+        name = file_name(request.stem, (kind, ""))
+        _warn_of_older_nvcc(name, made.host_compiler, made.needs[kind, ""].toolkit)
 
 
 def _warn_of_older_nvcc(name: str, host_compiler: str, needed: tuple[int, int] | None) -> None:

@@ -25,7 +25,7 @@ from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError
 
 from . import externs, groups, link_files, linkable, lowering
-from .lowering import Lowering, declared, portable
+from .lowering import Lowering, portable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from .signatures import Typed
 
-__all__ = ["Built", "Compiled", "build", "callers", "declared", "lower", "portable", "tag"]
+__all__ = ["Built", "Compiled", "build", "callers", "lower", "portable", "tag"]
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import unicodedata
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,7 @@ log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
-_DEVICES = {
-    "CON",
-    "PRN",
-    "AUX",
-    "NUL",
-    *(f"{port}{number}" for port in ("COM", "LPT") for number in range(1, 10)),
-}
+_STEM = re.compile(r"\w(?:[\w .+=@-]*[\w+=@-])?")
 
 
 def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterable[Path]) -> None:
@@ -122,28 +115,12 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def check_stem(stem: str) -> str:
-    """Return *stem*, which becomes a part of file names on any system, and of a comment in C."""
-    if not isinstance(stem, str):
-        raise ExportError(f"The name is {stem!r}; pass text that begins file names.")
-    if any("\ud800" <= char <= "\udfff" for char in stem):
+    """Return *stem*, which becomes a part of file names and of a comment in C."""
+    if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
         raise ExportError(
-            f"{stem!a} is not in the encoding of this locale, {sys.getfilesystemencoding()}, and cannot "
-            "begin file names; choose another name."
+            f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
+            f"between them, in at most {_LONGEST_STEM} bytes."
         )
-    bad = sorted({char for char in stem if char in '/\\:*?"<>|' or unicodedata.category(char)[0] == "C"})
-    reason = ""
-    if not stem.strip(". "):
-        reason = "is empty or consists of dots"
-    elif bad:
-        reason = f"has {' '.join(map(repr, bad))} in it"
-    elif stem != stem.strip() or stem.endswith("."):
-        reason = "begins or ends with a space, or ends with a dot"
-    elif stem.partition(".")[0].upper() in _DEVICES:
-        reason = "is the name of a device on Windows"
-    elif len(stem.encode()) > _LONGEST_STEM:
-        reason = f"is longer than {_LONGEST_STEM} bytes"
-    if reason:
-        raise ExportError(f"{stem!r} {reason}, and cannot begin file names; choose another name.")
     return stem
 
 
@@ -152,14 +129,8 @@ def check_out(out_dir: str | Path | None) -> Path:
     if out_dir is None:
         return Path()
     out = _path("out_dir", out_dir)
-    try:
-        if out.is_dir():
-            return out
-    except OSError as error:
-        raise ExportError(f"{out} cannot be used: {error.strerror}; give another folder.") from error
-    if os.path.lexists(out):
-        what = "a link to nothing" if out.is_symlink() else "a file"
-        raise ExportError(f"{out} is {what}; give a folder to write into.")
+    if os.path.lexists(out) and not out.is_dir():
+        raise ExportError(f"{out} is no folder; give one to write into.")
     return out
 
 
@@ -173,37 +144,17 @@ def check_depfile(depfile: str | Path | None, out_dir: str | Path | None) -> Non
         return
     path = _path("depfile", depfile)
     if out_dir is None:
-        raise ExportError(
-            f"{path} would not be written: an export without out_dir is in memory; give out_dir too, or no "
-            "depfile."
-        )
-    try:
-        if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "a device or a pipe"
-            raise ExportError(f"{path} could not be written: it is {what}; give the path of a file.")
-        folder, out = Path(os.path.realpath(path)).parent, Path(os.path.realpath(out_dir))
-        if not folder.is_dir() and folder not in (out, *out.parents):
-            raise ExportError(f"{path} could not be written: its folder does not exist; create it.")
-    except OSError as error:
-        raise ExportError(f"{path} could not be written: {error.strerror}; check the path.") from error
+        raise ExportError(f"{path} would not be written by an export in memory; give out_dir, or no depfile.")
+    folder, out = Path(os.path.realpath(path)).parent, Path(os.path.realpath(out_dir))
+    if path.is_dir() or (not folder.is_dir() and folder not in (out, *out.parents)):
+        raise ExportError(f"{path} could not be written; give the path of a file in a folder that exists.")
 
 
 def _path(option: str, given: str | Path) -> Path:
     """Return the path *given* as *option*."""
-    try:
-        path = Path(given)
-    except TypeError as error:
-        raise ExportError(f"{option} is {given!r}; pass a path.") from error
-    if "\0" in str(path):
-        raise ExportError(f"{str(path)!r} is no path: it has a NUL in it; give another one.")
-    if not path.is_absolute():
-        try:
-            Path.cwd()
-        except FileNotFoundError as error:
-            raise ExportError(
-                f"{path} is relative to the working directory, which was deleted; change to one that exists."
-            ) from error
-    return path
+    if not isinstance(given, (str, os.PathLike)) or "\0" in os.fspath(given):
+        raise ExportError(f"{option} is {given!r}; pass a path.")
+    return Path(given)
 
 
 def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:

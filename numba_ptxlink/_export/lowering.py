@@ -99,9 +99,11 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
         ExportError: The front end refused it.
     """
     front_end, udf, result = function.front_end, function.udf, function.result
+    void = front_end.types.void
     if udf.is_kernel and result is None:
-        result = front_end.types.void
-    declared([function])
+        result = void
+    # Refused before the compiler runs, as far as the result is known.
+    _c_signature(function, void if result is None else result, function.args)
     try:
         lowered = front_end.lower(
             udf.function, function.args, result, arch=arch, options=options, abi=udf.options
@@ -110,7 +112,8 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:
         reason = find.explained(error) or error
         told = f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}"
         raise ExportError(f"{udf.place}: error: {told}") from error
-    signature = _wrap(lowered, function, inline=options.opt)
+    signature = _c_signature(function, lowered.result, lowered.args)
+    front_end.wrap(lowered, signature, udf.options, inline=options.opt, launch_bounds=udf.launch_bounds)
     try:
         return portable(front_end, lowered, signature, arch, udf.source)
     except ExportError as error:
@@ -151,40 +154,12 @@ def portable(
     return Lowering(signature, source, lowered.raises, modules, links, tuple(called))
 
 
-def declared(functions: Sequence[Typed]) -> list[abi.Signature]:
-    """
-    Return the C signatures of *functions* as far as they are known before these are compiled.
-
-    An inferred result counts as void.
-
-    Raises:
-        AbiError: A type has no counterpart in C, or two types would be structs of one name.
-    """
-    return [
-        _c_signature(
-            function,
-            function.front_end.types.void if function.result is None else function.result,
-            function.labels,
-            function.args,
-        )
-        for function in functions
-    ]
-
-
-def _wrap(lowered: Any, each: Typed, *, inline: bool) -> abi.Signature:
-    """Add the C function of *each* to *lowered*; return its signature."""
-    udf, front_end = each.udf, each.front_end
-    signature = _c_signature(each, lowered.result, each.labels, lowered.args)
-    front_end.wrap(lowered, signature, udf.options, inline=inline, launch_bounds=udf.launch_bounds)
-    return signature
-
-
-def _c_signature(each: Typed, result: Any, labels: Sequence[str], args: Sequence[Any]) -> abi.Signature:
+def _c_signature(each: Typed, result: Any, args: Sequence[Any]) -> abi.Signature:
     try:
         return abi.c_signature(
             each.symbol,
             result,
-            zip(labels, args, strict=True),
+            zip(each.labels, args, strict=True),
             kernel=each.udf.is_kernel,
             names={**each.records, **each.structs},
             const=each.const,

@@ -5,26 +5,29 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import abi
-from numba_ptxlink._cabi import existing, header, proof
+from numba_ptxlink import abi, assembler
+from numba_ptxlink._cabi import existing, header, layouts, proof
 from numba_ptxlink._formats.kinds import LTOIR
-from numba_ptxlink._tools import includes
+from numba_ptxlink._link import manifests
+from numba_ptxlink._tools import find, includes, toolchain
 
 from . import build, choice, files, load
 from .artifacts import compile_each, file_name, join
-from .manifest import describe as describe_export
 from .signatures import describe, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Prototype
+    from numba_ptxlink._front_end.protocol import FrontEnd
 
-    from .artifacts import Key, Request
+    from .artifacts import Artifacts, Key, Request
     from .groups import Done
     from .load import Loaded
     from .marks import Udf
@@ -83,31 +86,28 @@ def make(
     request = replace(request, stem=stem, include_dirs=searched)
     compiler = choice.common(marked, request.front_end)
     functions = typed(marked, compiler)
-    passed = build.declared(functions)
-    header.named_structs(passed)
-    check_passing(passed, request.asked)
     compiled = build.compile_archs(functions, request.archs, request.options, done, progress)
     first = compiled[0]
     pairs = zip(functions, first.lowered, strict=True)
     declarations = [_declare(typed, lowered.signature, lowered.raises) for typed, lowered in pairs]
     structs = header.named_structs(first.signatures)
     check_passing(first.signatures, request.asked)
-    code = compile_each(compiled, request)
-    declared = [sig for _, (_, sig) in sorted(code.externs.items()) if sig]
+    artifacts = compile_each(compiled, request)
+    declared = [sig for _, (_, sig) in sorted(artifacts.externs.items()) if sig]
     text = header.render(request.stem, declarations, declared)
     proof.prove(text, declarations, declared, request.archs, request.include_dirs)
-    artifacts = join(code, request, text, declarations)
+    join(artifacts, request, text, declarations)
     raises = [each.raises for each in first.lowered]
     described = list(zip(declarations, functions, raises, strict=True))
-    manifest = describe_export(request, compiler, described, artifacts)
+    manifest = _manifest(request, compiler, described, artifacts, text.encode())
     names = {key: file_name(request.stem, key) for key in artifacts.files}
-    for each in code.undeclared:
+    for each in artifacts.undeclared:
         log.warning(
             "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
             'define it with the prototype %s; or declare it with numbers and pointers alone and abi="c".',
             request.stem,
             each,
-            code.externs[each][0],
+            artifacts.externs[each][0],
         )
     return Made(
         stem=request.stem,
@@ -173,3 +173,103 @@ def check_passing(signatures: Sequence[abi.Signature], kinds: Sequence[str]) -> 
 def _decoded(place: str) -> str:
     """Return *place*, a file and a line, without bytes that the locale does not decode: headers are UTF-8."""
     return place.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _manifest(
+    request: Request,
+    front_end: FrontEnd,
+    declarations: Sequence[tuple[header.Declaration, Typed, tuple[str, ...]]],
+    artifacts: Artifacts,
+    text: bytes,
+) -> dict[str, Any]:
+    """
+    Return the manifest, as JSON has it.
+
+    Args:
+        request: What the export writes.
+        front_end: What compiled the functions.
+        declarations: The functions, and the lines where each of them raises.
+        artifacts: The artifacts.
+        text: The header.
+    """
+    signatures = [declaration.signature for declaration, _, _ in declarations]
+    packed = any(not arch for _, arch in artifacts.files)
+    used = ["nvvm", "nvrtc", *["nvjitlink"] * artifacts.merged, *["nvfatbin"] * packed]
+    return {
+        "format": manifests.FORMAT,
+        "name": request.stem,
+        "header": _file(f"{request.stem}.h", text),
+        "archs": [arch.sm for arch in request.archs],
+        "functions": [_function(*parts, artifacts.cooperative) for parts in declarations],
+        "types": layouts.describe(signatures),
+        "externs": [_extern(*artifacts.externs[name]) for name in sorted(artifacts.externs)],
+        "artifacts": [
+            {
+                "kind": kind,
+                "arch": arch or None,
+                **_file(file_name(request.stem, (kind, arch)), content),
+                "oldest": artifacts.needs[kind, arch].described(),
+            }
+            for (kind, arch), content in artifacts.files.items()
+        ],
+        "options": asdict(request.options),
+        "front_end": front_end.name,
+        "tools": {
+            **_packages(front_end.distributions),
+            **_compilers(artifacts),
+            **toolchain.releases(used),
+        },
+    }
+
+
+def _function(
+    declaration: header.Declaration, function: Typed, raises: tuple[str, ...], cooperative: Collection[str]
+) -> dict[str, Any]:
+    signature, options = declaration.signature, function.udf.options
+    return {
+        "symbol": signature.name,
+        "kind": "kernel" if function.udf.is_kernel else "function",
+        "python": declaration.python,
+        "source": declaration.source,
+        "declaration": f"{signature};",
+        "prototype": str(signature.prototype),
+        "result": signature.result.name,
+        "parameters": layouts.parameters(signature),
+        "on_error": options.on_error,
+        "checked": options.checked,
+        "raises": list(raises),
+        **({"cooperative": signature.name in cooperative} if signature.kernel else {}),
+    }
+
+
+def _extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, Any]:
+    return {
+        "name": prototype.name,
+        "prototype": str(prototype),
+        "declaration": f"{signature};" if signature else None,
+    }
+
+
+def _file(name: str, content: bytes) -> dict[str, Any]:
+    return {"file": name, "bytes": len(content), "sha256": manifests.digest(content)}
+
+
+def _compilers(artifacts: Artifacts) -> Mapping[str, str]:
+    cubin_by = artifacts.cubin_by
+    made_by = {
+        "cubin": "" if cubin_by.startswith("nvPTXCompiler") else cubin_by,
+        "object": artifacts.host_compiler,
+        "kernels": ", ".join(artifacts.kernels_by),
+    }
+    return {what: tool for what, tool in made_by.items() if tool}
+
+
+def _packages(distributions: Sequence[str]) -> dict[str, str]:
+    versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
+    tools = (find.package("nvidia-nvvm"), find.package("nvidia-nvfatbin"))
+    for package in ("numba-ptxlink", *distributions, *tools):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

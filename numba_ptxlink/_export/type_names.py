@@ -89,21 +89,23 @@ def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The types by their names: those of a scope, then Numba's own."""
+    """The types by their names: those of a scope, then Numba's own, each when it is read."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
-        super().__init__({**vars(front_end.types), **front_end.vectors()})
-        for name, value in scope.items():
-            own = self.get(name)
-            # Numba has modules among its types, too, and functions are often called like a type.
-            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
-            if name in self and (hides or _is_type(value, front_end)):
-                del self[name]
+        super().__init__()
+        self._own = {**vars(front_end.types), **front_end.vectors()}
         self._scope = scope
         self._front_end = front_end
 
     def __missing__(self, name: str) -> Any:
-        return _meaning(self._scope[name], name, self._front_end)
+        own, front_end = self._own.get(name), self._front_end
+        if name in self._scope:
+            value = self._scope[name]
+            # Numba has modules among its types, too, and functions are often called like a type.
+            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
+            if own is None or hides or _is_type(value, front_end):
+                return _meaning(value, name, front_end)
+        return self._own[name]
 
 
 class _Module:
