@@ -87,11 +87,6 @@ def accesses(body: str, function: str = "") -> list[str]:
         ),
         ("mad.wide.s32 %d4, %r1, 4, %d1; ld.u8 %h1, [%d4];", ["ld.global.u8"]),
         ("mad.lo.s64 %d4, %d2, 24, %d1; ld.b64 %d5, [%d4];", ["ld.global.b64"]),
-        # A loaded index of 32 bits, extended and scaled, and one among the parameters.
-        (
-            "ld.global.s32 %e1, [%d1]; shl.b64 %e2, %e1, 3; add.s64 %d4, %d2, %e2; ld.b64 %d5, [%d4];",
-            ["ld.global.s32", "ld.global.b64"],
-        ),
         (
             (
                 "mov.u32 %r2, 9; mul.wide.u32 %e1, %r1, %r2; div.u64 %e2, %d2, 12; mul.lo.s64 %e2, %e2, %e1;"
@@ -101,17 +96,13 @@ def accesses(body: str, function: str = "") -> list[str]:
             ["ld.global.b64"],
         ),
         ("mov.u32 %r1, %tid.x; mad.wide.u32 %d4, %r1, 0x20U, %d1; ld.b64 %d5, [%d4];", ["ld.global.b64"]),
-        # The lower bits of what was loaded.
-        (
-            (
-                "ld.global.b64 %e1, [%d1]; shl.b64 %e2, %e1, 3; and.b64 %e3, %e2, 120; add.s64 %d4, %e3, %d1;"
-                "ld.b64 %d5, [%d4];"
-            ),
-            ["ld.global.b64", "ld.global.b64"],
-        ),
         # Whatever is computed of parameters, constants and special registers alone.
         ("shl.b64 %e1, %d1, 16; shr.u64 %e2, %e1, 16; ld.f32 %f1, [%e2];", ["ld.global.f32"]),
         ("bfi.b64 %d4, %d1, %d2, 0, 48; ld.f32 %f1, [%d4];", ["ld.global.f32"]),
+        (
+            "cvt.rn.f32.s32 %f1, %r1; cvt.rzi.s64.f32 %e1, %f1; add.s64 %d4, %e1, %d1; ld.f32 %f2, [%d4];",
+            ["ld.global.f32"],
+        ),
         ("mov.u64 %d4, %clock64; add.s64 %d4, %d4, %d1; ld.f32 %f1, [%d4];", ["ld.global.f32"]),
         (
             "mul.lo.s64 %d4, %d2, %d3; add.s64 %d4, %d4, %d1; ld.f32 %f1, [%d4];",
@@ -237,12 +228,13 @@ DERIVED = [
         "ld.volatile.global.u64 %d4, [%d1]; ld.f32 %f1, [%d4];",
         "ld.global.v2.u64 {%d4, %d5}, [%d1]; ld.f32 %f1, [%d5+8];",
         "ld.global.u64 %d4, [%d1]; add.s64 %d5, %d2, %d4; ld.f32 %f1, [%d5];",
+        "ld.global.s32 %e1, [%d1]; shl.b64 %e2, %e1, 3; add.s64 %d4, %d2, %e2; ld.b64 %d5, [%d4];",
+        ".reg .v2 .b64 %v; ld.global.v2.b64 %v, [%d1]; mov.b64 %d4, %v.x; ld.f32 %f1, [%d4];",
         "atom.global.exch.b64 %d4, [%d1], %d2; ld.f32 %f1, [%d4];",
         # Put together of halves, bytes and bits.
         "mov.b64 {%r2, %r3}, %d1; mov.b64 %d4, {%r2, %r3}; ld.f32 %f1, [%d4];",
         "cvt.u64.u32 %e1, %r1; or.b64 %e2, %e1, %e3; add.s64 %d4, %e2, %d1; ld.f32 %f1, [%d4];",
         "add.cc.u32 %r2, %r1, %r3; addc.u32 %r4, %r1, 0; mov.b64 %d4, {%r2, %r4}; ld.f32 %f1, [%d4];",
-        "mov.b64 %g1, %d1; mov.b64 %d4, %g1; ld.f32 %f1, [%d4];",
         # From other threads, and addresses in spaces of their own.
         "mapa.u64 %d4, %d1, %r1; ld.f32 %f1, [%d4];",
         "mov.u64 %d4, v; ld.f32 %f1, [%d4];",
@@ -267,7 +259,7 @@ DERIVED = [
                 "cvta.local.u64 %e1, l;",
                 "ld.global.u64 %e1, [%d1];",
                 "mov.u64 %e1, v;",
-                "mov.b64 %e1, %g1;",
+                "mov.b64 %e1, %g2;",
                 "{ .param .b64 x; call (x), g, (); ld.param.b64 %e1, [x]; }",
             )
             for computed in DERIVED

@@ -93,20 +93,12 @@ MUTANTS = {
         "depots", "escaped.update(addresses[register].variable for register in held)", "continue"
     ),
     # State spaces.
-    "all that is generic is global": Mutant(
-        "spaces", '["to", "global"]) else _ALL', '["to", "global"]) else 0'
-    ),
-    "a product is as wide as its factor": Mutant("spaces", "factors[0] if factors else _ALL", "0"),
-    "a shift to the left adds no bits": Mutant("spaces", "else bits[0] + count", "else bits[0]"),
+    "all that is generic is global": Mutant("spaces", 'in (["global"], ["to", "global"])', 'or ["global"]'),
     "the first definition of a register counts": Mutant(
-        "spaces", "foreign > known.get(definition.target, -1)", "definition.target not in known"
+        "spaces", "writers.get(register, ())]", "writers.get(register, ())[:1]]"
     ),
-    "a negative mask is a small one": Mutant(
-        "spaces", "if number is not None and number >= 0", "if number is not None"
-    ),
-    "what is loaded is a number": Mutant(
-        "spaces", "foreign = _NARROW if ptx.width(modifiers[-1]) < _ALL else _ALL", "foreign = 0"
-    ),
+    "what is loaded is known": Mutant("spaces", "return [] if is_param else None", "return []"),
+    "what depends on the unknown is known": Mutant("spaces", "fresh += readers.get(register, ())", "pass"),
 }
 
 
