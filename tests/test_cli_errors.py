@@ -229,15 +229,3 @@ def test_a_python_file_is_an_input_of_a_link(folder):
     linked = pl.link("kernel.cu", "udfs.py", arch="sm_90")
     assert linked.inputs == ("kernel.cu", "udfs.py")
     assert folder.exists()
-
-
-@pytest.mark.parametrize("verb", ["inspect", "link"])
-def test_a_named_pipe_makes_nobody_wait(folder, verb):
-    """A FIFO is refused before it is opened, since nobody may write to it."""
-    os.mkfifo(folder / "pipe.ptx")
-    options = () if verb == "inspect" else (*LINK, "-o", "out")
-    # In a process of its own, since here a regression would wait.
-    command = [*COMMAND, verb, "pipe.ptx", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert "pipe.ptx is no regular file but a named pipe" in done.stderr
-    assert done.returncode == 1

@@ -6,13 +6,11 @@ import errno
 import json
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import files
 from numba_ptxlink._link import outputs
 
 KERNEL = '#include "udfs.h"\nextern "C" __global__ void k(int* p) { *p = twice(*p); }\n'
@@ -140,80 +138,6 @@ def test_an_interrupted_export_does_not_link(out, monkeypatch, failure, operatio
     for name in changed - {"udfs.h"}:
         with pytest.raises(pl.LinkError, match="lists it with another content"):
             pl.link(KERNEL, out / name, arch="sm_90", include_dirs=[out])
-
-
-def written(out: Path, **options) -> dict[str, bytes]:
-    """Return what an export into *out* would write there, by name."""
-    path = out.parent / "udfs.py"
-    path.write_text("from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return x\n")
-    return dict(pl.export(path, None, **options).contents)
-
-
-def test_exports_into_one_folder_write_one_after_another(out, monkeypatch):
-    """The one that begins while another one writes is the last one, and leaves its own files alone."""
-    first, last = (written(out, archs=[arch], emit=["ptx"]) for arch in ("sm_80", "sm_90"))
-    fill = outputs._fill
-    other = threading.Thread(target=files.write, args=(out, last, out / "udfs.json", ()))
-
-    def meanwhile(*arguments):
-        monkeypatch.setattr(outputs, "_fill", fill)
-        other.start()
-        other.join(0.3)
-        fill(*arguments)
-
-    monkeypatch.setattr(outputs, "_fill", meanwhile)
-    files.write(out, first, out / "udfs.json", ())
-    other.join()
-    assert last == contents(out)
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_the_next_export_tidies_up_after_a_killed_one(out, monkeypatch):
-    """Whatever it was at, its temporary files are deleted; an artifact that it wrote may stay."""
-    former, killed, last = (
-        written(out, archs=[arch], emit=["ptx", *more], opt=opt)
-        for arch, more, opt in (("sm_75", ["cubin"], True), ("sm_75", ["fatbin"], False), ("sm_90", [], True))
-    )
-    operations, left = 0, set()
-
-    def until_killed():
-        done = 0
-
-        def counted(original):
-            def count(*arguments, **options):
-                nonlocal done
-                done += 1
-                if done > operations:
-                    os._exit(9)
-                return original(*arguments, **options)
-
-            return count
-
-        for owner, name in ((Path, "replace"), (Path, "unlink"), (outputs, "_fill")):
-            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
-        files.write(out, killed, out / "udfs.json", ())
-
-    code = 9
-    while code == 9:
-        shutil.rmtree(out)
-        files.write(out, former, out / "udfs.json", ())
-        child = os.fork()
-        if not child:
-            try:
-                until_killed()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        left.update(set(names(out)) - set(former) - set(killed))
-        files.write(out, last, out / "udfs.json", ())
-        there = contents(out)
-        assert last.items() <= there.items(), operations
-        assert there.keys() - last.keys() <= {"udfs.fatbin", "udfs.sm_75.ptx"}, operations
-        operations += 1
-    assert code == 0
-    assert operations > 8
-    assert left
 
 
 def test_what_is_killed_in_between_does_not_link(out):

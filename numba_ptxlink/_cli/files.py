@@ -22,9 +22,7 @@ def write(path: Path, content: bytes) -> None:
         if is_stream(path):
             path.write_bytes(content)
         else:
-            target = Path(os.path.realpath(path))
-            with outputs.exclusive([target.parent]):
-                outputs.write({target: content})
+            outputs.write({Path(os.path.realpath(path)): content})
     except OSError as error:
         raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
 

@@ -25,28 +25,21 @@ def write(out: Path, files: Mapping[str, bytes], manifest: Path, made_of: Iterab
     """
     Write *files* by name into *out*, and delete what only the former export of *manifest* wrote.
 
-    Exports into one folder write one after another, and the last one leaves its own files. One that was
-    killed while it wrote leaves files that the manifest disagrees with, which are not linked, and temporary
-    ones, which the next one deletes.
+    One that was killed while it wrote, and two of one name at once, leave files that the manifest disagrees
+    with, which are not linked.
 
     Raises:
         ExportError: They cannot be written, or are another export's, or one would replace another one, or
-            what the export is *made_of*; or another one writes there and does not end.
+            what the export is *made_of*.
     """
     _check_places(out, files, made_of)
     targets = {out / name: content for name, content in files.items()}
     try:
         for path in targets:
             path.parent.mkdir(parents=True, exist_ok=True)
-        with outputs.exclusive({path.parent for path in targets}):
-            _check_owners(out, files, manifest)
-            obsolete, stay = _former(out, files, manifest)
-            stay += outputs.write(targets, obsolete)
-    except TimeoutError as error:
-        raise ExportError(
-            f"{error.filename} could not be written: {error.strerror}; no file was changed. Wait for it or "
-            "end it, or choose another folder."
-        ) from error
+        _check_owners(out, files, manifest)
+        obsolete, stay = _former(out, files, manifest)
+        stay += outputs.write(targets, obsolete)
     except OSError as error:
         raise ExportError(
             f"{error.filename or out} could not be written: {error.strerror or error}; choose another "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Param, Prototype
+    from numba_ptxlink._formats.ptx import Prototype
 
     from .read import Input
 
@@ -292,18 +292,10 @@ def _agree(one: Prototype, other: Prototype) -> bool:
         return False
     pairs = list(zip(one.params, other.params, strict=True))
     results = [(one.result, other.result)] if one.result and other.result else []
-    if not all(_alike(mine, yours) for mine, yours in (*pairs, *results)):
+    if not all((mine.bits, mine.size) == (yours.bits, yours.size) for mine, yours in (*pairs, *results)):
         return False
-    if all(mine.align == yours.align or not mine.align or not yours.align for mine, yours in pairs):
-        return True
-    # nvcc itself lowers the alignment, which decides in which register a struct starts, in the definition of
-    # a function that it also clones, and not in declarations.
-    registers = one.registers()
-    return registers is not None and registers == other.registers()
-
-
-def _alike(mine: Param, yours: Param) -> bool:
-    return (mine.bits, mine.size) == (yours.bits, yours.size)
+    # It decides in which register a struct starts.
+    return all(mine.align == yours.align or not mine.align or not yours.align for mine, yours in pairs)
 
 
 def _of_half(one: Prototype, other: Prototype) -> str:

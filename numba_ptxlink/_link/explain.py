@@ -10,9 +10,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats.containers import ltoir_header
-from numba_ptxlink._formats.kinds import LTOIR, PTX
-from numba_ptxlink._tools import find, nvvm
+from numba_ptxlink._formats.kinds import PTX
+from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
@@ -30,8 +29,6 @@ _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MOST = 5
 NEWER = "may need newer version of nvJitLink"
 """What nvJitLink says of LTO-IR that is newer than itself."""
-LAST_OF_CUDA_12 = (1, 64)
-"""The version of LTO-IR of CUDA 12.9, the last release of CUDA 12."""
 
 # What a tool's log has, and what helps; of several the first that fits.
 _CURES = {
@@ -84,7 +81,7 @@ def explained(
         tool: What failed.
     """
     names = list(dict.fromkeys(_UNDEFINED.findall(error.log)))
-    cure = _undefined(names, sources) if names else _cure(error.log or str(error), sources, tool)
+    cure = _undefined(names, sources) if names else _cure(error.log or str(error), tool)
     kind = LinkError if names else type(error)
     said = str(error)
     if names:
@@ -99,27 +96,18 @@ def explained(
     return kind("\n".join(filter(None, (said, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 
-def _cure(failure: str, sources: Sequence[Input], tool: str) -> str:
+def _cure(failure: str, tool: str) -> str:
     if NEWER in failure and tool != "nvptxcompiler" and tool:
-        headers = [ltoir_header(source.code) for source in sources if source.kind == LTOIR]
-        newest = max((header.container for header in headers if header), default=(0, 0))
-        linker = backends.linker(tool)
-        cure = upgrade(linker.version(), linker.package(), of_cuda_13=newest > LAST_OF_CUDA_12)
-        return f"The LTO-IR is newer than nvJitLink reads: {cure}"
+        return f"The LTO-IR is newer than nvJitLink reads: {upgrade(backends.linker(tool).package())}"
     return next((cure for pattern, cure in _CURES.items() if pattern in failure), "")
 
 
-def upgrade(linker: tuple[int, int], package: str, *, of_cuda_13: bool) -> str:
-    """Return the cure for an input that is newer than *linker* reads, which its *package* brings."""
-    if of_cuda_13 and linker[0] < 13:
-        mixed = nvvm.too_new(linker)
-        if mixed:
-            return f"no release of CUDA {linker[0]} does. {mixed[0]}, in this environment: {mixed[1]}."
-        return (
-            f"no release of CUDA {linker[0]} does. Export or compile it with a toolkit of CUDA {linker[0]}, "
-            f"or link with CUDA 13's: `{find.install(13)}` in another environment."
-        )
-    return f"upgrade it with `pip install --upgrade {package}`, or generate the input with an older toolkit."
+def upgrade(package: str) -> str:
+    """Return the cure for an input that is newer than a linker reads, which *package* brings."""
+    return (
+        f"upgrade it with `pip install --upgrade {package}`, generate the input with an older toolkit, or "
+        f"link in another environment with CUDA 13's: `{find.install(13)}`."
+    )
 
 
 def for_kernel(message: str, flags: str = _FLAGS) -> str:

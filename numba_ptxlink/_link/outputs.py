@@ -1,80 +1,19 @@
-"""Write the files of one result: none half-written, the last one last, and one result at a time."""
+"""Write the files of one result: none half-written, and the last one last."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
-import logging
 import os
 import re
 import secrets
-import time
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
-log = logging.getLogger(__name__)
-
-LONGEST_WAIT = 60.0
-"""How long a writer waits for another one, in seconds."""
-
-_PAUSE = 0.01
-_TEMPORARY = re.compile(r"\.ptxlink\.[0-9a-f]{16}\.tmp")
 # In a depfile a backslash that is before anything else stands for itself.
 _SPECIAL = re.compile(r"(\\*)([ #])|(:)")
-
-
-@contextmanager
-def exclusive(folders: Iterable[Path]) -> Iterator[None]:
-    """
-    Write into *folders*, which exist, alone in a `with` block: other threads' and processes' blocks wait.
-
-    Deletes the temporary files that killed processes have left there. Where a file system has no locks,
-    nobody waits, and nothing is known to be left.
-
-    Raises:
-        TimeoutError: Another writer has not ended.
-    """
-    with ExitStack() as stack:
-        deadline = time.monotonic() + LONGEST_WAIT
-        # In one order, so that two writers never wait for each other.
-        for folder in sorted({os.path.realpath(folder) for folder in folders}):
-            if stack.enter_context(_locked(folder, deadline)):
-                for name in filter(_TEMPORARY.fullmatch, os.listdir(folder)):  # noqa: PTH208 - names alone
-                    _delete(Path(folder, name))
-        yield
-
-
-@contextmanager
-def _locked(folder: str, deadline: float) -> Iterator[bool]:
-    """Lock *folder* for a `with` block; yield whether that was possible."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield _lock(descriptor, deadline, folder)
-    finally:
-        # Closing does not unlock what a process that was forked meanwhile has open.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, deadline: float, folder: str) -> bool:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                cause = f"another process has locked the folder, and has not ended in {LONGEST_WAIT:.0f} s"
-                raise TimeoutError(errno.ETIMEDOUT, cause, folder) from None
-            time.sleep(_PAUSE)
-        except OSError as error:
-            log.info("%s: its file system has no locks (%s)", folder, error.strerror)
-            return False
-        else:
-            return True
 
 
 def _delete(path: Path) -> bool:

@@ -38,7 +38,6 @@ ASKED = "asked for"
 # chains of calls; that of a linker, which compiles relocatable code, is shorter from 200 small ones on.
 _FUNCTION = re.compile(rb"\.func\b[^;{]*\{")
 _MANY = 200
-_PTX_OF_CUDA_13 = 9
 # What a compiler says after the line's number, if it names one.
 _ERROR = re.compile(r"(?:error|fatal)\s*: (.+)")
 
@@ -368,7 +367,7 @@ def _refuse_too_new(inputs: Sequence[Input], tool: str) -> None:
 
             raise LinkError(
                 f"{source.name} is PTX {declared}, and nvJitLink {dotted(release)} reads {newest} at most; "
-                + upgrade(release, linker.package(), of_cuda_13=declared.major >= _PTX_OF_CUDA_13),
+                + upgrade(linker.package()),
                 inputs=(source.name,),
             )
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats import ptx
 
 T = TypeVar("T")
-_BLOCK = 4096
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
 _CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
@@ -104,7 +103,7 @@ def read(source: Any, number: int = 1) -> Input:
     if not isinstance(source, (str, bytes, bytearray, memoryview)):
         raise LinkError(
             f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
-            f"object, a LinkableCode of numba-cuda or a UDF{_held_in(source)}."
+            f"object, a LinkableCode of numba-cuda or a UDF; of an export, what its read() returns."
         )
     code = as_bytes(source)
     kind = recognise(code)
@@ -120,13 +119,6 @@ def read(source: Any, number: int = 1) -> Input:
 def _is_file(source: Any) -> bool:
     # An Export reads its files, by their kinds.
     return hasattr(source, "read") and not hasattr(source, "artifacts")
-
-
-def _held_in(source: Any) -> str:
-    """Return how to get what can be linked out of *source* if that is an Export, as the end of a sentence."""
-    held = [(kind, arch) for kind, arch in getattr(source, "artifacts", ()) if kind in KINDS]
-    calls = [f'read("{kind}", "{arch}")' if arch else f'read("{kind}")' for kind, arch in held]
-    return f"; of an export, what it has: its {', '.join(calls)}" if calls else ""
 
 
 def as_bytes(content: Any) -> bytes:
@@ -157,28 +149,10 @@ def _is_text(source: str) -> bool:
         return True
 
 
-def refuse_named_pipe(path: Path) -> None:
-    """
-    Refuse a FIFO, whose reader waits until somebody writes; what is open already, as /dev/stdin, is read.
-
-    Raises:
-        LinkError: It is one.
-    """
-    if path.is_fifo() and path.absolute().parts[:2] not in (("/", "dev"), ("/", "proc")):
-        raise LinkError(
-            f"{path} is no regular file but a named pipe, whose reader may wait forever; give a file, or "
-            "pipe the content into the command and give /dev/stdin.",
-            inputs=(path.name,),
-        )
-
-
 def _read_file(source: str | os.PathLike[str]) -> Input:
     path = Path(source)
     try:
-        refuse_named_pipe(path)
-        with path.open("rb") as file:
-            # No kind begins with a NUL, which the first block tells of files of any size.
-            code = file.read(_BLOCK) if file.peek(1).startswith(b"\0") else file.read()
+        code = path.read_bytes()
     except FileNotFoundError as error:
         # A path may be a mistyped text only where it was given as one.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)

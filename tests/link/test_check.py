@@ -13,7 +13,6 @@ import pytest
 from linkcases import CALLER, CASES, HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import elf
 from numba_ptxlink._link.read import Input
 
 ARCH = pl.Arch.of("sm_80")
@@ -93,41 +92,6 @@ def test_a_missing_extern_c_is_recognised(symbol):
     other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
     with pytest.raises(pl.LinkError, match=f'there is {other} in <ptx 2>: one of the two lacks extern "C"'):
         pl.link(KERNEL.replace(" f", f" {symbol}"), function(name=other), arch=ARCH)
-
-
-@pytest.mark.parametrize(
-    ("before", "size", "alignments", "result", "right"),
-    [
-        ((32, 64), 16, (4, 16), 4, True),  # What nvcc makes of f(int, int*, V): V lies in the same registers.
-        ((64, 32), 16, (4, 16), 4, False),
-        ((32, 64), 4, (4, 8), 4, False),  # It fills the gap before the pointer.
-        ((), 48, (8, 16), 48, True),
-        ((), 4, (4, 8), 52, False),  # The result goes to an address, which is in the first register.
-        ((), 52, (4, 16), 4, False),  # It lies on the stack.
-    ],
-)
-def test_alignments_that_differ(before, size, alignments, result, right):
-    """Two alignments of one struct are refused where it would lie elsewhere, or perhaps."""
-    sections, texts = [], []
-    for align in alignments:
-        scalars = "".join(f".param .b{bits} p{bits}, " for bits in before)
-        loads = "".join(
-            f"ld.param.b32 %r1, [a+{at}]; st.volatile.global.b32 [g], %r1;" for at in range(0, size, 4)
-        )
-        head = f".func (.param .align 4 .b8 r[{result}]) f\n({scalars}.param .align {align} .b8 a[{size}])"
-        texts.append(
-            f"{TOP}.visible .global .b32 g;\n.visible {head}\n"
-            f"{{ .reg .b32 %r<2>;\n{loads}\nst.param.b32 [r], %r1;\nret; }}\n"
-        )
-        sections.append(elf.read(pl.assemble(texts[-1], ARCH, relocatable=True).code).section(".text.f"))
-    user = texts[1].partition("{ .reg")[0].replace(".visible .func", ".extern .func").replace(".visible", "")
-    options = {"arch": ARCH, "inline": "none", "backend": "nvjitlink"}
-    if right:
-        assert sections[0].content == sections[1].content
-        assert pl.link(texts[0], f"{user};\n", **options).cubin
-    else:
-        with pytest.raises(pl.LinkError, match="f has two prototypes"):
-            pl.link(texts[0], f"{user};\n", **options)
 
 
 @pytest.mark.parametrize("bits", [32, 64])

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 LINKAGES = frozenset((".extern", ".visible", ".weak", ".common"))
 SPACES = frozenset((".global", ".const", ".shared", ".local", ".param", ".tex", ".reg"))
 _OPAQUE = ("texref", "samplerref", "surfref")
-_REGISTERS = 12
-_WORD = 4
 
 
 class Span(NamedTuple):
@@ -77,28 +75,6 @@ class Prototype:
     result: Param | None
     params: tuple[Param, ...]
     entry: bool = False
-
-    def registers(self) -> tuple[int, ...] | None:
-        """
-        Return in which register each parameter starts, the first being 0; None where the stack is needed.
-
-        The ABI has no document. This is what nvPTXCompiler 13.5 does for sm_75 and sm_90: a parameter takes
-        the lowest registers that are free, in a row and aligned as it is, also before those of former ones.
-        """
-        if self.result and self.result.size > _REGISTERS * _WORD:
-            return None
-        free = [True] * _REGISTERS
-        starts = []
-        for param in self.params:
-            size, align = (param.bits // 8,) * 2 if param.bits else (param.size, param.align)
-            count, step = -(-size // _WORD), max(1, align // _WORD)
-            fits = (at for at in range(0, _REGISTERS - count + 1, step) if all(free[at : at + count]))
-            start = next(fits, None)
-            if start is None:
-                return None
-            free[start : start + count] = [False] * count
-            starts.append(start)
-        return tuple(starts)
 
     def __str__(self) -> str:
         kind = ".entry" if self.entry else ".func"
