@@ -14,9 +14,8 @@ from typing import Any
 
 from ._cabi import aggregates
 from ._cabi import names as cnames
-from ._cabi.cxx import Existing
 from ._cabi.numbers import NUMBERS
-from ._cabi.options import AbiOptions
+from ._cabi.options import AbiOptions, Existing
 from ._cabi.signatures import Signature, check_ptx, structs_of
 from ._cabi.types import (
     Array,

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import AbiError
 
 from . import names as cnames
-from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, struct, words
+from .layouts import words
+from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .cxx import Existing
+    from .options import Existing
 
 # The longest generated name; a longer one is cut off and ends in a checksum.
 _LONGEST_NAME = 48

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
+from . import layouts
 from . import types as c
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def with_includes_of(struct: c.Struct, other: c.Struct) -> c.Struct:
 
 def layout(struct: c.Struct) -> list[tuple[str, int, int]]:
     """Return size and alignment, and path, offset and size of each member, whatever their types are named."""
-    inner = [(path, offset, ctype.size) for path, offset, ctype in c.inside(struct)]
+    inner = [(path, offset, ctype.size) for path, offset, ctype in layouts.inside(struct)]
     return [("", struct.size, struct.align), *inner]
 
 
@@ -109,7 +110,7 @@ def assertions(struct: c.Struct) -> str:
         (f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}"),
     ]
     kinds: list[tuple[str, str]] = []
-    for path, offset, ctype in c.inside(struct):
+    for path, offset, ctype in layouts.inside(struct):
         # A class may stand for an array of bytes.
         if path.endswith("]") and ctype.size == 1:
             continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AbiError
 
-from . import existing
+from . import existing, layouts
 from . import names as cnames
 from . import types as c
 from .signatures import Signature, structs_of
@@ -228,7 +228,7 @@ def _include(header: str) -> str:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether one of *types* exists in C++ only."""
-    return any(part.cxx_only for part in c.parts(types))
+    return any(part.cxx_only for part in layouts.parts(types))
 
 
 def _is_cxx(signature: Signature) -> bool:

@@ -1,29 +1,79 @@
-"""Describe C types for a manifest: what a launch has to know of them, in plain values."""
+"""Walk C types and what is in them, and describe them for a manifest, in plain values."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from . import types as c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .signatures import Signature
+    from collections.abc import Iterable, Iterator, Sequence
 
 
-def describe(signatures: Iterable[Signature]) -> dict[str, dict[str, Any]]:
-    """Return a description of every type of *signatures* by its C name, members before their structs."""
-    types = (ctype for signature in signatures for ctype in signature.types)
-    return {part.name: _describe(part) for part in c.parts(types, inside=True)}
+def parts(types: Iterable[c.CType], *, inside: bool = False) -> Iterator[c.CType]:
+    """
+    Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
+
+    Args:
+        types: Types.
+        inside: Whether members of structs that C++ defines are parts, too.
+    """
+    seen: set[c.CType] = set()
+    for ctype in types:
+        yield from _walk(ctype, seen, inside=inside)
 
 
-def parameters(signature: Signature) -> list[dict[str, Any]]:
+def _walk(ctype: c.CType, seen: set[c.CType], *, inside: bool) -> Iterator[c.CType]:
+    if ctype in seen:
+        return
+    seen.add(ctype)
+    if inside or not (isinstance(ctype, c.Struct) and ctype.existing):
+        for part in ctype.inner:
+            yield from _walk(part, seen, inside=inside)
+    yield ctype
+
+
+def inside(
+    ctype: c.CType, path: str = "", start: int = 0, elements: int = 1
+) -> Iterator[tuple[str, int, c.CType]]:
+    """
+    Yield path, offset and type of everything inside *ctype*, members before what is in them.
+
+    Args:
+        ctype: A struct or an array; nothing else holds something.
+        path: What paths begin with, by the names in Python.
+        start: The offset of *ctype*.
+        elements: How many elements of an array are looked at.
+    """
+    steps: list[tuple[str, int, c.CType]] = []
+    if isinstance(ctype, c.Struct):
+        steps = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
+    elif isinstance(ctype, c.Array):
+        numbers = range(min(ctype.count, elements))
+        steps = [(f"[{number}]", number * ctype.element.size, ctype.element) for number in numbers]
+    for name, offset, part in steps:
+        inner = f"{path}{name}".removeprefix(".")
+        yield inner, start + offset, part
+        yield from inside(part, inner, start + offset, elements)
+
+
+def words(types: Iterable[c.CType]) -> set[str]:
+    """Return the words that *types* are spelled with."""
+    return {word for ctype in types for word in re.findall(r"[^\W\d]\w*", ctype.name)}
+
+
+def describe(types: Iterable[c.CType]) -> dict[str, dict[str, Any]]:
+    """Return a description of each of *types*, and of what is in them before it, by its C name."""
+    return {part.name: _describe(part) for part in parts(types, inside=True)}
+
+
+def parameters(params: Sequence[tuple[str, c.CType]], *, kernel: bool) -> list[dict[str, Any]]:
     """Return name and type of each parameter, and for a kernel where it begins in the argument buffer."""
-    described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in signature.params]
-    if signature.kernel:
+    described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
+    if kernel:
         # As in a C struct; "Kernel Function Parameters" in the PTX ISA.
-        for entry, member in zip(described, c.struct("", signature.params).members, strict=True):
+        for entry, member in zip(described, c.struct("", params).members, strict=True):
             entry["offset"] = member.offset
     return described
 

@@ -48,24 +48,23 @@ wchar wctype
 """
 
 
-def check(name: object, what: str, taken: Collection[str] = ()) -> str:
+def check(name: object, what: str) -> str:
     """
     Return *name* if an external function of C, C++ and CUDA C++ can have it.
 
     Args:
         name: The requested name.
         what: What is to have the name, for the message: "function saxpy".
-        taken: Names in use in the same export.
 
     Raises:
-        AbiError: The name is illegal, reserved or taken. Proposes another.
+        AbiError: The name is illegal or reserved. Proposes another.
     """
     if not isinstance(name, str):
         raise AbiError(f"The C name of {what} must be a str, not {type(name).__name__}: {name!r}.")
-    reason = "is taken by another function of this export" if name in taken else problem(name)
+    reason = problem(name)
     if reason is None:
         return name
-    raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name, taken)!r}, for example.")
+    raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
 
 
 def check_inside(name: str, what: str) -> None:
@@ -128,16 +127,6 @@ def problem_anywhere(name: str) -> str | None:
     if _PRIVATE.match(name):
         return "is reserved for the compiler: it starts with two underscores or one and a capital"
     return "starts like the names that generated headers use" if _OWN.match(name) else None
-
-
-def is_mangled(name: object) -> bool:
-    """Return whether *name* is a mangled C++ name, as callers of `numba.cuda.compile` may request."""
-    return isinstance(name, str) and bool(re.fullmatch(r"_Z[\dN]\w+", name, re.ASCII))
-
-
-def is_for_compilers(name: str) -> bool:
-    """Return whether *name* is left to compilers and their libraries by C++: `__f`, `_F`, `f$1`."""
-    return "$" in name or bool(_PRIVATE.match(name))
 
 
 def legal(name: str, taken: Collection[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""The options of functions in C, read and checked: `abi_info`, and the launch bounds of kernels."""
+"""What a function's author says of it, read and checked: `abi_info`, launch bounds, its interface in C++."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import dataclasses
 import logging
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from numba_ptxlink.errors import AbiError
 
@@ -19,6 +20,10 @@ log = logging.getLogger(__name__)
 # _ and $ are none alone.
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
 _CHOICES = {"aggregates": ("value", "flat"), "on_error": ("zero", "trap"), "checked": (True, False)}
+_STRUCT = re.compile(
+    r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
+)
+_FOREIGN = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
 # The most that launch bounds may be, "Launch Bounds" and "Technical Specifications" in the CUDA Programming
 # Guide. The size of a cluster depends on the GPU; PTX has 32 bits for it.
 _MOST = (1024, 32, (1 << 31) - 1)
@@ -73,43 +78,25 @@ class AbiOptions:
     @classmethod
     def of_compile(cls, abi_info: object) -> AbiOptions:
         """
-        Read the `abi_info` of `numba.cuda.compile`: whatever numba-cuda takes is taken.
-
-        A name that C++ cannot call is logged as a warning, unless it is one that compilers keep for
-        themselves, as those of OptiX and of libraries of device functions are: they know by what name the
-        function is called, even if no C++ declares it. Those, and unknown keys, are logged at level INFO.
-        Neither is a Python warning, which would be an error for some callers.
+        Read the `abi_info` of `numba.cuda.compile`: unknown keys are ignored, and C++ need not know the name.
 
         Raises:
             AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
         """
-        if not abi_info:
-            return cls()
         if not isinstance(abi_info, Mapping):
             return cls.of(abi_info)
-        known = {
-            field.name: abi_info[field.name] for field in dataclasses.fields(cls) if field.name in abi_info
-        }
-        name = known.pop("abi_name", None)
-        options = cls.of(known)
-        for key in [key for key in abi_info if key not in {*known, "abi_name"}]:
-            log.info("abi_info has the unknown key %r, which is ignored", key)
-        if name is None:
-            return options
-        if not isinstance(name, str):
-            cnames.check(name, "the function")
-        if not _SYMBOL.fullmatch(name):
+        keys = [field.name for field in dataclasses.fields(cls)]
+        ignored = ", ".join(map(repr, [key for key in abi_info if key not in keys]))
+        if ignored:
+            log.info("abi_info has unknown keys, which are ignored: %s", ignored)
+        options = cls.of({key: value for key, value in abi_info.items() if key in keys})
+        name: object = options.abi_name
+        if name is not None and not (isinstance(name, str) and _SYMBOL.fullmatch(name)):
             raise AbiError(
                 f"{name!r}, the name of the function, is not an identifier of PTX: letters, digits, _ and $, "
-                f"no digit first, and neither _ nor $ alone; use {cnames.propose(name)!r}, for example."
+                "no digit first, and neither _ nor $ alone."
             )
-        try:
-            if not cnames.is_mangled(name):
-                cnames.check(name, "the function")
-        except AbiError as error:
-            level = logging.INFO if cnames.is_for_compilers(name) else logging.WARNING
-            log.log(level, "%s Compiled all the same.", error)
-        return dataclasses.replace(options, abi_name=name)
+        return options
 
 
 def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
@@ -134,3 +121,129 @@ def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
             f"{_MOST[1]}) and the maximum number of blocks in a cluster (1 or more), or leave it out."
         )
     return numbers
+
+
+@dataclass(frozen=True)
+class Existing:
+    """
+    A struct that a header of C++ defines.
+
+    Args:
+        name: Its name, such as "ns::Particle", or "struct particle" where C has it as a tag alone.
+        includes: The headers to include for it, each in quotes or angle brackets.
+        align: Its alignment in bytes, None for that of its members.
+    """
+
+    name: str
+    includes: tuple[str, ...] = ()
+    align: int | None = None
+
+
+@dataclass(frozen=True)
+class CxxOptions:
+    """
+    The interface of a function in C++.
+
+    Args:
+        namespace: Where C++ has a function of its Python name, such as "physics"; "" for C linkage alone.
+        structs: What C++ has for types of Python: each type with the struct.
+        const: The parameters through which it only reads.
+        restrict: The parameters that no other address of its call leads to.
+    """
+
+    namespace: str = ""
+    structs: tuple[tuple[Any, Existing], ...] = ()
+    const: frozenset[str] = frozenset()
+    restrict: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        parameters: Iterable[str],
+        *,
+        namespace: str | None = None,
+        structs: Mapping[Any, str] | None = None,
+        include: str | Iterable[str] = (),
+        const: str | Iterable[str] = (),
+        restrict: str | Iterable[str] = (),
+    ) -> CxxOptions:
+        """
+        Read and check what a mark was given.
+
+        Args:
+            what: The function, for messages.
+            parameters: Its parameters.
+            namespace: As of the mark, like all that follow.
+            structs: C++'s names for types.
+            include: Headers.
+            const: Names of parameters.
+            restrict: Names of parameters.
+
+        Raises:
+            AbiError: A name is none of C++, of a header or of a parameter.
+        """
+        known = list(parameters)
+        includes = tuple(_include(each) for each in _listed(include, "include", what))
+        if structs is not None and not isinstance(structs, Mapping):
+            raise AbiError(
+                f'{what}: structs is {structs!r}; pass a dict such as {{particle: "ns::Particle"}}.'
+            )
+        return cls(
+            _namespace(namespace, what),
+            tuple((ty, _existing(name, includes, what)) for ty, name in (structs or {}).items()),
+            _chosen(const, "const", known, what),
+            _chosen(restrict, "restrict", known, what),
+        )
+
+
+def _listed(value: Any, option: str, what: str) -> tuple[str, ...]:
+    listed = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (None,)
+    if not all(isinstance(each, str) for each in listed):
+        raise AbiError(f'{what}: {option} is {value!r}; pass a name or several, such as ("a", "b").')
+    return listed
+
+
+def _include(name: str) -> str:
+    bare = name.strip().strip('"')
+    return bare if bare.startswith("<") else f'"{bare}"'
+
+
+def _existing(name: Any, includes: tuple[str, ...], what: str) -> Existing:
+    match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
+    if match is None:
+        raise AbiError(
+            f'{what}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
+            '"alignas(16) Particle". Give a template of C++ a name by `using`.'
+        )
+    align = int(match[1]) if match[1] else None
+    return Existing(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
+
+
+def _namespace(namespace: Any, what: str) -> str:
+    if namespace is None:
+        return ""
+    parts = namespace.split("::") if isinstance(namespace, str) else [""]
+    for number, part in enumerate(parts):
+        reason, proposed = cnames.problem_anywhere(part), cnames.propose(part)
+        if not number:
+            reason = reason or cnames.problem(part)
+            if part in _FOREIGN:
+                reason, proposed = "belongs to others", f"my_{part}"
+        if reason:
+            raise AbiError(
+                f"{what}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
+                f"{proposed!r}, or several joined by '::'."
+            )
+    return "::".join(parts)
+
+
+def _chosen(value: Any, option: str, known: list[str], what: str) -> frozenset[str]:
+    names = _listed(value, option, what)
+    for name in names:
+        if name not in known:
+            raise AbiError(
+                f"{what} has no parameter {name!r}, which {option} names; "
+                f"it has {', '.join(known) or 'none'}."
+            )
+    return frozenset(names)

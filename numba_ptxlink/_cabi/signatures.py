@@ -16,7 +16,8 @@ from numba_ptxlink.errors import AbiError
 
 from . import existing
 from . import names as cnames
-from .types import Array, CType, Struct, inside, parts
+from .layouts import inside, parts
+from .types import Array, CType, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,8 @@ from .numbers import NUMBERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .cxx import Existing
     from .numbers import Number
+    from .options import Existing
 
 # PTX has no wider parameters in bytes, but arrays of bytes.
 _WIDEST = 8
@@ -391,55 +391,3 @@ def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") 
 def round_up(number: int, multiple: int) -> int:
     """Return the least multiple of *multiple* that is not below *number*."""
     return -(-number // multiple) * multiple
-
-
-def parts(types: Iterable[CType], *, inside: bool = False) -> Iterator[CType]:
-    """
-    Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
-
-    Args:
-        types: Types.
-        inside: Whether members of structs that C++ defines are parts, too.
-    """
-    seen: set[CType] = set()
-    for ctype in types:
-        yield from _walk(ctype, seen, inside=inside)
-
-
-def _walk(ctype: CType, seen: set[CType], *, inside: bool) -> Iterator[CType]:
-    if ctype in seen:
-        return
-    seen.add(ctype)
-    if inside or not (isinstance(ctype, Struct) and ctype.existing):
-        for part in ctype.inner:
-            yield from _walk(part, seen, inside=inside)
-    yield ctype
-
-
-def inside(
-    ctype: CType, path: str = "", start: int = 0, elements: int = 1
-) -> Iterator[tuple[str, int, CType]]:
-    """
-    Yield path, offset and type of everything inside *ctype*, members before what is in them.
-
-    Args:
-        ctype: A struct or an array; nothing else holds something.
-        path: What paths begin with, by the names in Python.
-        start: The offset of *ctype*.
-        elements: How many elements of an array are looked at.
-    """
-    steps: list[tuple[str, int, CType]] = []
-    if isinstance(ctype, Struct):
-        steps = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
-    elif isinstance(ctype, Array):
-        numbers = range(min(ctype.count, elements))
-        steps = [(f"[{number}]", number * ctype.element.size, ctype.element) for number in numbers]
-    for name, offset, part in steps:
-        inner = f"{path}{name}".removeprefix(".")
-        yield inner, start + offset, part
-        yield from inside(part, inner, start + offset, elements)
-
-
-def words(types: Iterable[CType]) -> set[str]:
-    """Return the words that *types* are spelled with."""
-    return {word for ctype in types for word in _WORD.findall(ctype.name)}

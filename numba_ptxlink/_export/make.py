@@ -201,7 +201,7 @@ def _manifest(
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
         "functions": [_function(*parts, artifacts.cooperative) for parts in declarations],
-        "types": layouts.describe(signatures),
+        "types": layouts.describe(ctype for each in signatures for ctype in each.types),
         "externs": [_extern(*artifacts.externs[name]) for name in sorted(artifacts.externs)],
         "artifacts": [
             {
@@ -234,7 +234,7 @@ def _function(
         "declaration": f"{signature};",
         "prototype": str(signature.prototype),
         "result": signature.result.name,
-        "parameters": layouts.parameters(signature),
+        "parameters": layouts.parameters(signature.params, kernel=signature.kernel),
         "on_error": options.on_error,
         "checked": options.checked,
         "raises": list(raises),

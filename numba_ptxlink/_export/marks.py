@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink._cabi.cxx import CxxOptions
-from numba_ptxlink._cabi.options import AbiOptions
+from numba_ptxlink._cabi.options import AbiOptions, CxxOptions
 from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError

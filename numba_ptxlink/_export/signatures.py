@@ -16,7 +16,7 @@ from .marks import Udf, parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numba_ptxlink._cabi.cxx import Existing
+    from numba_ptxlink._cabi.options import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80

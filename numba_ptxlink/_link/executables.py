@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._cabi import existing, host_code
+from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
@@ -251,8 +251,8 @@ def build_object(
     if kernels and options is not None:
         files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options, consumer), relocatable=False, zstd=zstd)
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
-    source = host_code.render(
-        host_code.module_name(stem, digest),
+    source = launcher.host_code(
+        launcher.module_name(stem, digest),
         kernels,
         header="declared.h",
         like_cuda=existing.is_in(header),
