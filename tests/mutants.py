@@ -241,8 +241,13 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if kind:",
             f"{EXPORT} test_export_for_older.py",
         ),
-        ("_export/manifest.py", "if signature.kernel else {})", "if not signature.kernel else {})", EXPORT),
-        ("_export/linkable.py", 'name.startswith("NRT_") and name not in callers', "name in callers", EXPORT),
+        ("_export/make.py", "if signature.kernel else {})", "if not signature.kernel else {})", EXPORT),
+        (
+            "_export/link_files.py",
+            'name.startswith("NRT_") and name not in callers',
+            "name in callers",
+            EXPORT,
+        ),
         (
             "_export/link_files.py",
             "for name in _WORD.findall(module)} & shims.keys()",
@@ -251,8 +256,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_imports/sources.py",
-            "return None if fullname in PROTECTED else super()",
-            "return super()",
+            "[str(home), *sys.path, *last]",
+            "[*sys.path, str(home), *last]",
             IMPORTS,
         ),
         ("_imports/sources.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),

@@ -24,8 +24,8 @@ from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError
 
-from . import externs, groups, link_files, linkable, lowering
-from .lowering import Lowering, portable
+from . import externs, groups, link_files
+from .groups import Lowering, portable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -110,7 +110,7 @@ def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Co
         AbiError: A function's name or types have no counterpart in C.
         ExportError: The front end refused a function.
     """
-    lowered = lowering.lower_each(functions, arch, options)
+    lowered = groups.lower_each(functions, arch, options)
     return Compiled(functions[0].front_end, arch, lowered, read_links(lowered))
 
 
@@ -136,7 +136,7 @@ def compile_archs(
     """
     places = groups.split([each.symbol for each in functions], options)
     # All archs get the same content, whatever is written meanwhile.
-    read = functools.cache(linkable.read)
+    read = functools.cache(link_files.read)
     count = 0
 
     def compiled(arch: Arch, group: range) -> groups.Done:
@@ -152,7 +152,7 @@ def compile_archs(
 
     result = []
     for arch in archs:
-        parts = lowering.each_of(functools.partial(compiled, arch), places)
+        parts = groups.each_of(functools.partial(compiled, arch), places)
         whole = tuple(each for part in parts for each in part.lowered)
         ptx = tuple(part.ptx for part in parts)
         result.append(Compiled(functions[0].front_end, arch, whole, read_links(whole, read), ptx))
@@ -160,7 +160,7 @@ def compile_archs(
 
 
 def read_links(
-    lowered: Sequence[Lowering], read: Callable[[Any], LinkFile] = linkable.read
+    lowered: Sequence[Lowering], read: Callable[[Any], LinkFile] = link_files.read
 ) -> tuple[LinkFile, ...]:
     """
     Read the files that functions link, each once, in the working directory of this process.

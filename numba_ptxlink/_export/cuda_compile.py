@@ -17,8 +17,8 @@ from numba_ptxlink._tools import find, nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions, register_limit
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import build, externs, link_files, linkable, marks
-from .reached import source_of
+from . import build, externs, link_files, marks
+from .choice import source_of
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _compiled(
     front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
     portable = build.portable(front_end, lowered, signature, arch, source_of(function))
     # What the user's files define is left to the linker: their variables are there once in a program.
-    brought = tuple(filter(link_files.is_shims, map(linkable.read, portable.links)))
+    brought = tuple(filter(link_files.is_shims, map(link_files.read, portable.links)))
     program = build.Compiled(front_end, arch, (portable,), brought)
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
     artifacts = build.build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts

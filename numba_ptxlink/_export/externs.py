@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._front_end.protocol import LinkFile
 
-    from .lowering import Lowering
+    from .groups import Lowering
 
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})

@@ -25,7 +25,7 @@ from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._imports import children
 from numba_ptxlink.errors import ExportError, PtxlinkError
 
-from . import choice, groups, load, lowering, make
+from . import choice, groups, load, make
 from .groups import Done
 from .signatures import typed
 
@@ -203,7 +203,7 @@ def _share_out(
         for future in futures:
             future.cancel()
         raise
-    lowering.raise_all([errors[unit] for unit in units if unit in errors])
+    groups.raise_all([errors[unit] for unit in units if unit in errors])
     return done
 
 

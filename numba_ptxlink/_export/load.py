@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._imports import sources
 from numba_ptxlink.errors import ExportError
 
-from . import choice, reached
+from . import choice
 from .marks import Udf
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def load(source: Source, front_end: str | None) -> Loaded:
         AbiError: Names of functions are refused.
     """
     choice.prepare(front_end)
-    with reached.refused_together():
+    with choice.refused_together():
         if source.is_module:
             imported = sources.import_module(source.name, choice.advice)
         else:
@@ -111,7 +111,7 @@ def _of_module(module: ModuleType) -> tuple[Udf, ...]:
     """
     named = [each for each in vars(module).values() if isinstance(each, Udf)]
     own = [each for each in named if each.function.__module__ == module.__name__]
-    recorded = getattr(module.__spec__, reached.MARKS, ())
+    recorded = getattr(module.__spec__, choice.MARKS, ())
     added = [other for each in dict.fromkeys((*recorded, *own)) for other in (each, *each.others)]
     # The last signature of a function has the others with it.
     with_another = {id(other) for each in added for other in each.others}

@@ -13,8 +13,8 @@ from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import choice, reached
-from .reached import Marked
+from . import choice
+from .choice import Marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,8 +84,8 @@ class Udf(Marked):
             try:
                 cnames.check(self.name, what)
             except AbiError as error:
-                reached.refuse(error, self.place)
-        reached.record(self)
+                choice.refuse(error, self.place)
+        choice.record(self)
         functools.update_wrapper(self, function)
 
     _decorator = "udf"

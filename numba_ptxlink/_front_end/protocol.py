@@ -270,8 +270,8 @@ class FrontEnd(Protocol):
         """
         Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
 
-        That is paths, which may be relative and `_export.linkable` reads, and code in memory: `LinkableCode`
-        of the compiler, or `LinkFile`.
+        That is paths, which may be relative, and code in memory: `LinkableCode` of the compiler, or
+        `LinkFile`. `_export.link_files` reads them.
         """
 
     def declarations(self, lowered: Sequence[Any]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:

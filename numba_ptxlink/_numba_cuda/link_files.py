@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._export import linkable
+from numba_ptxlink._export import link_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
             # The one of its halves warns of missing tools for LTO; nobody has to do that elsewhere.
             callback = getattr(getattr(file, "setup_callback", None), "__module__", None) or ""
             own = callback.startswith(_INTERNAL)
-            yield replace(linkable.read(file), has_callbacks=False) if own else file
+            yield replace(link_files.read(file), has_callbacks=False) if own else file
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -11,7 +11,7 @@ import pytest
 import numba_ptxlink as pl
 from numba_ptxlink import cli
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._export import choice, reached
+from numba_ptxlink._export import choice
 from numba_ptxlink._front_end import registry
 
 NUMBA_CUDA, MLIR = FRONT_ENDS
@@ -238,4 +238,4 @@ def test_a_helper_is_compiled_by_its_callers_front_end(monkeypatch):
     assert seen == [(plain, True)]
     assert registry.of_type(asked_by("numba.cuda.typing.typeof", helper)).name == NUMBA_CUDA
     assert registry.of_type(asked_by("somewhere", helper)).name == NUMBA_CUDA
-    assert isinstance(helper, reached.Marked)
+    assert isinstance(helper, choice.Marked)

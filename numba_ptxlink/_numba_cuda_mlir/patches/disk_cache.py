@@ -61,10 +61,10 @@ def _linked(cres: Any) -> tuple[Any, ...]:
 
 def _link_items(cache: Any) -> Iterator[Any]:
     """Yield the link files of a kernel's decorator, and of the functions that it can reach."""
-    from numba_ptxlink._export import reached
+    from numba_ptxlink._export import choice
 
     yield from cache._targetoptions.get("link") or ()
-    for _, _, value in reached.names([cache._py_func]):
+    for _, _, value in choice.names([cache._py_func]):
         yield from (getattr(value, "targetoptions", None) or {}).get("link") or ()
         if type(value).__name__ == "ExternFunction":
             yield from value.link or ()
