@@ -15,7 +15,6 @@ from ._formats.ptx import read_header
 from ._formats.ptx.header import newest_isa
 from ._front_end import registry
 from ._front_end.activation import switch
-from ._link import single_ptx
 from ._link.backends import LOSES_STRUCTS
 from ._tools import (
     driver,
@@ -262,7 +261,7 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
     nvcc = host_compiler.nvcc_release()
-    held = {"PTX": tools.nvvm, "machine code": single_ptx.usual_release() if maker else None}
+    held = {"PTX": tools.nvvm, "machine code": min(maker, linker or maker) if maker else None}
     newer = [f"the {kind} of {dotted(release)}" for kind, release in held.items() if _is_newer(release, nvcc)]
     if newer:
         yield Problem(

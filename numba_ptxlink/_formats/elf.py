@@ -20,7 +20,6 @@ from numba_ptxlink.errors import LinkError
 from .kinds import EM_CUDA
 
 _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
-_RELOCATABLE = 1
 _ABI_SINCE_13 = 0x41
 # STO_CUDA_ENTRY in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
 _OTHER_AT, _ENTRY = 5, 0x10

@@ -225,17 +225,15 @@ class Consumer:
             if declared > self.isa:
                 raise self._too_new(_Demand(declared, "no older version"), arch)
             return ptx
-        try:
-            return self._lowest(module, arch).encode()
-        except _TooNewError:
-            plain = parse(_without_hints(module))
-        try:
-            return self._lowest(plain, arch).encode()
-        except _TooNewError as error:
-            raise self._too_new(error.needed, arch) from None
+        found = self._lowest(module, arch)
+        if isinstance(found, _Demand):
+            found = self._lowest(parse(_without_hints(module)), arch)
+        if isinstance(found, _Demand):
+            raise self._too_new(found, arch)
+        return found.encode()
 
-    def _lowest(self, module: Module, arch: Arch) -> str:
-        """Return the text of *module* with the lowest version."""
+    def _lowest(self, module: Module, arch: Arch) -> str | _Demand:
+        """Return the text of *module* with the lowest version, or what needs a newer one than is read."""
         declared = module.header.version or OLDEST
         needed = _Demand(arch_since(arch.sm) or declared, f".target {arch.sm}")
         while needed.version <= self.isa:
@@ -245,7 +243,7 @@ class Consumer:
             if demanded is None:
                 return text
             needed = demanded
-        raise _TooNewError(needed)
+        return needed
 
     def without_impossible(
         self, kinds: Collection[str], archs: Collection[Arch], dispensable: Collection[str]
@@ -313,14 +311,6 @@ class _Demand:
     def __str__(self) -> str:
         line = f" in line {self.line}" if self.line else ""
         return f"{self.name}{line}, which is new in PTX {self.version}"
-
-
-class _TooNewError(Exception):
-    """PTX needs a newer version than the consumer reads."""
-
-    def __init__(self, needed: _Demand) -> None:
-        super().__init__(needed)
-        self.needed = needed
 
 
 def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> _Demand | None:

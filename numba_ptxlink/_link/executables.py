@@ -114,7 +114,10 @@ def pack(
         cubin, tool = b"", ""
         if undefined:
             if not all(map(_is_grid_call, undefined)):
-                raise ExportError(_incomplete(undefined))
+                raise ExportError(
+                    f"{_not_defined(undefined)}, and code that a driver loads has to be complete; name the "
+                    "file that defines it by link= of cuda.declare_device, or link() a cubin."
+                )
             cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo, consumer=consumer)
         elif not cause:
             options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
@@ -156,16 +159,6 @@ def _has_runtime_for(consumer: Consumer | None) -> bool:
     """Return whether drivers of *consumer* load what this environment links: that of their major version."""
     linker = backends.installed()
     return consumer is None or (linker is not None and linker[1][0] == consumer.release[0])
-
-
-def _incomplete(undefined: Sequence[str]) -> str:
-    """Return why code with *undefined* symbols is not loaded, and what helps."""
-    said = _not_defined(undefined)
-    pronoun = "it" if said.endswith(" is not defined") else "them"
-    return (
-        f"{said}, and code that a driver loads has to be complete; name the file that defines {pronoun} by "
-        "link= of cuda.declare_device, or link() a cubin."
-    )
 
 
 def _not_defined(undefined: Sequence[str]) -> str:

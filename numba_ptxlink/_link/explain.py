@@ -155,11 +155,6 @@ def _of_name(name: str, found: Sequence[Symbol], hidden: Mapping[str, str]) -> s
             f"{asked} and defined in {hidden[name]}, which keeps it to itself. Make it .visible there; in "
             "CUDA C++, not static."
         )
-    if any(symbol.space == "shared" for symbol in own):
-        return (
-            f"{asked} and defined in no input. Shared memory that a launch sizes is declared without a "
-            "length, extern __shared__ T name[], and any other not as extern."
-        )
     defined = {symbol.name: symbol.origin for symbol in found if symbol.defined}
     near = _near(name, defined)
     line = f"{asked} and defined in no input"

@@ -170,16 +170,11 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     if kind is None and declared == CU and code.strip():
         # nvcc takes any encoding that has ASCII in it.
         kind = CU if is_text(code) else None
-    if kind is None or (declared is not None and declared != kind and CU not in (declared, kind)):
+    if kind is None or declared not in (None, CU, kind):
         says = f"its extension says {declared}" if declared else "it has no known extension"
         content = kind or describe(code)
         cure = f"give a file of {', '.join(KINDS)} under its own extension"
         if content == "Python":
             cure = "compile it first, such as with `numba-ptxlink export`"
         raise LinkError(f"{path}: {says} and its content is {content}; {cure}.", inputs=(path.name,))
-    if kind == CU and declared not in (CU, None):
-        raise LinkError(
-            f"{path}: its extension says {declared} and its content does not; the file may be damaged.",
-            inputs=(path.name,),
-        )
     return Input(declared or kind, path.name, code, path=path)

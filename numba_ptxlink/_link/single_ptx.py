@@ -73,19 +73,6 @@ def compile_ptx(
     return _by_nvptxcompiler(ptx, arch, options)
 
 
-def usual_release() -> tuple[int, int]:
-    """Return the release of the tool whose relocatable cubins exports for this environment hold."""
-    older = _older_linker()
-    if older is None:
-        return assembler.compiler_version()
-    backend, linker = older
-    own = programs.newest_ptxas(linker)
-    if own is not None:
-        return own[1]
-    joins = backend == "nvjitlink" and linker >= _COMPILES_ONLY
-    return linker if joins else assembler.compiler_version()
-
-
 def _older_linker() -> tuple[str, tuple[int, int]] | None:
     """Return name and release of the linker where it reads no relocatable code of nvPTXCompiler."""
     found = backends.installed()

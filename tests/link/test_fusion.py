@@ -11,7 +11,7 @@ from linkcases import HEAD, KERNEL, cubin, function
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._config import Config
-from numba_ptxlink._formats import elf, ptx
+from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link.fusion.inline import inline
 from numba_ptxlink.cli import main
@@ -114,38 +114,6 @@ def test_a_call_stays_with_a_reason(body, reason):
     assert (0, ()) == (result.count, result.dropped)
     assert f"k: f: {reason}" in result.left
     assert "call.uni (r), f" in result.text
-
-
-TABLE = """
-{}__global__ void {}first(int*);
-extern "C" __device__ int f(int);
-__device__ void (*table[])(int*) = {{first, 0}};
-extern "C" __global__ void k(void (**p)(int*)) {{ p[f(0)] = first; *p = table[f(1)]; }}
-"""
-KERNEL_OF_TABLE = "__global__ void __launch_bounds__(64) first(int* p) { *p = 1; }\n"
-ONE_MORE = 'extern "C" __device__ int f(int a) { return a + 1; }\n'
-
-
-@pytest.mark.parametrize(
-    "units",
-    [
-        (TABLE.format("", "__launch_bounds__(64) ") + KERNEL_OF_TABLE, ONE_MORE),
-        (TABLE.format("static ", "__launch_bounds__(64) ") + f"static {KERNEL_OF_TABLE}", ONE_MORE),
-        (TABLE.format("", ""), KERNEL_OF_TABLE + ONE_MORE),
-        (KERNEL_OF_TABLE + ONE_MORE, TABLE.format("", "")),
-    ],
-    ids=["same input", "static", "later input", "earlier input"],
-)
-def test_addresses_of_kernels_are_known_before_these_are_defined(units):
-    """A table of kernels, and code before them, may name kernels of any input."""
-    linked, plain = (pl.link(*units, arch="sm_90", lto=False, inline=choice) for choice in ("auto", "none"))
-    assert ("nvptxcompiler", 2) == (linked.backend, linked.inlined)
-    made, expected = (
-        {symbol.name for symbol in elf.read(each.cubin).symbols if symbol.kind in ("entry", "variable")}
-        for each in (linked, plain)
-    )
-    assert expected == {name for name in made if not name.startswith("__nv_")}
-    assert {"k", "table"} <= expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from ptx_kernels import for_the_debugger
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
-from numba_ptxlink._arch import dotted
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._tools import find, nvjitlink, programs
 from numba_ptxlink._tools.options import AssembleOptions
@@ -72,7 +71,7 @@ def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
     in_a_toolkit(monkeypatch, (13, 1))
     no_ptxas(monkeypatch)
     code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
-    assert f"nvJitLink {dotted(single_ptx.usual_release())}" == tool == "nvJitLink 13.1"
+    assert tool == "nvJitLink 13.1"
     assert pl.link(KERNEL, code, arch="sm_80").cubin
 
 
@@ -104,7 +103,7 @@ def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
     in_a_toolkit(monkeypatch, (12, 9))
     own_ptxas(monkeypatch, tmp_path, "12.9")
     code, tool = compile_relocatable(PTX)
-    assert f"ptxas {dotted(single_ptx.usual_release())}" == tool == "ptxas 12.9"
+    assert tool == "ptxas 12.9"
     assert code.startswith(b"\x7fELF")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .header import Header, begins_module, read_header
-from .lexer import MalformedError, Token, names, tokens, with_words
-from .module import Alias, Function, Item, Module, Part, parse
+from .header import Header, read_header
+from .lexer import names, with_words
+from .module import Alias, Function, Module, Part, parse
 from .statements import (
     CLOSE,
     OPEN,
-    Brace,
     Call,
     Directive,
     Instruction,
@@ -22,7 +21,6 @@ from .statements import (
     edited,
     elements,
     read,
-    references,
     scoped,
     with_labels,
 )
@@ -32,16 +30,13 @@ __all__ = [
     "CLOSE",
     "OPEN",
     "Alias",
-    "Brace",
     "Call",
     "Declaration",
     "Directive",
     "Function",
     "Header",
     "Instruction",
-    "Item",
     "Label",
-    "MalformedError",
     "Module",
     "Param",
     "Part",
@@ -50,10 +45,8 @@ __all__ = [
     "Scope",
     "Span",
     "Statement",
-    "Token",
     "Variable",
     "address",
-    "begins_module",
     "block",
     "called",
     "edited",
@@ -62,9 +55,7 @@ __all__ = [
     "parse",
     "read",
     "read_header",
-    "references",
     "scoped",
-    "tokens",
     "width",
     "with_labels",
     "with_words",

@@ -12,7 +12,7 @@ from . import lexer
 from .variables import Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _DIGITS = "0123456789"
 _JUMPS = ("bra", "brx", "cal")
@@ -122,15 +122,6 @@ def read(text: str) -> Iterator[Statement]:
             yield Brace(brace)
         else:
             raise lexer.MalformedError(f"a statement is expected, not {other!r}", 0)
-
-
-def references(statement: Statement) -> Collection[str]:
-    """Return the names in *statement*, but for those that it declares."""
-    if isinstance(statement, (Instruction, Directive)):
-        return statement.names
-    if isinstance(statement, Declaration):
-        return [symbol for variable in statement.variables for symbol in variable.symbols]
-    return ()
 
 
 def address(operand: str) -> tuple[str, int] | None:

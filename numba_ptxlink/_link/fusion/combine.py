@@ -37,7 +37,6 @@ class Combined:
         variables: The definition of each variable, or a declaration, after those that its initializer names.
         aliases: Every alias.
         origins: The position of the module that defines each function, by the function's name.
-        kernels: Declarations of kernels, whose addresses are taken before their definitions.
     """
 
     head: tuple[str, ...]
@@ -45,7 +44,6 @@ class Combined:
     variables: tuple[tuple[ptx.Variable, str], ...]
     aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
-    kernels: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -66,9 +64,7 @@ class Combined:
             if function.kind == "func" and (function.name in bodies or not function.defined)
         ]
         variables = [text for _, text in self.variables]
-        return "\n".join(
-            (*self.head, *self.kernels, *declared, *variables, *bodies.values(), *map(str, self.aliases), "")
-        )
+        return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
 
 
 def printed(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
@@ -102,26 +98,13 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         if isinstance(item, ptx.Part) and item.keyword == "pragma"
     )
     aliases = [alias for module in parts for alias in module.aliases]
-    kernels = {
-        function.name: _declaration(function, functions[function.name][1])
-        for module in parts
-        for function in module.functions
-        if function.kind == "entry" and not function.defined
-    }
     return Combined(
         (header, *pragmas),
         tuple(function for _, function in functions.values()),
         tuple(_ordered(variables)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
-        tuple(kernels.values()),
     )
-
-
-def _declaration(declared: ptx.Function, chosen: ptx.Function) -> str:
-    """Return what declares the kernel *chosen*, as *declared* does, with the linkage of its definition."""
-    heading = declared.heading.removeprefix(f".{declared.linkage}" if declared.linkage else "").lstrip()
-    return f"{f'.{chosen.linkage} ' if chosen.linkage else ''}{heading};"
 
 
 def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
@@ -133,6 +116,9 @@ def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
             raise NotCombinedError(f"PTX that is not understood: {item.cause}")
         if isinstance(item, ptx.Part) and item.keyword == "line":
             raise NotCombinedError("an input has lines for a preprocessor")
+    for function in module.functions:
+        if function.kind == "entry" and not function.defined:
+            raise NotCombinedError(f"the kernel {function.name} is declared, and its address may be taken")
     for name, _ in symbols:
         if name[0] == "%":
             raise NotCombinedError(f"{name} has the name of a register")
