@@ -38,7 +38,6 @@ _SPELLED = {
     "shared": "a variable in shared memory (__shared__)",
 }
 _WEAK = ("weak", "common")
-_HALF = 2
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
 _FLOATING = re.compile(rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b")
 
@@ -282,7 +281,7 @@ def _prototypes(several: Sequence[Symbol]) -> str:
                 f"{ours.name} has two prototypes:\n    {ours}  {first}\n    {theirs}  {place}\n"
                 "A call across them would pass wrong values. Make the declaration agree "
                 "with the definition: the types and their order, the result, and for structs the size and "
-                f"alignment.{_of_half(ours, theirs)}"
+                "alignment. A half that is a scalar in one and __half in the other arrives with lto=True."
             )
     return ""
 
@@ -296,15 +295,6 @@ def _agree(one: Prototype, other: Prototype) -> bool:
         return False
     # It decides in which register a struct starts.
     return all(mine.align == yours.align or not mine.align or not yours.align for mine, yours in pairs)
-
-
-def _of_half(one: Prototype, other: Prototype) -> str:
-    """Return the cure where a half is a scalar on one side and two bytes, as `__half`, on the other."""
-    pairs = zip((one.result, *one.params), (other.result, *other.params), strict=False)
-    halves = ({(each.bits > 0, each.size, each.align) for each in pair if each} for pair in pairs)
-    if not any(len(half) == 2 and (False, _HALF, _HALF) in half for half in halves):
-        return ""
-    return " A half arrives in a link of LTO-IR: pass lto=True."
 
 
 def _sizes(several: Sequence[Symbol]) -> str:

@@ -259,7 +259,8 @@ class Consumer:
         Raises:
             ExportError: Another kind cannot be made. Names the cure.
         """
-        causes = {LTOIR: self._without_ltoir(archs), CUBIN: single_ptx.unavailable(self.release)}
+        ltoir = max(filter(None, map(ltoir_release, archs)), default=None)
+        causes = {LTOIR: self._unread(ltoir), CUBIN: single_ptx.unavailable(self.release)}
         for kind, cause in causes.items():
             if kind in kinds and cause:
                 if kind not in dispensable:
@@ -278,9 +279,6 @@ class Consumer:
         """
         if cause := self._unread(of_code(LTOIR, arch, ltoir, "").toolkit):
             raise ExportError(f"No ltoir for {self.asked}: {cause}.")
-
-    def _without_ltoir(self, archs: Collection[Arch]) -> str:
-        return self._unread(max(filter(None, map(ltoir_release, archs)), default=None))
 
     def _unread(self, release: tuple[int, int] | None) -> str:
         """Return why the consumer does not read LTO-IR of *release*, "" where it does."""

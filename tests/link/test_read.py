@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from pathlib import Path
 
@@ -195,24 +194,6 @@ def test_a_missing_file_is_one_for_everybody(tmp_path):
     with pytest.raises(FileNotFoundError, match="not found") as caught:
         PtxLinker(cc=(8, 0)).add_cu_file(path)
     assert isinstance(caught.value, pl.LinkError)
-
-
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "device"]
-)
-def test_a_manifest_is_a_regular_file(make, tmp_path):
-    """What would let a reader wait for ever, or never end, is no manifest to anybody."""
-    path = tmp_path / "udfs.sm_80.ptx"
-    path.write_text(PTX)
-    make(tmp_path / "udfs.json")
-    assert ["f"] == [symbol.name for symbol in pl.inspect(path, sass=False).symbols]
-    assert pl.link(KERNEL, path, arch="sm_80").cubin
-    with pytest.raises(pl.LaunchError, match="it is no regular file"):
-        pl.load(tmp_path / "udfs.json")
-    (tmp_path / "other.py").write_text(
-        "from numba_ptxlink import udf\n\n@udf('int32()')\ndef f():\n    return 1\n"
-    )
-    assert pl.export(tmp_path / "other.py", tmp_path, arch="sm_80", emit="ptx").manifest.exists()
 
 
 def test_an_export_is_refused_with_the_cure():

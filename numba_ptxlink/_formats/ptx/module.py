@@ -143,13 +143,6 @@ class Function:
                 ) from None
         return self._body
 
-    @property
-    def has_line_numbers(self) -> bool:
-        """Whether the body has a `.loc`."""
-        if not self.defined or self.text.find(".loc", *self.body_span) < 0:
-            return False
-        return any(isinstance(each, Directive) and each.keyword == "loc" for each in self.body)
-
 
 Item = Function | Declaration | Alias | Part
 
@@ -180,7 +173,10 @@ class Module:
     @property
     def has_line_numbers(self) -> bool:
         """Whether it maps its instructions to source lines."""
-        return ".loc" in self.text and any(function.has_line_numbers for function in self.functions)
+        statements = (each for function in self.functions for each in function.body)
+        return ".loc" in self.text and any(
+            isinstance(each, Directive) and each.keyword == "loc" for each in statements
+        )
 
     @property
     def aliases(self) -> tuple[Alias, ...]:

@@ -47,13 +47,11 @@ class Inlined:
         text: Its PTX.
         count: How many calls were inlined.
         left: Each call that was not, as "caller: callee: reason", and the number of those through pointers.
-        dropped: The functions that nothing reaches any more.
     """
 
     text: str
     count: int
     left: tuple[str, ...]
-    dropped: tuple[str, ...]
 
 
 def inline(combined: Combined, *, everything: bool = False, closed: bool = True) -> Inlined:
@@ -95,13 +93,12 @@ class _Inliner:
         """Inline the calls of all functions."""
         changed = {name for name in self._bottom_up() if self._expanded(name)}
         reached = set(_reachable(self._roots(), self._reached_from.get))
-        dropped = tuple(name for name in self._functions if name not in reached)
         texts = {
             name: self._finished(body) if name in changed else printed(body.function, body.statements)
             for name, body in self._bodies.items()
             if name in reached
         }
-        return Inlined(self._combined.printed(texts), self._count, tuple(self._left), dropped)
+        return Inlined(self._combined.printed(texts), self._count, tuple(self._left))
 
     def _finished(self, body: Body) -> str:
         """Return the text of a function with what can be known of it now that its calls are inlined."""

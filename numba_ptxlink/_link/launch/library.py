@@ -69,7 +69,7 @@ def _library(source: str | os.PathLike[str] | Export) -> Library:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
         files: Mapping[str, bytes] | Path = path.parent
-        content = manifests.content_of(path)
+        content = path.read_bytes()
     else:
         path, files = source.manifest, source.contents
         content = files[path.name]
