@@ -35,8 +35,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/read.py", "    if kind is None:\n", "    if kind is not None:\n", "link/test_read.py"),
         (
             "_link/read.py",
-            "if kind == CU and declared not in (CU, None):",
-            "if kind == CU:",
+            "declared not in (None, CU, kind)",
+            "declared not in (None, CU)",
             "link/test_read.py",
         ),
         (
@@ -49,7 +49,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/compile.py", "source.path and source.path.parent,", "None,", COMPILE),
         ("_link/compile.py", "(*self.toolkit_dirs, *self.include_dirs)", "self.toolkit_dirs", COMPILE),
         ("_link/check.py", "(one.result is None) != (other", "(one.result is not None) != (other", CHECK),
-        ("_link/check.py", "if not any(len(half) == 2 and", "if not any(len(half) == 2 or", CHECK),
+        ("_link/check.py", "mine.align == yours.align or", "mine.align != yours.align or", CHECK),
         ("_link/check.py", "if source.kind == PTX]\n", "if source.kind != PTX]\n", CHECK),
         (
             "_link/check.py",
@@ -67,8 +67,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "declared is None and",
             PLAN,
         ),
-        ("_link/run.py", "len(plan.inputs) == 1 and", "len(plan.inputs) != 1 and", PLAN),
-        ("_link/run.py", "if plan.options.compares and wrong:", "if wrong:", f"{CHECK} {PLAN}"),
+        ("_link/run.py", "len(made.inputs) == 1 and", "len(made.inputs) != 1 and", PLAN),
+        ("_link/run.py", "if made.options.compares and wrong:", "if wrong:", f"{CHECK} {PLAN}"),
         ("linker.py", "if inline is not None and inline", "if inline is None and inline", "test_linker.py"),
         (
             "linker.py",
@@ -108,9 +108,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             FUSION,
         ),
         ("_link/fusion/depots.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),
-        ("_link/fusion/fuse.py", "if each.kind == PTX and b", "if each.kind != PTX and b", FUSION),
+        ("_link/fusion/__init__.py", "if each.kind == PTX and b", "if each.kind != PTX and b", FUSION),
         (
-            "_link/fusion/fuse.py",
+            "_link/fusion/__init__.py",
             "version is None or version > newest",
             "version is None or version >= newest",
             FUSION,
@@ -118,8 +118,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/fusion/inline.py", "if body.indirect == 1 else", "if body.indirect != 1 else", FUSION),
         ("_link/fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
         ("_link/fusion/inline.py", "[] if falls else [", "[] if True else [", FUSION),
-        ("_link/fusion/spaces.py", "if first != target.name:", "if first == target.name:", FUSION),
-        ("_link/fusion/spaces.py", "else bits[0] + count", "else bits[0]", FUSION),
+        ("_link/fusion/spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
+        ("_link/fusion/spaces.py", "writers.get(register, ())]", "writers.get(register, ())[:1]]", FUSION),
         ("_formats/ptx/lexer.py", "self.start + len(self.text)", "self.start - len(self.text)", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
         (
