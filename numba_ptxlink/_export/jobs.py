@@ -249,9 +249,10 @@ def _likely(source: Source) -> str:
 def _prepare(name: str) -> None:
     """Import the front end *name*, and let it fill the tables that its first compilation fills."""
     front_end = registry.require(registry.get(name))
-    arch, options, abi = Arch.of("sm_75"), CompileOptions(), AbiOptions()
-    front_end.lower(_empty, (), front_end.types.void, arch=arch, options=options, abi=abi)
+    arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
+    front_end.lower(_example, (number,), number, arch=arch, options=options, abi=AbiOptions())
 
 
-def _empty() -> None:
+def _example(x: Any) -> Any:
     """Be compiled."""
+    return x * x + 1 if x > 0 else -x
