@@ -37,7 +37,7 @@ def show(tmp_path):
 
 def test_a_link_is_logged(show):
     """`link()` shows the decision, without numba.cuda and without the plugin."""
-    assert [f"numba_ptxlink._link.pipeline INFO: {MESSAGE}"] == [
+    assert [f"numba_ptxlink._link.run INFO: {MESSAGE}"] == [
         line.partition(":")[0] + ":" + line.split(":")[1] for line in show("-c", USE).splitlines()
     ]
     assert "" == show("-c", USE, level="warning")
