@@ -244,11 +244,8 @@ def _missing_tools() -> Iterator[Problem]:
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
     linker, maker = tools.nvjitlink, tools.nvptxcompiler
     together = f"upgrade together: {find.install()} --upgrade"
-    mixed = nvvm.too_new(linker) if linker else None
-    if mixed:
-        yield Problem("nvvm-too-new", f"{mixed[0]}: what is compiled does not link", mixed[1])
     for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
-        if _is_newer(compiler, linker) and not (mixed and name == "NVVM"):
+        if _is_newer(compiler, linker):
             what = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
             yield Problem("nvjitlink-older", what, together)
     if _is_newer(tools.nvvm, maker):

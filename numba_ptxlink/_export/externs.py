@@ -18,7 +18,7 @@ from numba_ptxlink._formats.ptx import Prototype, Span, parse
 from numba_ptxlink._link import declarations, manifests
 from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input
-from numba_ptxlink._tools import nvjitlink, nvvm
+from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.errors import ExportError, LinkError
 
 from .link_files import compile_source
@@ -116,16 +116,7 @@ def _link(
             lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
         ).code
     except LinkError as error:
-        said = "\n".join(filter(None, (str(error), _cure(error.log))))
-        raise ExportError(said, flags=error.flags, inputs=error.inputs, log=error.log) from error
-
-
-def _cure(failure: str) -> str:
-    """Return what helps where nvJitLink cannot read what NVVM wrote, "" where that is not why it failed."""
-    from numba_ptxlink._link.explain import NEWER
-
-    mixed = nvvm.too_new(nvjitlink.version()) if NEWER in failure else None
-    return f"{mixed[0]}: {mixed[1]}." if mixed else ""
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
 def check_declarations(lowered: Iterable[Lowering]) -> None:

@@ -37,8 +37,6 @@ _OLDEST_NVCC = (11, 7)
 _LAST_OF_CUDA_11 = (11, 8)
 # A driver was released as 12.7, and no toolkit.
 _SKIPPED = {(12, 7): (12, 6)}
-# What cuda-pathfinder raises for a file that it has found; the dynamic loader's reason names that file.
-_UNLOADABLE = re.compile(r"Failed to dlopen .+?: (.+)")
 _NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 # The notes of a library are among its first pages, or its last where a tool has moved them.
 _PAGES = 1 << 16
@@ -199,11 +197,10 @@ def package_of_ptxas(release: tuple[int, int], *, relocatable: bool = True) -> s
     release = _SKIPPED.get(release, release)
     if release < _OLDEST_NVCC and not relocatable:
         release = _LAST_OF_CUDA_11
-    version = f"{dotted(release)}.*"
-    if release[0] > _LAST_WITH_SUFFIX:
-        # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
-        return f"cuda-toolkit[nvcc]=={version}"
-    return f"{package('nvidia-cuda-nvcc', release[0])}=={version}" if release >= _OLDEST_NVCC else ""
+    # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
+    later = release[0] > _LAST_WITH_SUFFIX
+    wheel = "cuda-toolkit[nvcc]" if later else package("nvidia-cuda-nvcc", release[0])
+    return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
 
 
 def toolkit() -> str:
@@ -237,11 +234,6 @@ def missing(name: str, reason: object) -> LinkError:
         return reason
     tool = LIBRARIES[name][0]
     line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
-    if found := _UNLOADABLE.match(line):
-        return LinkError(
-            f"{tool} was found but could not be loaded ({found[1]}); remove what the reason tells, such as a "
-            "limit of memory (ulimit -v) or a mount without execution, or replace the file if it is damaged."
-        )
     return LinkError(f"{tool} could not be loaded ({line}); install it with `{install()}`.")
 
 
@@ -254,8 +246,7 @@ def explained(error: BaseException) -> LinkError | None:
     seen: BaseException | None = error
     while seen is not None:
         # By name: pathfinder may not be imported yet, and need not be.
-        absent = type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError"))
-        if absent or (isinstance(seen, RuntimeError) and _UNLOADABLE.match(str(seen))):
+        if type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
             match = re.search(f"lib({'|'.join(LIBRARIES)})", str(seen))
             if match is not None:
                 return missing(match[1], seen)

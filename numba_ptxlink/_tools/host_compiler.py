@@ -7,10 +7,10 @@ import os
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import ExportError
 
 from . import find, programs
@@ -21,30 +21,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CXX = ("c++", "g++", "clang++")
+# For code that any program or library can hold, and that exports no symbol.
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
 # As GCC and Clang say it.
 _MISSING = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
-_RELEASE = re.compile(r"release (\d+\.\d+)")
-
-
-@dataclass(frozen=True)
-class _Compiler:
-    """
-    A compiler of C++.
-
-    Args:
-        command: The program, and arguments that come first.
-        is_nvcc: Whether it is nvcc, which calls a C++ compiler of its choice.
-    """
-
-    command: tuple[str, ...]
-    is_nvcc: bool
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The arguments for code that any program or library can hold, and that exports no symbol."""
-        flags = (f"-Xcompiler={','.join(_FLAGS)}",) if self.is_nvcc else _FLAGS
-        return ("-x", "c++", "-std=c++17", "-O2", *flags, "-c")
 
 
 def compile_object(
@@ -72,13 +52,14 @@ def compile_object(
             (folder / file).write_bytes(content)
         target = folder / f"{name}.o"
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
-        for compiler in _compilers():
+        for compiler, is_nvcc in _compilers():
+            flags = (f"-Xcompiler={','.join(_FLAGS)}",) if is_nvcc else _FLAGS
             files_named = (_argument(name), "-I.", *searched, "-o", _argument(target.name))
-            command = [*compiler.command, *compiler.arguments, *files_named]
+            command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *files_named]
             succeeded, _, failure = programs.run(command, folder)
             if succeeded:
-                return target.read_bytes(), _title(compiler)
-            log.info("%s did not compile %s: %s", compiler.command[0], name, failure)
+                return target.read_bytes(), _title(compiler, is_nvcc=is_nvcc)
+            log.info("%s did not compile %s: %s", compiler[0], name, failure)
             logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
         raise ExportError(
@@ -131,10 +112,8 @@ def _argument(name: str) -> str:
 
 def nvcc_release() -> tuple[int, int] | None:
     """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
-    for compiler in _compilers():
-        if compiler.is_nvcc:
-            return release_of(_title(compiler))
-    return None
+    found = (_title(compiler, is_nvcc=True) for compiler, is_nvcc in _compilers() if is_nvcc)
+    return release_of(next(found, ""))
 
 
 def release_of(title: str) -> tuple[int, int] | None:
@@ -143,31 +122,30 @@ def release_of(title: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _compilers() -> Iterator[_Compiler]:
-    named = _named("CUDACXX")
-    if named:
-        yield _Compiler(named, is_nvcc=Path(named[0]).name.startswith("nvcc"))
+def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
+    """Yield the commands of compilers, and whether each is nvcc, which calls a C++ compiler of its choice."""
+    if named := _named("CUDACXX"):
+        yield named, Path(named[0]).name.startswith("nvcc")
     for path in find.programs("nvcc"):
-        yield _Compiler((path,), is_nvcc=True)
-    named = _named("CXX")
-    if named:
-        yield _Compiler(named, is_nvcc=False)
+        yield (path,), True
+    if named := _named("CXX"):
+        yield named, False
     for program in filter(shutil.which, _CXX):
-        yield _Compiler((program,), is_nvcc=False)
+        yield (program,), False
 
 
-def _named(variable: str) -> tuple[str, ...]:
+def _named(variable: str) -> Sequence[str]:
     """Return the command in *variable*, empty where it is not set or there is no such program."""
-    command = tuple(shlex.split(os.environ.get(variable, "")))
+    command = shlex.split(os.environ.get(variable, ""))
     if command and not shutil.which(command[0]):
         log.warning("%s=%s is no program, and is not used: correct or unset it", variable, command[0])
         return ()
     return command
 
 
-def _title(compiler: _Compiler) -> str:
-    _, text, _ = programs.run([*compiler.command, "--version"])
-    if compiler.is_nvcc:
-        match = _RELEASE.search(text)
-        return f"nvcc {match[1]}" if match else "nvcc"
-    return next(iter(text.splitlines()), Path(compiler.command[0]).name).strip()
+def _title(compiler: Sequence[str], *, is_nvcc: bool) -> str:
+    _, text, _ = programs.run([*compiler, "--version"])
+    if is_nvcc:
+        release = programs.release_in(text)
+        return f"nvcc {dotted(release)}" if release else "nvcc"
+    return next(iter(text.splitlines()), Path(compiler[0]).name).strip()

@@ -153,16 +153,9 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         with failing("link", lambda: read_log("error")):
             binding.complete(handle)
         output = output or (PTX if "-ptx" in flags else CUBIN)
-        try:
+        with failing(f"give {output}", lambda: read_log("error")):
             linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
             getattr(binding, f"get_linked_{output}")(handle, linked)
-        except (AttributeError, RuntimeError) as error:
-            raise LinkError(
-                f"nvJitLink {dotted(version())} cannot give {output} ({error}); upgrade "
-                f"{package()} and cuda-bindings.",
-                flags=tuple(flags),
-                inputs=names,
-            ) from error
         return Product(bytes(linked), read_log("info"), read_log("error"))
     finally:
         binding.destroy(handle)

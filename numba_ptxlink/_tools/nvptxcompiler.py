@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink import _native
 from numba_ptxlink._locks import Guarded
@@ -13,12 +13,10 @@ from numba_ptxlink.errors import AssembleError
 from . import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numba_ptxlink._arch import Arch, PtxVersion
     from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
-
-    _Getter = Callable[[object, object], int]
 
 _WORKING_SET = 16 << 20
 
@@ -49,7 +47,7 @@ def version() -> tuple[int, int]:
     """
     ffi, lib = load()
     major, minor = ffi.new("unsigned int *"), ffi.new("unsigned int *")
-    _check("nvPTXCompilerGetVersion", lib.nvPTXCompilerGetVersion(major, minor))
+    _check("Version", lib.nvPTXCompilerGetVersion(major, minor))
     return (major[0], minor[0])
 
 
@@ -77,12 +75,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """
     from numba_ptxlink._arch import Arch
 
-    ffi, lib = load()
-    count = ffi.new("int *")
-    _check("nvPTXCompilerGetNumSupportedArchs", lib.nvPTXCompilerGetNumSupportedArchs(count))
-    numbers = ffi.new("int[]", count[0])
-    _check("nvPTXCompilerGetSupportedArchs", lib.nvPTXCompilerGetSupportedArchs(numbers))
-    return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
+    return tuple(Arch(*divmod(number, 10)) for number in sorted(_supported("Archs", "int[]")))
 
 
 def supported_ptx_versions() -> tuple[PtxVersion, ...]:
@@ -94,12 +87,17 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     """
     from numba_ptxlink._arch import PtxVersion
 
+    return tuple(sorted(PtxVersion(major, minor) for major, minor in _supported("Versions", "int[][2]")))
+
+
+def _supported(what: str, form: str) -> Any:
+    """Return a list of the compiler's, which has the C type *form*."""
     ffi, lib = load()
     count = ffi.new("int *")
-    _check("nvPTXCompilerGetNumSupportedVersions", lib.nvPTXCompilerGetNumSupportedVersions(count))
-    versions = ffi.new("int[][2]", count[0])
-    _check("nvPTXCompilerGetSupportedVersions", lib.nvPTXCompilerGetSupportedVersions(versions))
-    return tuple(sorted(PtxVersion(major, minor) for major, minor in versions))
+    _check(what, getattr(lib, f"nvPTXCompilerGetNumSupported{what}")(count))
+    listed = ffi.new(form, count[0])
+    _check(what, getattr(lib, f"nvPTXCompilerGetSupported{what}")(listed))
+    return listed
 
 
 def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
@@ -117,13 +115,9 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
     with _compiler(ffi, lib, text) as handle:
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
         if status != lib.NVPTXCOMPILE_SUCCESS:
-            log = _log(ffi, handle, lib.nvPTXCompilerGetErrorLogSize, lib.nvPTXCompilerGetErrorLog)
             newer = status == lib.NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION
-            raise RefusedError(log, status, newer_isa=newer)
-        code = _read(
-            ffi, handle, lib.nvPTXCompilerGetCompiledProgramSize, lib.nvPTXCompilerGetCompiledProgram
-        )
-        return code, _log(ffi, handle, lib.nvPTXCompilerGetInfoLogSize, lib.nvPTXCompilerGetInfoLog)
+            raise RefusedError(_text(_read(handle, "ErrorLog")), status, newer_isa=newer)
+        return _read(handle, "CompiledProgram"), _text(_read(handle, "InfoLog"))
 
 
 @functools.cache
@@ -155,30 +149,30 @@ def load() -> tuple[_Ffi, _Lib]:
 @contextmanager
 def _compiler(ffi: _Ffi, lib: _Lib, ptx: bytes) -> Iterator[object]:
     handle = ffi.new("nvPTXCompilerHandle *")
-    _check("nvPTXCompilerCreate", lib.nvPTXCompilerCreate(handle, len(ptx), ptx))
+    _check("Create", lib.nvPTXCompilerCreate(handle, len(ptx), ptx))
     try:
         yield handle[0]
     finally:
         lib.nvPTXCompilerDestroy(handle)
 
 
-def _check(function: str, result: int) -> None:
+def _check(what: str, result: int) -> None:
     if result:
         raise AssembleError(
-            f"{function} failed with status {result}; free memory and try again, "
+            f"nvPTXCompiler failed with status {result} ({what}); free memory and try again, "
             "or report it with the PTX at the issue tracker of numba-ptxlink."
         )
 
 
-def _read(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> bytes:
+def _read(handle: object, what: str) -> bytes:
+    ffi, lib = load()
     size = ffi.new("size_t *")
-    _check("nvPTXCompiler", get_size(handle, size))
-    if not size[0]:
-        return b""
+    _check(what, getattr(lib, f"nvPTXCompilerGet{what}Size")(handle, size))
     content = ffi.new("char[]", size[0])
-    _check("nvPTXCompiler", get_bytes(handle, content))
+    if size[0]:
+        _check(what, getattr(lib, f"nvPTXCompilerGet{what}")(handle, content))
     return bytes(ffi.buffer(content))
 
 
-def _log(ffi: _Ffi, handle: object, get_size: _Getter, get_bytes: _Getter) -> str:
-    return _read(ffi, handle, get_size, get_bytes).rstrip(b"\0").decode(errors="replace")
+def _text(log: bytes) -> str:
+    return log.rstrip(b"\0").decode(errors="replace")

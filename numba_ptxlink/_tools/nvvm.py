@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch, dotted
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._formats.ptx.header import release_of
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError
 
 from . import find
 
@@ -50,29 +50,6 @@ def version() -> tuple[int, int] | None:
     """
     emitted = emitted_isa(Arch(9, 0))
     return release_of(emitted) if emitted else None
-
-
-def too_new(linker: tuple[int, int]) -> tuple[str, str] | None:
-    """
-    Return what is wrong and what helps where libNVVM is of a later major version of CUDA than *linker*.
-
-    So it is where the package of it is missing and a toolkit of the machine has one, or where packages of two
-    major versions are installed. None where *linker* is not of this environment's own major version.
-
-    Args:
-        linker: nvJitLink's version.
-    """
-    try:
-        release = version()
-    except LinkError:
-        return None
-    if release is None or release[0] <= linker[0] or linker[0] != find.major():
-        return None
-    wanted, found = find.package("nvidia-nvvm", linker[0]), find.package("nvidia-nvvm", release[0])
-    return (
-        f"NVVM is of CUDA {dotted(release)} ({find.library('nvvm')}), and nvJitLink of CUDA {dotted(linker)}",
-        f"install {wanted}, as with `{find.install(linker[0])}`; if {found} is installed too, uninstall it",
-    )
 
 
 def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes) -> bytes:

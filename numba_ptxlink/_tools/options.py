@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch
 
@@ -19,48 +19,23 @@ DEFAULT_LEVEL = 3
 
 _MAX_REGISTERS = 255
 _LARGEST_INT = 2**31 - 1
-_WORD = 2**32
-
-
-def _parameters(flags: Mapping[str, str]) -> dict[str, str]:
-    return {flag: f"use the parameter {parameter} for it" for flag, parameter in flags.items()}
-
-
-# What to do in place of a flag, by its name without hyphens. A tool takes the last of two that contradict
-# each other, at most with a warning in its log. No key of the cache reads the files that flags name.
-_FILES = dict.fromkeys(("optf", "options-file"), "give the flags in that file in its place")
-_DEBUG = {"g": "debug", "device-debug": "debug"}
-_LINES = {"lineinfo": "lineinfo", "generate-line-info": "lineinfo"}
-_REGISTERS = {"maxrregcount": "max_registers"}
-# Flags that also set an attribute of a `Cubin`.
-_OF_CUBIN = _parameters(
-    {"arch": "arch", "gpu-name": "arch", "c": "relocatable", "compile-only": "relocatable"}
-)
-_OF_ASSEMBLE = {
-    **_parameters({"O": "opt_level", "opt-level": "opt_level", **_DEBUG, **_LINES, **_REGISTERS}),
-    **_FILES,
+# The parameter that says the same, by the name of a flag without hyphens. A tool takes the last of two that
+# contradict each other, at most with a warning in its log.
+_PARAMETERS = {
+    **dict.fromkeys(("arch", "gpu-name", "gpu-architecture"), "arch"),
+    **dict.fromkeys(("c", "compile-only"), "relocatable"),
+    **dict.fromkeys(("O", "opt-level"), "opt_level"),
+    **dict.fromkeys(("g", "G", "device-debug"), "debug"),
+    **dict.fromkeys(("lineinfo", "generate-line-info"), "lineinfo"),
+    **dict.fromkeys(("lto", "dlto", "dlink-time-opt"), "lto"),
+    "maxrregcount": "max_registers",
+    "std": "cxx_standard",
 }
-_OF_LINK = {
-    **_parameters(
-        {
-            **dict.fromkeys(("arch", "gpu-name", "gpu-architecture"), "arch"),
-            **dict.fromkeys(("lto", "dlto", "dlink-time-opt"), "lto"),
-            **_DEBUG,
-            "G": "debug",
-            **_LINES,
-            **_REGISTERS,
-            "std": "cxx_standard",
-        }
-    ),
-    **dict.fromkeys(
-        ("r", "c", "compile-only", "rdc", "relocatable-device-code"),
-        "leave it out: link() makes a cubin that a driver loads, and nothing else",
-    ),
-    "ptx": "use Linked.ptx or --emit ptx for it",
-    **_FILES,
-}
+# No key of the cache reads the files that these name.
+_FILES = ("optf", "options-file")
+_NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx")
 # Each is followed by flags for a tool that nvJitLink calls.
-_INNER = ("-Xptxas=", "-Xnvvm=")
+_INNER = re.compile("-X(?:ptxas|nvvm)=")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +70,7 @@ class AssembleOptions:
         _check_opt_level(self.opt_level, debug=self.debug)
         _check_max_registers(self.max_registers, _LARGEST_INT)
         flags = as_texts("extra_flags", self.extra_flags)
-        _check_flags("extra_flags", flags, _OF_CUBIN)
+        _check_flags("extra_flags", flags, ("arch", "relocatable"))
         object.__setattr__(self, "extra_flags", flags)
 
     def arguments(self, arch: Arch, ptx: bytes) -> tuple[str, ...]:
@@ -142,7 +117,7 @@ def check_requested(max_registers: Any, extra_flags: Sequence[str] = ()) -> None
         ConfigError: The compiler would ignore *max_registers*, or one of *extra_flags* has a parameter.
     """
     _check_max_registers(max_registers, _MAX_REGISTERS)
-    _check_flags("extra_flags", extra_flags, _OF_ASSEMBLE)
+    _check_flags("extra_flags", extra_flags, ("opt_level", "debug", "lineinfo", "max_registers"))
 
 
 def link_flags(option: str, given: Any) -> tuple[str, ...]:
@@ -153,10 +128,8 @@ def link_flags(option: str, given: Any) -> tuple[str, ...]:
         ConfigError: They are no list of `str`, or one of them says what a parameter of `link` says.
     """
     flags = as_texts(option, given)
-    _check_flags(option, flags, _OF_LINK)
-    for flag in flags:
-        for prefix in filter(flag.startswith, _INNER):
-            _check_flags(option, (flag,), _OF_LINK, read=flag.removeprefix(prefix))
+    parameters = ("arch", "lto", "debug", "lineinfo", "max_registers", "cxx_standard")
+    _check_flags(option, flags, parameters, cubin_alone=True)
     return flags
 
 
@@ -177,14 +150,13 @@ def register_limit(requested: Any) -> Any:
     """
     Return the `max_registers` with the effect of *requested*, which a compiler would pass on unchecked.
 
-    ptxas reads the number modulo 2**32, ignores one above 255, and raises one below the minimum. Compilers
-    take 0 for no limit. What is no number is returned as it is.
+    ptxas ignores a number above 255, and raises one below the minimum. Compilers take 0 for no limit. What is
+    no number is returned as it is.
     """
     if not _is_int(requested):
         return requested
-    limit = requested % _WORD
     # Ignored is not the same as none: the compiler then spends registers more freely.
-    return min(max(limit, 1), _MAX_REGISTERS + 1) if requested else None
+    return min(max(requested, 1), _MAX_REGISTERS + 1) if requested else None
 
 
 def _check_opt_level(value: object, *, debug: bool) -> None:
@@ -210,19 +182,28 @@ def _check_max_registers(value: Any, most: int) -> None:
         )
 
 
-def _check_flags(option: str, flags: Iterable[str], cures: Mapping[str, str], *, read: str = "") -> None:
-    """Refuse flags that a tool could not read, and those among *cures*, or *read* in their place."""
+def _check_flags(
+    option: str, flags: Iterable[str], parameters: Sequence[str], *, cubin_alone: bool = False
+) -> None:
+    """Refuse flags that a tool could not read, and those for which there is one of *parameters*."""
     for flag in flags:
         if not flag or "\0" in flag:
             raise ConfigError(
                 f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        text = read or flag
-        name = text.lstrip("-").partition("=")[0].partition(" ")[0] if text[0] == "-" else ""
+        inner = _INNER.sub("", flag)
+        name = re.split("[= ]", inner.lstrip("-"))[0] if inner.startswith("-") else ""
         # The level follows without a sign.
-        cure = cures.get(name) or (cures.get("O") if re.fullmatch(r"O\d+", name) else None)
-        if cure:
-            raise ConfigError(f"{option} contains {flag!r}; {cure}.")
+        parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))
+        if parameter in parameters:
+            raise ConfigError(f"{option} contains {flag!r}; use the parameter {parameter} for it.")
+        if cubin_alone and name in _NO_CUBIN:
+            raise ConfigError(
+                f"{option} contains {flag!r}; leave it out: link() makes a cubin that a driver loads, and "
+                "nothing else."
+            )
+        if name in _FILES:
+            raise ConfigError(f"{option} contains {flag!r}; give the flags in that file in its place.")
 
 
 def _is_int(value: object) -> bool:

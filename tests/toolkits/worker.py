@@ -173,7 +173,7 @@ def doctor() -> None:
     if not diagnosis.active:
         raise StepError(diagnosis.reason)
     for problem in diagnosis.problems:
-        if problem.code in ("tool-missing", "nvvm-too-new", "nvjitlink-older", "nvptxcompiler-older"):
+        if problem.code in ("tool-missing", "nvjitlink-older", "nvptxcompiler-older"):
             raise StepError(problem.what)
     other = "cu12" if pl.toolchain().nvrtc >= (13, 0) else "cu13"
     for problem in diagnosis.problems:
