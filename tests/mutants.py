@@ -119,7 +119,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
         ("_link/fusion/inline.py", "[] if falls else [", "[] if True else [", FUSION),
         ("_link/fusion/spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
-        ("_link/fusion/spaces.py", "writers.get(register, ())]", "writers.get(register, ())[:1]]", FUSION),
+        (
+            "_link/fusion/spaces.py",
+            "writers.get(register.name, ())",
+            "writers.get(register.name, ())[:1]",
+            FUSION,
+        ),
         ("_formats/ptx/lexer.py", "self.start + len(self.text)", "self.start - len(self.text)", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
         (

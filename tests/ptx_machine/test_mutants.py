@@ -95,7 +95,7 @@ MUTANTS = {
     # State spaces.
     "all that is generic is global": Mutant("spaces", 'in (["global"], ["to", "global"])', 'or ["global"]'),
     "the first definition of a register counts": Mutant(
-        "spaces", "writers.get(register, ())]", "writers.get(register, ())[:1]]"
+        "spaces", "writers.get(register.name, ())", "writers.get(register.name, ())[:1]"
     ),
     "what is loaded is known": Mutant("spaces", "return [] if is_param else None", "return []"),
     "what depends on the unknown is known": Mutant("spaces", "fresh += readers.get(register, ())", "pass"),

@@ -22,7 +22,7 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    Writers = Mapping[ptx.Register, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
+    Writers = Mapping[str, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
 
 _SPACES = frozenset(("global", "shared", "local", "param", "const"))
 # What orders an access stands before its state space.
@@ -52,15 +52,14 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
     if not generic:
         return body
     bases: dict[int, ptx.Register] = {}
-    writers: dict[ptx.Register, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
+    # By the names that blocks may share; `_unknown` asks which register of the name it is.
+    writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
     for place, statement, scope in ptx.scoped(body):
         if not isinstance(statement, ptx.Instruction) or not statement.operands:
             continue
         first = statement.operands[0]
-        names = [first] if first[1:].isalnum() else ptx.names(first) if first[:1] != "[" else ()
-        for name in names:
-            if register := scope.find(name):
-                writers.setdefault(register, []).append((statement, scope))
+        for name in (first,) if first[1:].isalnum() else ptx.names(first) if first[:1] != "[" else ():
+            writers.setdefault(name, []).append((statement, scope))
         if place in generic:
             base = scope.find(generic[place])
             if base and ptx.width(base.type) == 64:
@@ -101,7 +100,11 @@ def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection
     pending, seen = list(bases), set(bases)
     while pending:
         register = pending.pop()
-        found = [_sources(register, *writer, params) for writer in writers.get(register, ())]
+        found = [
+            _sources(register, *writer, params)
+            for writer in writers.get(register.name, ())
+            if writer[1].find(register.name) == register
+        ]
         if not found or None in found:
             fresh.append(register)
         for source in {source for sources in found for source in sources or ()}:
