@@ -42,7 +42,13 @@ def test_symbols_are_those_that_others_see():
     assert any("own" in each.name for each in image.all_symbols)
 
 
-@pytest.mark.parametrize("size", [0, 3, 19, 63, 300, -1])
+@pytest.mark.parametrize(
+    "size",
+    [
+        3,
+        300,
+    ],
+)
 def test_a_truncated_image_is_refused(size):
     """A file that was cut off is an error that names it."""
     code = cubin(function())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ptx_texts import by_nvcc, by_nvrtc, find_nvcc, machine_code
+from ptx_texts import by_nvrtc, machine_code
 
-import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 
 
@@ -56,18 +55,6 @@ def test_nvrtc(arch, flags):
     assert any(call.prototype for call in calls)
 
 
-@pytest.mark.parametrize(
-    "flags", [slow(()), slow(("-lineinfo",)), ("-G",)], ids=["plain", "lineinfo", "debug"]
-)
-def test_nvcc(tmp_path, flags):
-    """So it is with nvcc's."""
-    nvcc = find_nvcc()
-    if nvcc is None:
-        pytest.skip("nvcc is not installed")
-    module = check(by_nvcc(nvcc, tmp_path, "sm_90", *flags))
-    assert module.has_line_numbers is bool(flags)
-
-
 @pytest.mark.parametrize("cc", [slow((7, 5)), (8, 0), slow((9, 0)), (10, 0), slow((12, 0))])
 @pytest.mark.parametrize("options", [{}, slow({"lineinfo": True}), {"debug": True, "opt": False}], ids=str)
 def test_numba(cc, options):
@@ -93,18 +80,3 @@ def test_numba(cc, options):
     (entry,) = (each for module in modules for each in module.functions if each.kind == "entry")
     assert entry.defined
     assert any(module.has_line_numbers for module in modules) is bool(options)
-
-
-def test_exports(tmp_path):
-    """So it is with what this package exports, whose functions are found by their names."""
-    source = tmp_path / "exported.py"
-    source.write_text(
-        "from numba_ptxlink import udf\n\n"
-        '@udf("float32(float32, int32)")\ndef scale(x, n):\n    return x * n\n\n'
-        '@udf("void(float64[::1], int64)")\ndef fill(x, n):\n    for i in range(n):\n        x[i] = i\n'
-    )
-    exported = pl.export(source, tmp_path / "out", archs=["sm_80", "sm_100"])
-    for kind, arch in exported.artifacts:
-        if kind == "ptx":
-            module = check(exported.artifacts[kind, arch].read_text())
-            assert ".func (.b32) scale(.b32, .b32)" == str(module.definition("scale").prototype)

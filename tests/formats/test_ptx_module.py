@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from conftest import make_kernel
 from ptx_texts import HEAD, machine_code
 
-import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import (
-    Alias,
     Function,
     Param,
     Part,
@@ -176,37 +173,6 @@ def test_functions(case):
     )
 
 
-def test_what_stands_around_a_function():
-    """Attributes, directives and parameters of a function are values."""
-    (function,) = parse(
-        ".entry .attribute(.unified(1, 0x2)) f(.param .u64 .ptr .global .align 8 a, .param .align 4 .b8 b[8])"
-        '.maxntid 128, 1 .pragma "nounroll"; .noreturn {}'
-    ).functions
-    assert ("unified(1, 0x2)",) == function.attributes
-    assert [
-        Variable("a", "param", "u64"),
-        Variable("b", "param", "b8", alignment=4, extents=(8,)),
-    ] == [replace(each, start=-1, end=-1) for each in function.params]
-    assert (".maxntid", ".pragma", ".noreturn") == function.directives
-
-
-def test_items():
-    """A module's other directives are values."""
-    text = (
-        ".version 8.0\n.target sm_90, debug\n.address_size 64\n"
-        '.file 1 "C:\\dir\\"\n.file 2 "b.cu", 12, 34\n#line 1\n.pragma "nounroll";\n.alias f, g;\n'
-        ".section .debug_info\n{\n.b32 .debug_abbrev\n.b8 1, 2\nL:\n.b64 k\n.b32 L-M\n.b32 .debug_line+4\n}\n"
-    )
-    items = parse(text).items
-    parts = [item for item in items if isinstance(item, Part)]
-    expected = "version target address_size file file line pragma section"
-    assert expected.split() == [part.keyword for part in parts]
-    assert (
-        text.split()
-        == " ".join(str(item) if isinstance(item, Alias) else item.text for item in items).split()
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -250,13 +216,6 @@ def test_nothing_is_found_in_comments_strings_and_bodies():
     assert ["f"] == [variable.name for variable in module.variables]
 
 
-def test_lines():
-    """Functions and variables know the line they stand on."""
-    module = parse("\n.func a();\n.visible\n.entry b()\n{\n}\n.global .u32 c,\nd; .global .u32 e;")
-    assert [2, 4] == [function.line for function in module.functions]
-    assert [7, 8, 8] == [variable.line for variable in module.variables]
-
-
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
@@ -283,23 +242,6 @@ def test_odd_text_is_kept(text, kinds):
     assert kinds == [item.name if isinstance(item, Function) else item.keyword for item in module.items]
     kept = "".join(text[item.start : item.end] for item in module.items)
     assert "".join(text.strip("\0").split()) == "".join(kept.split())
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        ".reg %r1;",
-        ".reg .b32 %r<x>;",
-        "ld .global.u32 %r1, [a];",
-        "#line 3",
-    ],
-)
-def test_a_malformed_body_is_refused(body):
-    """The error names the function; the module itself is read."""
-    text = make_kernel(body=body)
-    (function,) = parse(text).functions
-    with pytest.raises(pl.LinkError, match="function kernel cannot be read"):
-        function.body  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -331,27 +273,6 @@ def test_prototypes_are_those_of_all_inputs():
     assert ".func (.f32) f(.b64)" == str(one.prototype)
 
 
-@pytest.mark.parametrize(
-    ("spelled", "bits"),
-    [
-        ("b8", 8),
-        ("u16", 16),
-        ("s32", 32),
-        ("f64", 64),
-        ("b128", 128),
-        ("pred", 1),
-        ("f16x2", 32),
-        ("bf16", 16),
-        ("bf16x2", 32),
-        ("texref", 0),
-    ],
-)
-def test_widths_of_parameters(spelled, bits):
-    """A parameter has the width of its type."""
-    (function,) = parse(f".func f(.reg .{spelled} a);").functions
-    assert bits == function.prototype.params[0].bits
-
-
 def test_replaced_text():
     """Text in some places is replaced, empty ranges are filled, and overlaps are refused."""
     module = parse(".func f();")
@@ -359,10 +280,3 @@ def test_replaced_text():
     for spans in ([Span(0, 4), Span(3, 5)], [Span(-1, 2)], [Span(3, 2)], [Span(9, 99)]):
         with pytest.raises(ValueError, match="overlaps another, or is outside"):
             module.replace(dict.fromkeys(spans, ""))
-
-
-def test_other_linkage():
-    """Functions and variables are linked in another way, and others stay."""
-    text = ".visible .func f();\n.func g();\n.weak .global .u32 x, y;\n.extern .func h();\n"
-    found = parse(text).relinked({"f": "weak", "g": "visible", "y": ""})
-    assert ".weak .func f();\n.visible .func g();\n .global .u32 x, y;\n.extern .func h();\n" == found

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._link import consumer, single_ptx
-from numba_ptxlink._link import consumer as consumers
 from numba_ptxlink._link.consumer import Consumer
 from numba_ptxlink._tools import find
-from numba_ptxlink._tools.options import AssembleOptions
 
 TEXT = """\
 .version 9.5
@@ -31,12 +27,6 @@ def lowered(statement="", *, cuda="12.4", target="sm_90"):
     """Return the version that PTX with *statement* is brought down to."""
     text = TEXT.format(target=target, statement=statement).encode()
     return read_header(Consumer.of(cuda, None).lowered(text, pl.Arch.of(target)).decode()).version
-
-
-@pytest.fixture
-def _no_ptxas(monkeypatch):
-    """Let no ptxas be installed."""
-    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
 
 
 @pytest.mark.parametrize(
@@ -98,13 +88,6 @@ def test_what_needs_newer_ptx_is_named(arguments, cause):
         lowered(**arguments)
 
 
-def test_the_compiler_tells_the_version():
-    """The version that a text needs is found by assembling it, and refused where it is too new."""
-    assert "8.0" == str(lowered("min.u16x2 %r1, %r2, %r3;"))
-    with pytest.raises(pl.ExportError, match=r"min.*line 6, which is new in PTX 8\.0"):
-        lowered("min.u16x2 %r1, %r2, %r3;", cuda="11.8")
-
-
 def test_what_changes_no_result_is_left_out():
     """Where they are too new: `volatile` on memory that one thread alone has, and hints about loads."""
     statement = '.pragma "used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
@@ -120,18 +103,6 @@ def test_a_lower_version_changes_no_machine_code():
     text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
     low = Consumer.of("12.4", None).lowered(text.encode(), ARCH)
     assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
-
-
-@pytest.mark.usefixtures("_no_ptxas")
-@pytest.mark.parametrize("relocatable", [True, False])
-def test_machine_code_takes_a_compiler_of_the_release(relocatable):
-    """Without one the error names the wheel that has it."""
-    cause = single_ptx.unavailable((12, 4), relocatable=relocatable)
-    assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in cause
-    options = AssembleOptions(relocatable=relocatable)
-    with pytest.raises(pl.AssembleError, match=r"No cubin for CUDA 12\.4"):
-        single_ptx.compile_ptx(b"", ARCH, options, (12, 4))
-    assert "" == single_ptx.unavailable((13, 99), relocatable=relocatable)
 
 
 def stand_in(folder, *releases):
@@ -154,22 +125,6 @@ def test_the_newest_compiler_that_is_old_enough_is_taken(monkeypatch, tmp_path):
     assert single_ptx._tool_for((12, 0), relocatable=True) is None
     assert "ptxas" == single_ptx._tool_for((13, 0), relocatable=True)[0]
     assert "nvptxcompiler" == single_ptx._tool_for((13, 0), relocatable=False)[0]
-
-
-@pytest.mark.usefixtures("_no_ptxas")
-def test_what_cannot_be_made_is_left_out_or_refused(caplog):
-    """What was asked for is refused with the cure; what the default would add is left out and logged."""
-    consumer = Consumer.of("12.4", None)
-    kinds = {"ptx", "ltoir", "cubin"}
-    with caplog.at_level(logging.INFO, consumers.__name__):
-        assert {"ptx"} == consumer.without_impossible(kinds, [ARCH], kinds)
-    assert ["INFO", "WARNING"] == [record.levelname for record in caplog.records]
-    with pytest.raises(
-        pl.ExportError, match=r"No ltoir for CUDA 12\.4: .* cannot be made older; leave ltoir out"
-    ):
-        consumer.without_impossible(kinds, [ARCH], {"cubin"})
-    with pytest.raises(pl.ExportError, match=r"No cubin for CUDA 12\.4: .*nvidia-cuda-nvcc-cu12"):
-        consumer.without_impossible(kinds, [ARCH], {"ltoir"})
 
 
 def test_cubins_need_a_driver_of_their_major_version_that_knows_the_device():

@@ -169,22 +169,6 @@ def test_what_a_udf_declares_is_compared_with_its_link_file(exported, caller, ki
     assert pl.export([caller("float32(float32, int32)", link)], archs="sm_90", emit="ptx").artifacts
 
 
-def test_ltoir_that_a_udf_links_may_be_an_input_too(exported, caller, tmp_path):
-    """Equal LTO-IR in `link=` and among the inputs is one; where it differs, the error says what to drop."""
-    artifact = exported.artifacts["ltoir", "sm_90"]
-    udf = caller("float32(float32, int32)", str(artifact))
-    alone, both = pl.link(udf, arch="sm_90"), pl.link(udf, artifact, arch="sm_90", lto=True)
-    assert alone.cubin
-    assert both.cubin
-    assert pl.link(artifact, udf, arch="sm_90").cubin
-    (tmp_path / "own.py").write_text(UDFS.partition('@udf("int64')[0])
-    other = pl.export(tmp_path / "own.py", tmp_path, archs="sm_90", emit="ltoir")
-    with pytest.raises(
-        pl.LinkError, match=r"(?s)'damp': symbol multiply defined.*what link= of a Python function names"
-    ):
-        pl.link(udf, other.artifacts["ltoir", "sm_90"], arch="sm_90")
-
-
 NUMBA = [
     ("damp", "int32(float32, int32)", False),
     ("damp", "float32(int32, int32)", False),

@@ -81,25 +81,6 @@ def test_objects_and_libraries_are_linked(toolkit, folder, extension, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extension", ["o", "a"])
-def test_kernels_need_no_relocatable_code(toolkit, folder, extension):
-    """Plain nvcc links what only launches kernels; so does a host compiler with the runtime, and no nvcc."""
-    files = f"first.{extension} second.{extension}"
-    shell(f"nvcc -arch=sm_90 host.cu {files} -o app", folder, toolkit)
-    host = (
-        '#include <cuda_runtime.h>\n#include "first.h"\nint main() {\n'
-        "  return cudaLaunchKernel((void*)first_scale, dim3(1), dim3(1), nullptr, 0, 0) == 0; }\n"
-    )
-    (folder / "host.cpp").write_text(host)
-    libraries = f"-L{toolkit}/lib -lcudart_static -ldl -lrt -lpthread"
-    shell(
-        f"g++ -std=c++17 -I{toolkit}/include host.cpp {files} {libraries} -o app && ./app || test $? = 1",
-        folder,
-        toolkit,
-    )
-
-
-@pytest.mark.slow
 def test_an_architecture_between_the_exported_ones(toolkit, folder):
     """A link for another architecture takes the machine code or the PTX that serves it."""
     for arch in ("sm_86", "sm_100"):

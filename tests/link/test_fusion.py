@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 
-import caches
 import pytest
 from linkcases import HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink import cache
-from numba_ptxlink._config import Config
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link.fusion.inline import inline
-from numba_ptxlink.cli import main
 
 TOP = HEAD.format(target="sm_80")
 
@@ -80,12 +76,6 @@ def test_none_leaves_the_link_to_nvjitlink():
     """inline="none" links as it was before."""
     linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="none")
     assert ("nvjitlink", 0) == (linked.backend, linked.inlined)
-
-
-def test_an_unknown_choice_is_an_error():
-    """inline= with another value is an error that names the choices."""
-    with pytest.raises(pl.ConfigError, match="choose auto, all, none"):
-        pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="some")
 
 
 SHARED = (
@@ -292,70 +282,7 @@ def test_what_cannot_be_combined_says_why(texts, reason):
         joined(*texts)
 
 
-def test_what_is_not_combined_is_linked_and_said():
-    """With debug information nvJitLink links, and the reason tells why."""
-    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", debug=True)
-    assert ("nvjitlink", "2 inputs, debug information is kept") == (linked.backend, linked.reason)
-
-
-def privately(name: str, before: str) -> list[str]:
-    """Return two modules, each with a private function *name* of its own."""
-    return [
-        f"{TOP}.func (.param .b32 r) {name}(.param .b32 a)\n{{\n{RETURN}\n}}\n{kind}()\n{{\n"
-        f".reg .b32 %r<3>; .param .b32 x; .param .b32 y;\n{before}st.param.b32 [x], 1; "
-        f"call (y), {name}, (x); ret;\n}}\n"
-        for kind in (".visible .entry k", ".visible .func g")
-    ]
-
-
-def test_what_is_refused_as_one_is_linked_and_said():
-    """Where the assembler refuses the joined module nvJitLink links, and the reason says what it refused."""
-    linked = pl.link(*privately("trap", "trap; "), arch="sm_80", inline="all")
-    assert ("nvjitlink", "2 inputs, refused as one: Not a name of any known instruction: 'trap__0'") == (
-        linked.backend,
-        linked.reason,
-    )
-
-
 def test_prototypes_are_compared_before():
     """A call that would pass wrong values is refused, not inlined."""
     with pytest.raises(pl.LinkError, match="f has two prototypes"):
         pl.link(KERNEL, function(param=".b64 a"), arch="sm_80")
-
-
-@pytest.fixture
-def kept(monkeypatch, tmp_path):
-    """Give the default cache a directory of its own; return what tells the kinds of its entries."""
-    own = cache.Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
-    for home in (cache, cache.tiered):
-        monkeypatch.setattr(home, "default", lambda: own)
-    return lambda: caches.kinds(own)
-
-
-def test_a_second_link_reads_the_cache(kept):
-    """The fused PTX and its cubin are cached, and the policy is part of the key."""
-    first = pl.link(PLAIN, callee(RETURN), arch="sm_80")
-    assert ["assemble", "check", "fuse"] == kept()
-    assert first == pl.link(PLAIN, callee(RETURN), arch="sm_80", checks="all")
-    assert ["assemble", "check", "fuse"] == kept()
-    pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="all")
-    assert ["assemble", "check", "fuse", "fuse"] == kept()
-
-
-def test_the_module_can_be_had(tmp_path):
-    """Linked.ptx, and `link --emit ptx`, are the module that was assembled; a linker leaves none."""
-    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
-    assert linked.cubin == pl.assemble(linked.ptx, "sm_80").code
-    (tmp_path / "a.ptx").write_text(PLAIN)
-    (tmp_path / "b.ptx").write_text(callee(RETURN))
-    command = [
-        "link",
-        *(str(tmp_path / name) for name in ("a.ptx", "b.ptx")),
-        "--arch",
-        "sm_80",
-        "--emit",
-        "ptx",
-    ]
-    assert 0 == main([*command, "-o", str(tmp_path / "both.ptx")])
-    assert linked.ptx == (tmp_path / "both.ptx").read_text()
-    assert "" == pl.link(PLAIN, cubin(function()), arch="sm_80").ptx

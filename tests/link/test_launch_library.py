@@ -5,12 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import pickle
 import re
 import subprocess
 import sys
-import threading
-import time
 from types import SimpleNamespace
 
 import launches
@@ -18,7 +15,6 @@ import numpy as np
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import driver, programs
 
 UDFS = """
@@ -76,21 +72,6 @@ def test_the_kernels_of_an_export_are_there(exported):
 def twice(x):
     """Return twice the number."""
     return x + x
-
-
-def test_an_export_in_memory_writes_nothing(exported, tmp_path, monkeypatch):
-    """`out_dir=None` leaves no file; what the files would hold is that of an export into a folder."""
-    monkeypatch.chdir(tmp_path)
-    source = exported.manifest.parent.parent / "udfs.py"
-    in_memory = pl.export(source, archs=["sm_80", "sm_90"])
-    assert [] == list(tmp_path.iterdir())
-    assert in_memory.contents == exported.contents
-    folder = exported.manifest.parent
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert files == in_memory.contents
-    assert str(in_memory.manifest) == "udfs.json"
-    assert ["scale", "nothing"] == list(pl.load(in_memory))
-    assert pickle.loads(pickle.dumps(in_memory)) == in_memory  # noqa: S301 - its own
 
 
 def test_artifacts_are_read_as_bytes(exported):
@@ -175,44 +156,6 @@ def test_a_stream_lives_until_its_launch(noted, scale):
     assert living == []
 
 
-def test_threads_load_the_code_once(noted, exported, monkeypatch):
-    """Eight threads that launch at once load the fat binary one time."""
-    loads = []
-
-    def load(code, name):
-        loads.append((len(code), name))
-        time.sleep(0.05)
-        return 1
-
-    monkeypatch.setattr(driver, "load", load)
-    library = pl.load(exported.manifest)
-    array = launches.array(7, "<f4")
-    threads = [threading.Thread(target=library.scale[1, 32], args=(array, 1)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [(len(exported.read("kernels")), str(exported.manifest))] == loads
-    assert len(noted) == 8
-
-
-NO_STREAMS = {
-    "text": "0",
-    "float": 1.5,
-    "negative": -1,
-    "later_protocol": SimpleNamespace(__cuda_stream__=lambda: (1, 2)),
-    "object": object(),
-}
-
-
-@pytest.mark.parametrize("kind", NO_STREAMS)
-def test_what_is_no_stream_is_refused(noted, scale, kind):
-    """Anything else is refused before something is launched."""
-    with pytest.raises(pl.LaunchError, match=r"pass"):
-        scale[1, 32, NO_STREAMS[kind]](launches.array(7, "<f4"), 1)
-    assert noted == []
-
-
 def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
     """The stream that an array's interface names is waited for, unless it is the launch's own."""
     for stream, producer, waits in (
@@ -259,74 +202,6 @@ def test_errors_name_kernel_and_parameter(noted, scale):
     ):
         scale[1, 32](1)
     assert noted == []
-
-
-def test_what_cannot_be_loaded_says_what_to_do(exported, tmp_path):
-    """No manifest, one of an older release, one without code to load, and code of another export."""
-    with pytest.raises(
-        pl.LaunchError,
-        match=r"could not be loaded: FileNotFoundError: .*No such file.*none\.json",
-    ):
-        pl.load(tmp_path / "none.json")
-    copy = tmp_path / "udfs.json"
-    copy.write_text("{}")
-    with pytest.raises(
-        pl.LaunchError, match=r"could not be loaded: .*udfs\.json is no manifest of this release; give"
-    ):
-        pl.load(copy)
-    fields = json.loads(exported.manifest.read_text())
-    copy.write_text(json.dumps(fields))
-    with pytest.raises(pl.LaunchError, match=r"udfs.kernels.fatbin could not be read: .*; keep it beside"):
-        pl.load(copy).read("kernels")
-    (tmp_path / "udfs.kernels.fatbin").write_bytes(b"other")
-    with pytest.raises(pl.LaunchError, match=r"udfs.kernels.fatbin is not what .* lists; export again"):
-        pl.load(copy).read("kernels")
-    older = {key: value for key, value in fields.items() if key != "types"}
-    copy.write_text(json.dumps(older))
-    with pytest.raises(pl.LaunchError, match=r"could not be loaded: KeyError: .*; give"):
-        pl.load(copy)
-    # What reads manifests before a link does not ask for types.
-    assert manifests.read(copy).functions
-    fields["artifacts"] = [entry for entry in fields["artifacts"] if entry["kind"] != "kernels"]
-    copy.write_text(json.dumps(fields))
-    with pytest.raises(
-        pl.LaunchError, match=r"lists no artifacts of kernels; it has .*: name one, or export it"
-    ):
-        pl.load(copy).scale.handle  # noqa: B018
-
-
-def test_code_that_is_not_complete_is_not_emitted():
-    """By default kernels are left out that call what C++ defines; asked for, they are an error."""
-    from numba import cuda
-
-    supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")
-
-    @pl.kernel("void(float32[::1])")
-    def calls(out):
-        out[0] = supplied(out[0])
-
-    @pl.udf("float32(float32)")
-    def same(x):
-        return x
-
-    assert ("kernels", "") not in pl.export([calls], archs=["sm_90"]).artifacts
-    with pytest.raises(pl.ExportError, match="supplied is not defined, and code that a driver loads"):
-        pl.export([calls], archs=["sm_90"], emit=["kernels"])
-
-    other = cuda.declare_device("other", "float32(float32)", abi="c")
-
-    @pl.kernel("void(float32[::1])")
-    def calls_two(out):
-        cuda.cg.this_grid().sync()
-        out[0] = supplied(other(out[0]))
-
-    # The device runtime, which this kernel calls too, is not theirs to define.
-    with pytest.raises(pl.ExportError, match=r"^other, supplied are not defined, .* that defines it by"):
-        pl.export([calls_two], archs=["sm_90"], emit=["kernels"])
-
-    with pytest.raises(pl.ExportError, match="no kernel to launch; mark one with @kernel"):
-        pl.export([same], archs=["sm_90"], emit=["kernels"])
-    assert ("kernels", "") not in pl.export([same], archs=["sm_90"]).artifacts
 
 
 def grid_kernels():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 import numba_ptxlink as pl
@@ -60,12 +58,6 @@ def test_name_expressions_have_symbols():
     assert {"_ZN2ns5scaleIfEEvPT_", "_ZN2ns5scaleIiEEvPT_"} <= set(names)
 
 
-def test_a_wrong_name_expression_is_an_error():
-    """A name that the source does not know fails with NVRTC's log."""
-    with pytest.raises(pl.LinkError, match="nothing_there"):
-        pl.link(TEMPLATE, arch="sm_80", name_expressions=("nothing_there<float>",))
-
-
 def test_standard_and_defines_reach_nvrtc():
     """cxx_standard and defines are NVRTC's."""
     text = (
@@ -75,21 +67,3 @@ def test_standard_and_defines_reach_nvrtc():
     assert pl.link(text, arch="sm_80", cxx_standard="c++20", defines={"VALUE": "3", "BARE": None}).cubin
     with pytest.raises(pl.LinkError, match="missing"):
         pl.link(text, arch="sm_80")
-
-
-@pytest.mark.parametrize("output", ["ptx", "ltoir", "cubin"])
-def test_every_output(output):
-    """CUDA C++ becomes PTX, LTO-IR or a relocatable cubin."""
-    code = compile_source(
-        source('extern "C" __device__ int f() { return 1; }\n'), ARCH, output, SourceOptions()
-    ).code
-    assert output == pl.inspect(code, sass=False).kind
-
-
-def test_warnings_are_logged(caplog, capfd):
-    """NVRTC's warnings reach logging, and nothing reaches stderr."""
-    with caplog.at_level(logging.WARNING, "numba_ptxlink"):
-        linked = pl.link('extern "C" __global__ void warns() { int unused; }\n', arch="sm_80")
-    assert 'variable "unused" was declared but never referenced' in caplog.text
-    assert "unused" in linked.log
-    assert ("", "") == capfd.readouterr()

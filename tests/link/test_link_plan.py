@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 from linkcases import CALLEE, CALLER, KERNEL, cubin, function
@@ -19,9 +16,7 @@ from numba_ptxlink._link import backends, plan, run
 from numba_ptxlink._link.plan import LinkOptions
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools import find, nvjitlink, nvrtc
-from numba_ptxlink._tools import pynvjitlink as pynvjitlink_tool
 from numba_ptxlink.cache import Cache
-from numba_ptxlink.linker import PtxLinker
 
 
 def test_auto_takes_what_the_inputs_need():
@@ -78,12 +73,6 @@ def test_a_backend_that_cannot_do_it_is_an_error(inputs, obstacle):
         pl.link(*inputs, arch="sm_80", backend="nvptxcompiler", lto="time" in obstacle)
     assert obstacle in str(caught.value)
     assert "The backends nvjitlink and pynvjitlink can do it" in str(caught.value)
-
-
-def test_an_unknown_backend_is_an_error():
-    """A backend that does not exist is an error that lists those that do."""
-    with pytest.raises(pl.ConfigError, match="choose auto, nvptxcompiler, nvjitlink, pynvjitlink"):
-        pl.link(make_kernel(), arch="sm_80", backend="driver")
 
 
 def test_the_variable_chooses_and_the_argument_prevails(monkeypatch):
@@ -161,44 +150,6 @@ def test_the_toolkit_and_the_device_decide_about_one_ptx(monkeypatch, toolkit, a
     assert chosen == plan.choose([ptx], pl.Arch.of(arch), LinkOptions())
 
 
-def test_a_device_that_is_known_loads_no_linker(monkeypatch):
-    """Under a toolkit of nvPTXCompiler's own major version, nvJitLink is not asked for its version."""
-    in_a_toolkit(monkeypatch, (13, 5))
-    monkeypatch.setattr(backends, "installed", pytest.fail)
-    assert USUAL == plan.choose([Input("ptx", "k.ptx", make_kernel().encode())], pl.Arch(8, 0), LinkOptions())
-
-
-KEPT = """
-import sys
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._link.run import link
-from numba_ptxlink._link.plan import LinkOptions
-from numba_ptxlink._link.read import Input
-from ptx_kernels import make_kernel
-linked = link([Input("ptx", "k", make_kernel().encode())], Arch(8, 0), LinkOptions())
-print(linked, hash(linked.cubin), linked.ptx == make_kernel(), end="")
-if sys.argv[1] == "again":
-    costly = ("_native._nvptx", "_formats.ptx", "_tools.nv", "_link.explain")
-    costly = tuple(f"numba_ptxlink.{each}" for each in costly)
-    sys.stderr.write(" ".join(name for name in sys.modules if name.startswith(costly)))
-"""
-
-
-def test_a_link_out_of_the_cache_loads_no_tool(tmp_path):
-    """The cubin of a single PTX comes back as it was, and what makes it stays on the disk."""
-    path = os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *filter(None, sys.path)])
-    environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(tmp_path), "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", KEPT, turn], env=environ, capture_output=True, text=True, check=True
-        )
-        for turn in ("first", "again")
-    )
-    assert first.stdout == second.stdout
-    assert "one PTX and nothing to link it with" in first.stdout
-    assert "numba_ptxlink._tools.nvptxcompiler" == second.stderr
-
-
 def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used_cache):
     """What nvPTXCompiler made for a newer toolkit is not what an older one's drivers load."""
     options = LinkOptions()
@@ -212,16 +163,6 @@ def test_a_cubin_in_the_cache_is_no_answer_to_an_older_toolkit(monkeypatch, used
     assert "nvjitlink" == link()[0]
     options = LinkOptions(backend="nvptxcompiler")
     assert "nvptxcompiler" == link()[0]
-
-
-def test_status_tells_the_last_tool_and_why(monkeypatch):
-    """Where a kernel is not nvPTXCompiler's, status() says whose it is and why."""
-    in_a_toolkit(monkeypatch, (12, 9))
-    linker = PtxLinker(cc=(8, 0))
-    linker.add_ptx(make_kernel())
-    linker.complete()
-    expected = "nvjitlink: the toolkit is of CUDA 12.9, whose drivers may not load nvPTXCompiler"
-    assert pl.status().last_link.startswith(expected)
 
 
 class FakeLinker:
@@ -269,29 +210,6 @@ def test_pynvjitlink_links():
     linked = pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
     assert ("pynvjitlink", "linked") == (linked.backend, linked.log)
     assert linked.cubin.startswith(b"\x7fELF")
-
-
-@pytest.mark.usefixtures("pynvjitlink")
-@pytest.mark.parametrize(
-    ("inputs", "flags", "doing"),
-    [
-        ((), ("-arch=sm_80", "-bogus"), "accept its flags"),
-        ((("ptx", "k", KERNEL.encode()),), ("-arch=sm_80",), "link"),
-    ],
-)
-def test_pynvjitlinks_errors_carry_its_log(inputs, flags, doing):
-    """An error of the CUDA 12 binding is a LinkError with flags, inputs and log."""
-    with pytest.raises(pl.LinkError, match=f"nvJitLink failed to {doing}") as caught:
-        pynvjitlink_tool.link(inputs, flags)
-    assert flags == caught.value.flags
-    assert not inputs or "Undefined reference to 'f'" in caught.value.log
-
-
-def test_pynvjitlink_that_is_missing_is_an_error(monkeypatch):
-    """Asking for a pynvjitlink that cannot be imported says what installs it and what it needs."""
-    monkeypatch.setitem(sys.modules, "pynvjitlink", None)
-    with pytest.raises(pl.LinkError, match=r"import needs a driver .*numba-ptxlink\[cu12\]"):
-        pl.link(KERNEL, function(), arch="sm_80", backend="pynvjitlink")
 
 
 @pytest.mark.usefixtures("pynvjitlink")

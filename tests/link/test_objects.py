@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import struct
@@ -15,7 +14,7 @@ from numba.cuda import types
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import host_compiler, nvrtc, programs
+from numba_ptxlink._tools import nvrtc, programs
 from numba_ptxlink.linker import INCLUDE_DIR
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -127,24 +126,6 @@ def test_arguments_of_every_type_arrive(tmp_path):
     assert expected == actual
 
 
-@pytest.mark.slow
-def test_two_exports_in_one_program(tmp_path):
-    """Each of two objects registers its own kernels."""
-    objects = [export(tmp_path, name).artifacts["object", ""] for name in ("first", "second")]
-    source = """
-        #include "first.h"
-        #include "second.h"
-        extern "C" const int sizes[] = {0};
-        int main() { first_tripled({nullptr, 0}, 1); second_tripled({nullptr, 0}, 1); }
-    """
-    said = run(tmp_path, source, *objects)
-    names = ["first_tripled", "second_tripled"]
-    assert sorted(line for line in said if "function" in line) == [
-        f"function {name} {name}" for name in names
-    ]
-    assert [line.split()[1] for line in said if "launch" in line] == names
-
-
 def test_link_reads_the_code_of_every_architecture(exported):
     """`link()` finds the functions of an object and of a library, as machine code and as LTO-IR."""
     folder = exported.header.parent
@@ -160,44 +141,6 @@ def test_link_reads_the_code_of_every_architecture(exported):
     linkable, whole = ["ptx", "ltoir", "cubin"], ["ptx", "cubin"]
     for arch in ("sm_80", "sm_90"):
         assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)
-
-
-@pytest.mark.slow
-def test_the_same_export_gives_the_same_bytes(tmp_path, exported):
-    """Neither the folder nor the time is in an object or a library."""
-    again = export(tmp_path, archs=["sm_80", "sm_90"], emit=["object", "library"])
-    for key, path in again.artifacts.items():
-        assert exported.artifacts[key].read_bytes() == path.read_bytes()
-
-
-def test_the_compiler_is_told(tmp_path, monkeypatch):
-    """The compiler is nvcc if there is one, else that of C++; the manifest says which it was."""
-    monkeypatch.setattr(host_compiler.find, "programs", lambda _: iter(()))
-    monkeypatch.delenv("CUDACXX", raising=False)
-    monkeypatch.setenv("CXX", "g++")
-    pl.export([pl.udf("int32(int32)", name="plain")(lambda x: x)], tmp_path, name="plain", emit=["object"])
-    said = gcc("--version", capture_output=True).stdout.splitlines()[0]
-    assert json.loads((tmp_path / "plain.json").read_text())["tools"]["object"] == said
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"PATH": ""}, "An object needs nvcc or a C++ compiler, and there is none; install one"),
-        ({"PATH": "", "CXX": "/bin/false"}, "/bin/false -x c++"),
-    ],
-)
-def test_without_a_compiler_the_cure_is_told(tmp_path, monkeypatch, variables, message):
-    """No compiler, and one that fails, are errors that name what to set; no file is written."""
-    monkeypatch.setattr(host_compiler.find, "programs", lambda _: iter(()))
-    monkeypatch.delenv("CUDACXX", raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(pl.ExportError) as caught:
-        export(tmp_path / "out", kernels=False)
-    assert message in str(caught.value)
-    assert "CUDACXX" in str(caught.value)
-    assert not (tmp_path / "out").exists()
 
 
 def test_kernels_that_call_cxx_need_a_device_link(tmp_path):

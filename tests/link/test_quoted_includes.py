@@ -52,13 +52,6 @@ def test_the_own_folder_comes_before_the_include_path(source):
         pl.link(source, arch="sm_90")
 
 
-def test_angle_brackets_do_not_search_the_own_folder(source):
-    """A header beside the source is not a header of the system's."""
-    source.write_text("#include <own.h>\n")
-    with pytest.raises(pl.LinkError, match=r"own\.h"):
-        pl.link(source, arch="sm_90")
-
-
 def test_an_edited_header_is_read_again(source):
     """The header beside the source is a part of the key, in memory and in the cache."""
     for name in ("before", "after"):

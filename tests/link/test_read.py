@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fakedevice
 import pytest
-from linkcases import CALLEE, CALLER, KERNEL, cubin, function
+from linkcases import cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.kinds import recognise
@@ -109,20 +109,6 @@ def test_every_mixture_links(tmp_path):
         assert {"all", *functions} == names & {"all", "f", "g", "h"}
 
 
-def test_the_device_runtime_links():
-    """Dynamic parallelism's runtime is linked where a kernel needs it."""
-    from numba.cuda.cudadrv.libs import get_cudalib
-
-    library = Path(get_cudalib("cudadevrt", static=True))
-    linked = pl.link(KERNEL, PTX, library, arch="sm_80")
-    assert linked.cubin
-    linker = PtxLinker(cc=(8, 0))
-    linker.add_ptx(KERNEL)
-    linker.add_ptx(PTX)
-    linker.add_file_guess_ext(str(library))
-    assert linker.complete().code
-
-
 def grid_kernel():
     """Return a kernel that synchronises the grid and writes."""
     from numba import cuda
@@ -164,12 +150,6 @@ def test_grid_synchronisation_links(lto, monkeypatch):
     assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
 
 
-def test_cuda_sources_of_both_kinds_link():
-    """CUDA C++ as caller and callee links with and without LTO."""
-    for lto in (None, False, True):
-        assert pl.link(CALLER, CALLEE.format(value=1), arch="sm_80", lto=lto).cubin
-
-
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -194,11 +174,3 @@ def test_a_missing_file_is_one_for_everybody(tmp_path):
     with pytest.raises(FileNotFoundError, match="not found") as caught:
         PtxLinker(cc=(8, 0)).add_cu_file(path)
     assert isinstance(caught.value, pl.LinkError)
-
-
-def test_an_export_is_refused_with_the_cure():
-    """What `export` returns has several files, and the error says how to get one."""
-    made = pl.Export(Path("udfs.h"), Path("udfs.json"), {("ltoir", "sm_90"): Path("unused")}, ())
-    for take in (pl.inspect, lambda each: pl.link(KERNEL, each, arch="sm_90")):
-        with pytest.raises(pl.LinkError, match=r"Export; .* of an export, what its read\(\) returns"):
-            take(made)

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from linkcases import KERNEL, function
-from ptx_kernels import for_the_debugger
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
@@ -75,15 +74,6 @@ def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
     assert pl.link(KERNEL, code, arch="sm_80").cubin
 
 
-def test_a_toolkits_compilers_choose_the_level_for_the_debugger(monkeypatch):
-    """A level of optimisation is what nvJitLink refuses for PTX whose `.target` says debug."""
-    in_a_toolkit(monkeypatch, (13, 1))
-    no_ptxas(monkeypatch)
-    code, tool = compile_relocatable(for_the_debugger(PTX.decode()).encode())
-    assert "nvJitLink 13.1" == tool
-    assert b".debug_abbrev" in code
-
-
 def test_nvjitlink_is_not_given_shared_memory(monkeypatch, tmp_path, caplog):
     """Shared memory of a function, whose relocation nvJitLink drops, is left to a ptxas or nvPTXCompiler."""
     text = PTX.replace(b".visible", b".shared .align 4 .b8 buffer[256];\n.visible")
@@ -115,20 +105,6 @@ def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
         _, tool = compile_relocatable(PTX.replace(b".version 8.0", b".version 9.1"))
     assert "nvPTXCompiler 13.5" == tool
     assert "nvJitLink 13.0 may refuse" in caplog.text
-
-
-def test_the_manifest_names_the_tool(monkeypatch, tmp_path):
-    """An export whose cubin nvPTXCompiler did not compile says in its manifest which tool did."""
-    import json
-
-    udf = pl.udf("float32(float32)", name="halve")(lambda x: x / 2)
-    tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
-    assert "cubin" not in tools or nvjitlink.version() < pl.toolchain().nvptxcompiler
-    in_a_toolkit(monkeypatch, (13, 3))
-    no_ptxas(monkeypatch)
-    monkeypatch.setattr(single_ptx, "_reads", lambda *_: True)
-    tools = json.loads(pl.export([udf], tmp_path, emit=["cubin"]).manifest.read_text())["tools"]
-    assert "nvJitLink 13.3" == tools["cubin"]
 
 
 @pytest.mark.parametrize(

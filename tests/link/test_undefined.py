@@ -14,7 +14,6 @@ from numba_ptxlink._formats import elf, ptx
 from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.cache import Cache
-from numba_ptxlink.linker import PtxLinker
 
 ARCH = "sm_90"
 RATE = ".extern .global .align 4 .f32 rate;\n"
@@ -46,23 +45,17 @@ def kernel(declared: str, body: str = "") -> str:
 FORMS = {
     "global": kernel(RATE, LOAD),
     "not used": kernel(RATE),
-    "one of two": kernel(".extern .global .f32 a, rate;\n", LOAD),
-    "after a comment": kernel(".extern /* here; */ .global .f32 rate;\n", LOAD),
     "const": kernel(".extern .const .align 4 .f32 rate;\n", "ld.const.f32 %f1, [rate];"),
     "array": kernel(".extern .global .align 4 .f32 rate[4];\n", LOAD),
-    "array of no size": kernel(".extern .global .align 4 .f32 rate[];\n", LOAD),
     "managed": kernel(".extern .global .attribute(.managed) .align 4 .f32 rate;\n", LOAD),
     "initializer": kernel(f"{RATE}.visible .global .u64 place = rate;\n"),
     "shared of one size": kernel(".extern .shared .align 4 .f32 rate[4];\n", SHARED),
     "shared of a launch": kernel(".extern .shared .align 4 .f32 rate[];\n", SHARED),
-    "shared rows of a launch": kernel(".extern .shared .align 4 .f32 rate[][4];\n", SHARED),
-    "shared of size zero": kernel(".extern .shared .align 4 .f32 rate[0];\n", SHARED),
     "defined before": kernel(f".visible .global .align 4 .f32 rate = 0f40400000;\n{RATE}", LOAD),
     "defined after": kernel(f"{RATE}.visible .global .align 4 .f32 rate = 0f40400000;\n", LOAD),
     "weak": kernel(".weak .global .align 4 .f32 rate;\n", LOAD),
     "common": kernel(".common .global .align 4 .f32 rate;\n", LOAD),
     "texture": kernel(".extern .global .texref rate;\n"),
-    "function that is not called": kernel(".extern .func rate();\n"),
 }
 
 
@@ -128,18 +121,6 @@ def test_kernels_of_an_export_are_complete(tmp_path):
     assert 1 == [symbol.name for symbol in elf.read(linked.cubin).symbols].count("rate")
     with pytest.raises(pl.ExportError, match="rate is not defined, and code that a driver loads"):
         pl.export([apply], archs=[ARCH], emit=["kernels"])
-
-
-@pytest.mark.parametrize("lto", [False, True])
-def test_a_link_file_of_a_kernel_is_refused(lto):
-    """numba-cuda's linker refuses it like `link`, and the cure is a link file."""
-    linker = PtxLinker(cc=(9, 0), lto=lto)
-    linker.add_cu(USER.format(space="__device__"), "user.cu")
-    linker.add_cu(MISTYPED.format("__device__"), "damp.cu")
-    with pytest.raises(
-        pl.LinkError, match=r"Undefined reference to 'rate'(.|\n)*Give the file that defines it"
-    ):
-        linker.complete()
 
 
 @pytest.mark.parametrize("space", ["__device__", "__constant__"])

@@ -107,15 +107,3 @@ def test_an_export_has_lines(arch, opt, tmp_path):
         assert not lines_of(bare)
         assert exported.signatures == without.signatures
         assert read_header(ptx).version == read_header(bare).version
-
-
-@ARCHS
-def test_lines_reach_the_linked_kernel(arch, tmp_path):
-    """LTO-IR with lines, linked into C++, maps the machine code to the Python file."""
-    udf = pl.udf(SIGNATURE)(collected)
-    exported = pl.export([udf], tmp_path, archs=[arch], lineinfo=True, emit=["ltoir"], name="lines")
-    source = '#include "lines.h"\nextern "C" __global__ void k(float* p) { *p = collected({p, 4}, 3, *p); }\n'
-    linked = pl.link(
-        source, exported.artifacts["ltoir", arch], arch=arch, include_dirs=[tmp_path], lineinfo=True
-    )
-    assert Path(__file__).name.encode() in linked.cubin

@@ -101,27 +101,6 @@ def test_a_signature_that_differs_from_the_function(signature, message, tmp_path
         pl.export([udf], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda _: "text", r"the return value, of Numba type Literal\[str\]\(text\), has no C type"),
-        (range, r"the return value, of Numba type range_state_int32, has no C type"),
-        (lambda _: types.int32, r"the return value, of Numba type class\(int32\), has no C type"),
-        (lambda _: (), r"the return value, of Numba type Tuple\(\), has no C type"),
-    ],
-)
-def test_an_inferred_result_without_a_c_type(function, message, tmp_path):
-    """A result that the signature leaves open is held to the same types as a declared one."""
-    if function is range:
-
-        def function(x):
-            return range(x)
-
-    udf = pl.udf((types.int32,), name="f")(function)
-    with pytest.raises(pl.AbiError, match=f"Function f: {message}"):
-        pl.export([udf], tmp_path)
-
-
 def test_an_inferred_result_that_is_a_constant(tmp_path):
     """A constant result has the type of its value."""
     udf = pl.udf((types.int32,), name="f")(lambda _: 3)

@@ -8,7 +8,7 @@ import numba.cuda.compiler
 import pytest
 from llvmlite import ir
 from numba.cuda import types
-from numba.cuda.extending import intrinsic, models, register_model
+from numba.cuda.extending import intrinsic
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
@@ -95,47 +95,6 @@ def test_a_kernel_with_an_undefined_variable_has_to_be_linked():
     assert [True, False] == [elf.read(cubin).relocatable for cubin in made]
     names = {symbol.name for symbol in elf.read(made[0]).symbols if not symbol.defined}
     assert "rate" in names
-
-
-@pytest.mark.parametrize("name", ["__direct_callable__f", "__nv_f", "_Z1fB2v1i"])
-def test_a_name_that_numba_takes_is_linked(name):
-    """LTO-IR has the name too, by which C++ calls it."""
-    ltoir = compiled(increment, INT, abi_info={"abi_name": name}, output="ltoir")
-    source = f"""
-        extern "C" __device__ int {name}(int);
-        extern "C" __global__ void caller(int* p) {{ *p = {name}(*p); }}
-    """
-    assert b"caller" in pl.link(source, ltoir, arch="sm_90", lto=True).cubin
-
-
-def primitive(name, kind):
-    """Return a new Numba type that LLVM has as *kind*."""
-    made = type(name, (types.Type,), {"__init__": lambda self: types.Type.__init__(self, name=name)})
-    model = type(
-        f"{name}Model",
-        (models.PrimitiveModel,),
-        {"__init__": lambda self, manager, ty: models.PrimitiveModel.__init__(self, manager, ty, kind)},
-    )
-    register_model(made)(model)
-    return made()
-
-
-@pytest.mark.parametrize(
-    ("ty", "wanted"),
-    [
-        (
-            primitive("Quad", ir.VectorType(ir.FloatType(), 4)),
-            ".func (.align 16 .b8[16]) f(.align 16 .b8[16])",
-        ),
-        (primitive("HalfLike", ir.HalfType()), ".func (.align 2 .b8[2]) f(.align 2 .b8[2])"),
-    ],
-    ids=str,
-)
-def test_types_of_extensions_compile(ty, wanted):
-    """A type whose LLVM type C does not have is passed as numba-cuda passes it."""
-    ptx = compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"}, cc=(10, 0))
-    (function,) = parse(ptx).functions
-    assert wanted == str(function.prototype)
 
 
 @pytest.mark.parametrize(

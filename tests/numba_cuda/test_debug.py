@@ -87,20 +87,6 @@ def test_sections_and_lines(kind, lto, linked, tmp_path):
         assert files <= lines_of(cubin.code, tmp_path)
 
 
-def test_stock_fails_at_line_numbers_with_lto_and_cuda_source(monkeypatch):
-    """What numba-cuda's own linker says to lineinfo, LTO and CUDA C++ together is on record."""
-    # The plugin takes what it finds for stock's: it must not find the stand-in.
-    monkeypatch.undo()
-    pl.disable()
-    try:
-        with monkeypatch.context() as patch:
-            fakedevice.install(patch.setattr)
-            with pytest.raises(Exception, match="'Debug Info Version': IDs have conflicting behaviors"):
-                make(linked=True, lineinfo=True)
-    finally:
-        pl.enable()
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_a_void_function_of_c_is_linked(lto, capfd):
     """A declared `void` function has no result, as C++ has it, so that the prototypes agree."""
@@ -131,16 +117,3 @@ def test_a_wrong_declaration_is_refused_by_name():
     said = str(caught.value)
     assert ".func (.b32) wrong(.b64)  defined in wrong.cu" in said
     assert re.search(r"\.func \(\.b32\) wrong\(\.b32\)  declared in \S+kernel \(test_debug\.py:\d+\)", said)
-
-
-def test_a_missing_definition_names_the_function():
-    """A declared function without a definition is named together with the kernel that asks for it."""
-    from numba import cuda, types
-
-    missing = cuda.declare_device("missing", "int32(int32)", abi="c")
-
-    def kernel(x):
-        x[0] = missing(x[0])
-
-    with pytest.raises(pl.LinkError, match=r"missing is asked for by \S+kernel \(test_debug\.py:\d+\)"):
-        fakedevice.compile_kernel(kernel, (types.int32[::1],))

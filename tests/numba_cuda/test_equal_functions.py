@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import fakedevice
-import numba
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 cuda = pytest.importorskip("numba.cuda")
 
-OPTIONS = ({}, {"lto": False}, {"debug": True, "opt": False}, {"lineinfo": True}, {"fastmath": True})
+OPTIONS = ({}, {"lto": False}, {"debug": True, "opt": False})
 LINES = cuda.float32[::1]
 REDUCTIONS = """\
 from numba import cuda, float32
@@ -100,26 +99,7 @@ def test_a_kernel_calls_both(monkeypatch, pair, options):
     assert library._entry_name.encode() in cubin.code
 
 
-def test_record_types_of_one_layout_are_two(monkeypatch):
-    """One function for two record types that differ in the names of their fields is two functions."""
-    fakedevice.install(monkeypatch.setattr)
-    records = [np.dtype([(name, np.float32)]) for name in "ab"]
-
-    @cuda.jit(device=True)
-    def length(lines):
-        return lines.shape[0]
-
-    def kernel(one, two, lines):
-        lines[0] = length(one) - length(two)
-
-    args = (*(numba.from_dtype(each)[::1] for each in records), LINES)
-    library, _ = fakedevice.compile_kernel(kernel, args)
-    assert 3 == len(re.findall(r"^define ", library.get_llvm_str(), re.MULTILINE))
-
-
-@pytest.mark.parametrize(
-    "emit", ["ptx", "ltoir", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cubin", "fatbin"))]
-)
+@pytest.mark.parametrize("emit", ["ptx", "ltoir"])
 def test_exports_that_share_a_helper_with_shared_memory_link(tmp_path: Path, emit):
     """Two exports whose functions call equal helpers with shared arrays can be linked into one kernel."""
     files = []

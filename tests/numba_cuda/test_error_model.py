@@ -100,15 +100,7 @@ def test_some_errors_need_no_check(function, bad, good, checked):
     assert (0, good[1]) == (call(*bad), call(*good[0]))
 
 
-@pytest.mark.parametrize(
-    ("arch", "fastmath"),
-    [
-        ("sm_90", False),
-        pytest.param("sm_90", True, marks=pytest.mark.slow),
-        pytest.param("sm_100", False, marks=pytest.mark.slow),
-        ("sm_100", True),
-    ],
-)
+@pytest.mark.parametrize(("arch", "fastmath"), [("sm_90", False), ("sm_100", True)])
 @pytest.mark.parametrize("function", [errors.quotient, errors.ratio, errors.item])
 def test_an_error_traps_where_it_is_to(function, arch, fastmath, tmp_path):
     """The PTX traps with on_error="trap" and checks, and not without either of them."""

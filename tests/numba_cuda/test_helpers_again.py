@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 
-from numba import cuda, float32
+from numba import cuda
 from numba.cuda.extending import intrinsic, overload
 
 KERNEL = "void(float32[::1])"
@@ -28,30 +27,6 @@ def calling(helper):
         x[0] = helper(x[0])
 
     return kernel
-
-
-def test_a_changed_global_is_used_once_the_overloads_are_cleared():
-    """As without the plugin: code is kept until its user forgets it."""
-    scope = {"factor": 3.0}
-    exec("def scaled(x): return x * factor", scope)  # noqa: S102 - a function with globals of its own
-    helper = cuda.jit(device=True)(scope["scaled"])
-    before = compiled(calling(helper))
-    scope["factor"] = 5.0
-    assert before == compiled(calling(helper))
-    helper.overloads.clear()
-    after = compiled(calling(helper))
-    assert (["0f40400000"], ["0f40A00000"]) == (numbers(before), numbers(after))
-
-
-def test_a_declared_result_is_kept():
-    """What `compile_device` was told holds in kernels for every architecture."""
-    helper = cuda.jit(device=True)(lambda x: x * math.pi)
-    helper.compile_device((float32,), float32)
-    for cc in ((7, 5), (9, 0)):
-        compiled(calling(helper), cc)
-        assert {(float32,): float32} == {
-            args: o.signature.return_type for args, o in helper.overloads.items()
-        }
 
 
 def test_code_for_another_architecture_is_not_used():

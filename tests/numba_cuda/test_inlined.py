@@ -5,11 +5,7 @@ from __future__ import annotations
 import fakedevice
 import pytest
 
-import numba_ptxlink as pl
 from numba_ptxlink._export import stable_names
-from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._front_end import substitution
-from numba_ptxlink._numba_cuda.patches import c_abi
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -46,21 +42,3 @@ def test_inlined_functions_are_the_same_whatever_was_compiled_before(monkeypatch
         meanings.append([stable_names.Module(text).meaning({}) for text in library.llvm_strs])
         fakedevice.compile_kernel(other, (cuda.float32[::1],), **options)
     assert meanings[0] == meanings[1]
-
-
-def test_a_void_function_of_c_is_numba_cudas_own_beside_an_export():
-    """Without the plugin, while an export runs, numba-cuda defines void functions of C as ever."""
-
-    def store(out, x):
-        out[0] = x
-
-    signature = cuda.void(cuda.types.CPointer(cuda.float32), cuda.float32)
-    pl.disable()
-    try:
-        with substitution.applied(c_abi.C_ABI):
-            ptx, _ = cuda.compile(store, signature, device=True, abi="c", cc=(9, 0))
-    finally:
-        pl.enable()
-    (function,) = parse(ptx).functions
-    assert "store" == function.prototype.name
-    assert "st.f32" in ptx

@@ -30,13 +30,6 @@ def _older(monkeypatch):
     monkeypatch.setattr(nvjitlink, "merges_ltoir", lambda: False)
 
 
-@pytest.mark.parametrize(("version", "expected"), [((12, 9), False), ((13, 1), False), ((13, 2), True)])
-def test_the_release_decides(monkeypatch, version, expected):
-    """CUDA 13.2 is the first whose linker returns LTO-IR."""
-    monkeypatch.setattr(nvjitlink, "version", lambda: version)
-    assert expected is nvjitlink.merges_ltoir()
-
-
 @pytest.mark.usefixtures("_older")
 def test_ltoir_that_is_asked_for_is_an_error(tmp_path):
     """The error names the code, the linker and the kinds to export in its place."""
@@ -55,12 +48,3 @@ def test_a_fat_binary_is_made_without_ltoir(tmp_path, caplog):
     kinds = {entry.kind for entry in inspect(exported.artifacts["fatbin", ""]).entries}
     assert {"ptx", "cubin"} == kinds
     assert pl.link(CALLER, exported.artifacts["fatbin", ""], arch="sm_80").cubin
-
-
-@pytest.mark.usefixtures("_older")
-def test_a_link_takes_the_function_as_ptx(caplog):
-    """A link with a UDF takes its PTX, and a warning says that it is not optimised at link time."""
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        linked = pl.link(CALLER, quadruple, arch="sm_80")
-    assert linked.lto
-    assert "no LTO-IR for sm_80" in caplog.text

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import struct
 
 import host_jit
 import numpy as np
 import pytest
-from numba.cuda import types, typing
+from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 
-import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._numba_cuda.codegen import wrapper
@@ -84,35 +82,3 @@ def test_tuples_of_booleans_are_read_and_written_through_pointers():
     values = np.array([(False, 41), (False, 0)], layout)
     assert b"\x01" == run(change, types.Tuple((types.boolean, types.int32)), values, types.boolean)
     assert [(False, 41), (True, 42)] == values.tolist()
-
-
-@pytest.mark.parametrize(
-    "element", [types.int8, types.float64, types.complex64, types.UniTuple(types.int32, 2)]
-)
-def test_other_pointers_compile_to_the_same(element):
-    """A pointer to what has one form is compiled by numba-cuda alone."""
-    from numba.cuda.core.base import BaseContext
-    from numba.cuda.descriptor import cuda_target
-
-    from numba_ptxlink._front_end import substitution
-    from numba_ptxlink._numba_cuda.patches import c_abi
-
-    context = cuda_target.target_context
-    context.refresh()
-    pointer = types.CPointer(element)
-    signature = typing.signature(element, pointer, types.intp)
-    row = next(row for row in c_abi.C_ABI if row.path == "BaseContext.get_function")
-    with substitution.applied((row,)):
-        served = BaseContext.get_function(context, operator.getitem, signature)
-    stock = substitution.original_of(row)(context, operator.getitem, signature)
-    assert stock._callable.func is served._callable.func
-
-
-def test_a_pointer_to_records_is_exported(tmp_path):
-    """The export of a function of such a pointer compiles to PTX, packed or not."""
-    udfs = []
-    for name, dtype in RECORDS.items():
-        ty = types.CPointer(from_dtype(dtype))
-        udfs.append(pl.udf(types.float64(ty, types.int64), name=name)(lambda p, i: p[i].b))
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="pointers")
-    assert ["packed", "aligned"] == [signature.name for signature in exported.signatures]

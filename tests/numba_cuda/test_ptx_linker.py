@@ -66,33 +66,6 @@ def test_cuda_source_is_compiled_and_linked(lto, tmp_path):
     assert linker.linker.lto is lto
 
 
-def test_get_linked_ptx_optimises_at_link_time():
-    """The PTX after LTO has the callee inlined."""
-    linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=["-ptx"])
-    linker.add_cu(CALLER, "caller.cu")
-    linker.add_cu(CALLEE, "callee.cu")
-    text = linker.get_linked_ptx().decode()
-    assert ".entry caller" in text
-    assert "call.uni" not in text
-
-
-def test_a_kernel_with_nothing_to_link_skips_lto():
-    """LTO is given up where there is nothing to inline, unless PTX is wanted or the code would be another."""
-    chosen = []
-    for files, all_ptx, by_linker, flags in (
-        (False, True, False, None),
-        (True, False, False, None),
-        (True, True, False, None),
-        (True, True, True, None),
-        (False, True, True, None),
-        (False, True, False, ["-ptx"]),
-    ):
-        linker = PtxLinker(cc=(9, 0), lto=True, additional_flags=flags)
-        linker.choose_lto(has_link_files=files, all_ptx=all_ptx, by_linker=by_linker)
-        chosen.append(linker.lto)
-    assert chosen == [False, True, False, True, True, True]
-
-
 @pytest.mark.parametrize(
     ("options", "backends"),
     [
@@ -124,22 +97,6 @@ def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backend
     assert backends == used
 
 
-@pytest.mark.parametrize(
-    ("path", "error", "message"),
-    [
-        ("data", RuntimeError, "Don't know how to link file with no extension"),
-        ("header.cuh", RuntimeError, "Don't know how to link file with extension .cuh"),
-        ("nonexistent.a", pl.LinkError, "nonexistent.a not found"),
-        (b"\x7fELF", TypeError, "Expected path to file or a LinkableCode object"),
-    ],
-)
-def test_files_that_cannot_be_added(linker, path, error, message):
-    """What cannot be added is refused with numba-cuda's own words."""
-    with pytest.raises(error) as caught:
-        linker.add_file_guess_ext(path)
-    assert caught.value.args == (message,)
-
-
 def test_every_kind_of_error_is_numba_cudas_too(linker):
     """Callers catch ours by numba-cuda's LinkerError, NVRTC's and nvJitLink's errors, FileNotFoundError."""
     from cuda.bindings.nvjitlink import nvJitLinkError
@@ -162,24 +119,6 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
     for error in (caught.value, missing.value):
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
         assert (type(error), str(error), error.flags) == (type(copy), str(copy), copy.flags)
-
-
-def test_a_source_with_warnings_warns(linker):
-    """NVRTC's remarks are a warning, in numba-cuda's words."""
-    with pytest.warns(UserWarning, match="NVRTC log messages"):
-        linker.add_cu('extern "C" __device__ void f() { int unused; }\n', "warn.cu")
-
-
-def test_what_cannot_be_optimised_may_be_left_out(tmp_path):
-    """With ignore_nonlto, PTX is left out with numba-cuda's warning."""
-    path = tmp_path / "kernel.ptx"
-    path.write_text(make_kernel())
-    linker = PtxLinker(cc=(9, 0), lto=True)
-    with pytest.warns(
-        UserWarning, match="as it is not optimizable at link time, and `ignore_nonlto == True`"
-    ):
-        linker.add_file_guess_ext(str(path), ignore_nonlto=True)
-    assert linker._inputs == []
 
 
 @pytest.mark.parametrize(("debug", "lineinfo"), [(True, False), (False, True)])

@@ -98,21 +98,3 @@ def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
     assert set(imported["modules"]) <= AT_IMPORT | {
         f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")
     }
-
-
-@pytest.mark.parametrize("name", ["nvJitLink", "nvrtc", "nvvm"])
-@pytest.mark.parametrize("loaded", [False, True])
-def test_a_library_is_found_before_it_is_loaded(name, loaded):
-    """The file that a key identifies a library by is the one that is loaded, before and after."""
-    program = (
-        "import json, sys; from cuda import pathfinder; from numba_ptxlink._tools import find\n"
-        "name, loaded = sys.argv[1], sys.argv[2] == 'True'\n"
-        "there = lambda: f'lib{name}.so' in open('/proc/self/maps').read()\n"
-        "load = lambda: pathfinder.load_nvidia_dynamic_lib(name).abs_path\n"
-        "before = load() if loaded else ''\n"
-        "path, early = find.library(name), there()\n"
-        "print(json.dumps([path, load(), early]))"
-    )
-    path, opened, early = run("-c", program, name, str(loaded))
-    assert opened == path
-    assert loaded is early

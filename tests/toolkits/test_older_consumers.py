@@ -9,7 +9,6 @@ from pathlib import Path
 
 import environments
 import pytest
-from ptx_features import ROWS, TARGETS, TEXT
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
@@ -57,28 +56,6 @@ def test_ptxas_reads_the_ptx(release, source, tmp_path):
         command = [str(tools(release) / "ptxas"), f"-arch={arch}", "-c", str(text), "-o", str(tmp_path / "o")]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (0, "") == (run.returncode, run.stderr)
-
-
-@pytest.mark.parametrize("release", list(WHEELS))
-def test_cubins_are_made_by_the_compiler_of_the_release(release, monkeypatch):
-    """Where its wheel is installed, it makes the machine code, and the manifest names it."""
-    monkeypatch.setenv("PATH", f"{tools(release)}:{os.environ['PATH']}")
-    exported = pl.export(SOURCES[0], archs=["sm_80"], emit=["cubin", "fatbin"], cuda=release)
-    assert exported.read("cubin").startswith(b"\x7fELF")
-    assert f'"cubin": "ptxas {release}"' in exported.contents["halves.json"].decode()
-    assert f'"toolkit": "{release}"' in exported.contents["halves.json"].decode()
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if max(row[0], TARGETS[row[1]]) <= "8.4"])
-def test_an_older_compiler_takes_what_the_table_says_it_has(row, tmp_path):
-    """The ptxas of CUDA 12.4 takes each instruction with the version that the table has for it."""
-    since, target, statement = row
-    version = max(since, TARGETS[target])
-    text = tmp_path / "row.ptx"
-    text.write_text(TEXT.format(version=version, target=target, after="", statement=statement))
-    command = [str(tools("12.4") / "ptxas"), f"-arch={target}", "-c", str(text), "-o", str(tmp_path / "o")]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert not run.returncode, run.stderr
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin"])

@@ -9,8 +9,7 @@ import pytest
 from launches import fake_driver
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._tools import driver, nvrtc
+from numba_ptxlink._tools import nvrtc
 from numba_ptxlink._tools.toolchain import chosen_archs
 
 NATIVE = (
@@ -45,24 +44,9 @@ def test_all_is_what_the_toolkit_compiles_for(monkeypatch):
     assert ["sm_86", "sm_90", "sm_100", "sm_120"] == names("all-major")
 
 
-def test_all_leaves_out_what_the_consumer_does_not_know(monkeypatch):
-    """What needs newer PTX than is to be written is no part of it."""
-    known = tuple(map(pl.Arch.of, ["sm_80", "sm_90", "sm_100"]))
-    monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
-    assert ["sm_80", "sm_90"] == names("all", PtxVersion(8, 4))
-
-
 def test_native_asks_the_driver(tmp_path):
     """The devices of the machine, each architecture once."""
     run = subprocess.run(
         [sys.executable, "-c", NATIVE], env=fake_driver(tmp_path), capture_output=True, text=True, check=True
     )
     assert ["sm_80", "sm_90"] == run.stdout.split()
-
-
-def test_native_without_a_driver_is_an_error(monkeypatch):
-    """It names the cause and what to write in its place."""
-    monkeypatch.setattr("ctypes.CDLL", lambda _: (_ for _ in ()).throw(OSError("no libcuda")))
-    driver._api.cache_clear()
-    with pytest.raises(pl.ConfigError, match=r"there is none \(no libcuda\); name an architecture"):
-        chosen_archs("native")

@@ -6,7 +6,6 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import includes
 
 SOURCE = """
 #include <cstdint>
@@ -57,13 +56,6 @@ def test_what_compiles_without_them_stays_as_it_is():
     assert pl.link(own, arch="sm_90", headers={"limits": "#define MINE 7\n"}).cubin
 
 
-def test_a_directory_comes_before_the_library(tmp_path):
-    """A header of a standard name in a folder that is searched is the one that is meant."""
-    (tmp_path / "limits").write_text("#define MINE 7\n")
-    source = '#include <cstdint>\n#include <limits>\nstatic_assert(MINE == 7, "");\n__global__ void f() {}\n'
-    assert pl.link(source, arch="sm_90", include_dirs=[tmp_path]).cubin
-
-
 @pytest.mark.parametrize(
     ("source", "cure"),
     [
@@ -77,11 +69,6 @@ def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):
     """Headers and code of the host are for nvcc, and other headers are in a folder that is not searched."""
     with pytest.raises(pl.LinkError, match=f"(?s){cure}"):
         pl.link(source, arch="sm_90")
-
-
-def test_other_errors_have_no_such_cure():
-    """What is said of headers and of the host is not said of other mistakes."""
-    assert includes.cure("a.cu(1): error: identifier is undefined") == ""
 
 
 @pytest.mark.slow
