@@ -202,7 +202,13 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
     for jobs in ("1", "2"):
         command = [sys.executable, "-m", "numba_ptxlink", "export", program, "-o", out, "-j", jobs]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # A job in the background ignores Ctrl-C, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         assert process.stderr is not None
         first = process.stderr.readline()
