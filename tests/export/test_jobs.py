@@ -199,16 +199,12 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
     """Ctrl-C ends the command and its children, with one line and without a file."""
     out = tmp_path / "out"
     program.write_text(program.read_text() + "".join(FUNCTION.format(number) for number in range(20, 80)))
+    # A shell's background job ignores Ctrl-C, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for jobs in ("1", "2"):
         command = [sys.executable, "-m", "numba_ptxlink", "export", program, "-o", out, "-j", jobs]
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # A job in the background ignores Ctrl-C, and its children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         assert process.stderr is not None
         first = process.stderr.readline()
