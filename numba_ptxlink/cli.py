@@ -110,9 +110,14 @@ def make_parser() -> args.Parser:
         "show symbols, resources and machine code of a file",
         ("inspect app.cubin", "inspect udfs.fatbin --no-sass --json"),
     )
-    inspect.add_argument("file", type=args.path, metavar="FILE", help="code of any kind, or a program")
     inspect.add_argument(
-        "--arch", type=args.arch, help="the GPU to tell resources for (default: the file's own)"
+        "file",
+        type=args.path,
+        metavar="FILE",
+        help="PTX, LTO-IR, a cubin, fat binary, object, library or program",
+    )
+    inspect.add_argument(
+        "--arch", type=args.arch, help="the architecture to report resources for (default: the file's own)"
     )
     inspect.add_argument(
         "--sass",
@@ -121,7 +126,11 @@ def make_parser() -> args.Parser:
     )
 
     doctor = args.add_command(
-        commands, "doctor", _doctor, "show versions, what is active, and what helps", ("doctor --strict -q",)
+        commands,
+        "doctor",
+        _doctor,
+        "show versions, what is active, and problems with their cures",
+        ("doctor --strict -q",),
     )
     doctor.add_argument(
         "--strict", action="store_true", help="exit with status 1 if there is a problem that has a cure"

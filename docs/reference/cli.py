@@ -16,26 +16,24 @@ HEAD = """\
 <!-- Written by docs/reference/cli.py. -->
 # The command line
 
-`python -m numba_ptxlink` is the same command. A mistyped command or option, or value of a fixed list, is
-answered with the one that may have been meant, where one is near.
+`python -m numba_ptxlink` is the same command. For an unknown command, option or value
+the error proposes a similar one.
 
 | exit status | |
 | --- | --- |
 | 0 | success |
-| 1 | an error, told on the standard error without a traceback; with `--strict`, a problem that was found |
-| 2 | arguments that the command does not take, so that it was not run |
+| 1 | an error, with a message on the standard error and no traceback; with `doctor --strict`, a problem |
+| 2 | wrong usage; the command was not run |
 | 130 | Ctrl-C |
 
-Status 2 is that of values outside of a fixed list too, as of `--emit` or `--checks`, of what is no number
-where one belongs, and of empty values, lists and paths. What only the run can judge, as of `--arch` or
-`--cuda`, has status 1.
+Wrong usage includes values outside a fixed list, as of `--emit` or `--checks`, values that are not numbers
+where a number is expected, and empty values, lists and paths. Values that are checked while the command runs,
+as those of `--arch` and `--cuda`, have status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
-results alone, warnings and errors, as builds want it, whatever `NUMBA_PTXLINK_LOG` is) and `--json`,
-which prints what the command has done or found for programs, and nothing where it ends with an error: the
-exit status and the standard error tell of that. What an imported file prints, and the programs that it
-runs, goes to the standard error; not what it
-prints at the end of the process, by `atexit`.
+print only results, warnings and errors, whatever `NUMBA_PTXLINK_LOG` is) and `--json`, which prints the
+result as JSON, and nothing if the command fails. The output of an imported file, and of the programs that it
+runs, goes to the standard error, except what it prints by `atexit`.
 
 """
 # Described once, above.

@@ -52,9 +52,7 @@ def add_command(
     parser.set_defaults(run=run, parser=parser)
     talk = parser.add_argument_group("messages")
     talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
-    talk.add_argument(
-        "-q", "--quiet", action="store_true", help="results alone, warnings and errors, as builds want it"
-    )
+    talk.add_argument("-q", "--quiet", action="store_true", help="print only results, warnings and errors")
     talk.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -64,7 +62,7 @@ def add_front_end(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--front-end",
         choices=FRONT_ENDS,
-        help="what compiles functions whose decorator names none (default: what they use, or what is "
+        help="the compiler of functions whose decorator names none (default: what they use, or what is "
         "installed, numba-cuda first)",
     )
 
@@ -79,7 +77,10 @@ def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
         help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"',
     )
     consumer.add_argument(
-        "--ptx-isa", type=text, metavar="VERSION", help='the same by the newest PTX they read, such as "8.4"'
+        "--ptx-isa",
+        type=text,
+        metavar="VERSION",
+        help='the same release, as the newest PTX ISA version it reads, such as "8.4"',
     )
 
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add the command `cache` with its own commands."""
-    parser = commands.add_parser("cache", help="what is cached and where, and its deletion")
+    parser = commands.add_parser("cache", help="show or clear the cache")
     parser.set_defaults(parser=parser)
     its = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    args.add_command(its, "stats", _stats, "statistics of each directory")
+    args.add_command(its, "stats", _stats, "show the entries and size of each directory")
     args.add_command(its, "clear", _clear, "delete every entry")
-    args.add_command(its, "path", _path, "the directory that is written")
+    args.add_command(its, "path", _path, "print the directory that new entries are written to")
 
 
 def _stats(_: argparse.Namespace) -> Report:

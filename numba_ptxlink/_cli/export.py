@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
         nargs="*",
         default=[],
         metavar="FILE",
-        help="a Python file; its @udf functions are exported, those of each file with a header of their own",
+        help="a Python file with functions to export; each file gets a header of its own",
     )
     source.add_argument(
         "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
         type=args.path,
         required=True,
         metavar="DIR",
-        help="the folder to write into; created if missing",
+        help="the output folder; created if missing",
     )
     _add_build_options(export)
     export.add_argument(
@@ -70,7 +70,7 @@ def add(commands: Any) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="processes that compile, at most one for each core (default: 1)",
+        help="number of compiler processes, at most one for each core (default: 1)",
     )
 
 
@@ -100,7 +100,7 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
         "--include-dir",
         metavar="DIR",
         type=args.path,
-        what="where the headers are that define structs of the functions",
+        what="a folder of headers that define structs of the functions",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     args.add_front_end(export)

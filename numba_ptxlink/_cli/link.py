@@ -36,11 +36,9 @@ def add(commands: Any) -> None:
         _EXAMPLES,
     )
     link.add_argument(
-        "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of any of these kinds, or Python"
+        "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
     )
-    link.add_argument(
-        "-o", "--output", type=args.path, required=True, metavar="FILE", help="where the result goes"
-    )
+    link.add_argument("-o", "--output", type=args.path, required=True, metavar="FILE", help="the output file")
     link.add_argument("--arch", type=args.arch, required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
         "--lto",
@@ -49,9 +47,9 @@ def add(commands: Any) -> None:
         help="link-time optimisation (default: where an input is LTO-IR)",
     )
     args.add_repeated(
-        link, "-I", "--include-dir", metavar="DIR", type=args.path, what="where CUDA C++ finds headers"
+        link, "-I", "--include-dir", metavar="DIR", type=args.path, what="a folder of headers for CUDA C++"
     )
-    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="a macro of CUDA C++")
+    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="define a macro for CUDA C++")
     link.add_argument(
         "--std", dest="cxx_standard", type=args.text, metavar="STANDARD", help='such as "c++20"'
     )
@@ -70,17 +68,17 @@ def add(commands: Any) -> None:
         "--emit",
         choices=(CUBIN, PTX),
         default=CUBIN,
-        help="what is written: the cubin, or the PTX that all inputs become (default: cubin)",
+        help="the kind of output: a cubin, or one PTX module of all inputs (default: cubin)",
     )
     link.add_argument("--backend", choices=BACKENDS, help="the tool to use (default: NUMBA_PTXLINK_BACKEND)")
     link.add_argument(
         "--checks",
         choices=CHECKS,
-        help="what is compared before (default: NUMBA_PTXLINK_CHECKS, or all)",
+        help="which inputs are compared before the link (default: NUMBA_PTXLINK_CHECKS, or all)",
     )
     link.add_argument("--debug", "-g", action="store_true", help="keep debug information")
     link.add_argument("--lineinfo", action="store_true", help="keep line numbers")
-    link.add_argument("--max-registers", type=int, metavar="N", help="cap on registers per thread")
+    link.add_argument("--max-registers", type=int, metavar="N", help="maximum number of registers per thread")
     args.add_consumer(link, "link")
     args.add_front_end(link)
 

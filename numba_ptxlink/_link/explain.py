@@ -138,7 +138,7 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     opaque = [source.name for source in sources if source.kind != PTX]
     if opaque:
         lines.append(
-            f"Linkers take nothing of {', '.join(opaque)} that is not relocatable (nvcc -rdc=true, "
+            f"Linkers ignore the code in {', '.join(opaque)} that is not relocatable (nvcc -rdc=true, "
             "assemble(relocatable=True)); and where LTO-IR holds a kernel, they drop of it what only PTX or "
             "machine code calls: give both as LTO-IR, or neither."
         )

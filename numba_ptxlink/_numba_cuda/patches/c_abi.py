@@ -202,14 +202,14 @@ C_ABI = (
         "numba.cuda.core.callconv",
         "CUDACABICallConv.call_function",
         _wrap_call_function,
-        "It is called as such.",
+        "A call of such a function has no result.",
         purpose="C ABI",
     ),
     Substitution(
         "numba.cuda.core.callconv",
         "CUDACABICallConv.return_value",
         _wrap_return_value,
-        "It returns as such.",
+        "Its `return` returns no value.",
         purpose="C ABI",
     ),
     Substitution(

@@ -146,7 +146,7 @@ NVVM = (
         "numba.cuda.codegen",
         "nvvm.compile_ir",
         _wrap_compile_ir,
-        "What NVVM made before comes out of the cache.",
+        "NVVM's output is read from the cache where it was kept.",
         purpose="cache",
     ),
     Substitution(

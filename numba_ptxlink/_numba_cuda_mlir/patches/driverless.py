@@ -1,4 +1,4 @@
-"""Compile without a driver, for the architecture that was asked for."""
+"""Compile without a driver, for the requested architecture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _wrap_get_gpu_compute_capability(original: Any) -> Any:
                 from numba_ptxlink._numba_cuda_mlir.errors import MlirArchError
 
                 raise MlirArchError(
-                    "There is no CUDA device to compile for, and no architecture was asked for; pass one, "
+                    "There is no CUDA device to compile for, and no architecture was given; pass one, "
                     'such as cc=(9, 0) to cuda.compile, or chip="sm_90" to cuda.jit.'
                 ) from error
         # Not kept for later calls, as the device's is: it is this compilation's.
@@ -72,7 +72,7 @@ SUBSTITUTIONS = (
         TOOLS,
         "get_gpu_compute_capability",
         _wrap_get_gpu_compute_capability,
-        "Where there is no device, the architecture that was asked for counts.",
+        "Without a device, the requested architecture is used.",
         bound=PACKAGE,
         purpose="driverless",
     ),

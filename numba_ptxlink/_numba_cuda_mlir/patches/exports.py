@@ -103,14 +103,14 @@ EXPORTS = (
         "numba_cuda_mlir.descriptor",
         "MLIRDispatcher._compile_as_device_callee",
         _wrap_compile_as_device_callee,
-        "What a function of an export calls is compiled with it; stock reuses the first result for all.",
+        "Callees of an exported function are compiled with it; numba-cuda-mlir reuses the first result.",
         purpose="C ABI",
     ),
     Substitution(
         _LOWERING,
         "MLIRLower.lower_to_mlir",
         _wrap_lower_to_mlir,
-        "An export says which line was refused and why, in place of a file that holds the reason.",
+        "The error of an export names the line and the cause, instead of a file that contains them.",
         purpose="C ABI",
     ),
     Substitution(

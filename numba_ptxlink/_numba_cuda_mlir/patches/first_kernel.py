@@ -1,4 +1,4 @@
-"""Compile less: MLIR passes and NVVM run once for equal MLIR, and nothing is linked that nobody wants."""
+"""Compile less: MLIR passes and NVVM run once for equal MLIR, and no unused cubin is linked."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ OPTIMIZE = (
         "numba_cuda_mlir.mlir_optimization",
         "optimize",
         _wrap_optimize,
-        "What MLIR and NVVM made before comes out of the cache; errors name the Python function.",
+        "The output of MLIR and NVVM is read from the cache; errors name the Python function.",
         purpose="first kernel",
     ),
 )
