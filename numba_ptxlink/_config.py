@@ -21,11 +21,12 @@ _SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no":
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
+# The preferred one first; `_front_end.registry` knows their packages by these names.
+FrontEndName = Literal["numba-cuda", "numba-cuda-mlir"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 CHECKS: tuple[str, ...] = get_args(Checks)
 INLINE: tuple[str, ...] = get_args(Inline)
-# The front ends, the preferred one first; `_front_end.registry` knows their packages by these names.
-FRONT_ENDS = ("numba-cuda", "numba-cuda-mlir")
+FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
 # The schemes of URLs of stores that `cache.tiered` connects to, each with the Python package that it needs.
 STORES = {"redis": "redis", "rediss": "redis", "unix": "redis"}
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}

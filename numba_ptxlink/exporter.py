@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from . import abi
+    from ._config import FrontEndName
 
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
@@ -94,7 +95,7 @@ def export(
     ptx_isa: str | tuple[int, int] | None = None,
     depfile: str | Path | None = None,
     include_dirs: Sequence[str | Path] | str | Path = (),
-    front_end: str | None = None,
+    front_end: FrontEndName | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int, str], object] | None = None,
     archs: Iterable[ArchLike] | None = None,

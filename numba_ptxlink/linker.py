@@ -31,7 +31,7 @@ from .errors import ConfigError, LinkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._config import Backend, Checks, Inline
+    from ._config import Backend, Checks, FrontEndName, Inline
     from ._link.consumer import Consumer
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
@@ -63,7 +63,7 @@ def link(
     inline: Inline | None = None,
     cuda: str | tuple[int, int] | None = None,
     ptx_isa: str | tuple[int, int] | None = None,
-    front_end: str | None = None,
+    front_end: FrontEndName | None = None,
 ) -> Linked:
     """
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.

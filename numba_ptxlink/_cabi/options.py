@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from numba_ptxlink.errors import AbiError
 
@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 # What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself, and
 # _ and $ are none alone.
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
-_CHOICES = {"aggregates": ("value", "flat"), "on_error": ("zero", "trap"), "checked": (True, False)}
+OnError = Literal["zero", "trap"]
+_CHOICES = {"aggregates": ("value", "flat"), "on_error": get_args(OnError), "checked": (True, False)}
 _STRUCT = re.compile(
     r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
 )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
 
+    from numba_ptxlink._cabi.options import OnError
+    from numba_ptxlink._config import FrontEndName
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
@@ -191,14 +193,14 @@ def udf(
     signature: Any = None,
     *,
     name: str | None = None,
-    on_error: str = "zero",
+    on_error: OnError = "zero",
     checked: bool = False,
     namespace: str | None = None,
     structs: Mapping[Any, str] | None = None,
     include: str | Iterable[str] = (),
     const: str | Iterable[str] = (),
     restrict: str | Iterable[str] = (),
-    front_end: str | None = None,
+    front_end: FrontEndName | None = None,
 ) -> Callable[[Any], Udf]:
     """
     Mark a Python function for export with the C ABI. It stays callable as plain Python.
@@ -249,7 +251,7 @@ def kernel(
     signature: Any = None,
     *,
     name: str | None = None,
-    on_error: str = "zero",
+    on_error: OnError = "zero",
     checked: bool = False,
     launch_bounds: int | tuple[int, ...] | None = None,
     namespace: str | None = None,
@@ -257,7 +259,7 @@ def kernel(
     include: str | Iterable[str] = (),
     const: str | Iterable[str] = (),
     restrict: str | Iterable[str] = (),
-    front_end: str | None = None,
+    front_end: FrontEndName | None = None,
 ) -> Callable[[Any], Kernel]:
     """
     Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
