@@ -237,8 +237,8 @@ def _check_in_memory(ctype: CType) -> None:
     if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
         what = ctype.about if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
-            f"Numba lays out {what} in memory in a way of its own; point to a record instead, or pass it by "
-            "value."
+            f"Numba's memory layout of {what} differs from that of C; point to a record instead, or pass it "
+            "by value."
         )
 
 

@@ -196,7 +196,7 @@ def _warn_of_undefined(text: bytes) -> None:
     names = ptx.parse(text.decode(errors="replace")).undefined_variables
     if names:
         log.warning(
-            "nvPTXCompiler made variables of its own of what the PTX does not define: %s. %s",
+            "nvPTXCompiler defined variables that the PTX only declares: %s. %s",
             ", ".join(names),
             TO_RESOLVE,
         )

@@ -66,7 +66,10 @@ def test_records_that_differ_in_offsets_alone_have_names_of_their_own():
         (types.unicode_type, "The types that have one: booleans"),
         (types.Tuple(()), "no empty struct; leave the empty tuple out"),
         (types.UniTuple(types.none, 1), "Its member f0 is None"),
-        (types.CPointer(types.Tuple((types.int8, types.complex64))), "lays out .* in a way of its own"),
+        (
+            types.CPointer(types.Tuple((types.int8, types.complex64))),
+            "memory layout of .* differs from that of C",
+        ),
         (types.Array(types.unicode_type, 1, "C"), "Its element, of Numba type unicode_type"),
         (types.Tuple((types.int8, types.pyobject)), "Its member f1, of Numba type pyobject"),
         (types.none, "Leave the parameter out"),

@@ -89,7 +89,7 @@ def test_link_takes_sources_defines_and_include_dirs(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["export", "missing.py", "-o", "out"], "missing.py is no file; give the path of a Python file."),
+        (["export", "missing.py", "-o", "out"], "missing.py is not a file; give the path of a Python file."),
         (["link", "missing.ptx", "-o", "out", "--arch", "sm_90"], "missing.ptx not found; check the path."),
         (["link", __file__, "-o", "out", "--arch", "nine"], "'nine' is not a GPU architecture"),
     ],

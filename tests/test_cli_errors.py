@@ -58,8 +58,8 @@ LINK = ["--arch", "sm_90"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*EXPORT, "file"], "file is no folder; give one to write into."),
-        ([*EXPORT, "dangling"], "dangling is no folder; give one to write into."),
+        ([*EXPORT, "file"], "file is not a folder; give the path of a folder."),
+        ([*EXPORT, "dangling"], "dangling is not a folder; give the path of a folder."),
         ([*EXPORT, "file/below"], "file"),
         (["export", "folder.py", "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["export", "empty.py", "-o", "out"], "empty defines no UDF; mark functions with @udf(signature)."),
@@ -69,9 +69,12 @@ LINK = ["--arch", "sm_90"]
             ["export", "-m", "no.such", "-o", "out"],
             "no.such failed while it was imported: ModuleNotFoundError",
         ),
-        (["export", "-m", "../x", "-o", "out"], "'../x' is no module's name; write it like package.module."),
+        (
+            ["export", "-m", "../x", "-o", "out"],
+            "'../x' is not the name of a module; write it like package.module.",
+        ),
         (["export", "-m", "empty", "-o", "out"], "empty defines no UDF"),
-        (["export", "-m", "", "-o", "out"], "'' is no module's name; write it like package.module."),
+        (["export", "-m", "", "-o", "out"], "'' is not the name of a module; write it like package.module."),
         (["export", "udfs.py", "--arch", "sm_", "-o", "out"], "'sm_' is not a GPU architecture"),
         (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),

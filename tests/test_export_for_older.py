@@ -114,7 +114,7 @@ def test_releases_that_do_not_know_zstd_get_none():
             ["--emit", "ptx", "--cuda", "12.4", "--arch", "sm_80,sm_100"],
             "the code for sm_100 has .target sm_100",
         ),
-        (["--cuda", "3.0"], "no CUDA release whose PTX is known"),
+        (["--cuda", "3.0"], "not a known CUDA release"),
         (["--arch", "sm_80,sm_oops"], "is not a GPU architecture"),
     ],
 )
@@ -144,7 +144,10 @@ def test_what_is_left_out_is_said(tmp_path, capsys):
         "sm_80",
     ]
     assert cli.main([*command, "--cuda", "12.4"]) == 0
-    assert "Left out, for it could not be made (-v tells why): ltoir, cubin\n" in capsys.readouterr().out
+    assert (
+        "Left out, because it could not be made (-v logs the reason): ltoir, cubin\n"
+        in capsys.readouterr().out
+    )
     assert cli.main(command) == 0
     assert "Left out" not in capsys.readouterr().out
 
@@ -158,7 +161,7 @@ def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys
         "@kernel('void(int32[::1])')\ndef k(x):\n    x[0] = 1\n"
     )
     assert cli.main(["export", str(tmp_path / "udfs.py"), "-o", str(tmp_path), "--arch", "sm_80"]) == 0
-    assert "(-v tells why): kernels (look is not defined)\n" in capsys.readouterr().out
+    assert "(-v logs the reason): kernels (look is not defined)\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_no_ptxas")

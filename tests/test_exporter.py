@@ -232,7 +232,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         (
             "@udf('int33(int32)')\ndef f(x):\n    return x",
             pl.AbiError,
-            "Function f (mine.py:2): 'int33(int32)' is no Numba signature",
+            "Function f (mine.py:2): 'int33(int32)' is not a Numba signature",
         ),
         (
             """@udf('int32(int32)')\ndef f(x):\n    return x
@@ -317,7 +317,7 @@ def test_wrong_arguments(tmp_path, arguments, error, message):
 
 def test_sources_that_are_none(tmp_path):
     """A missing file, no function at all and a bare function are each their own error."""
-    with pytest.raises(pl.ExportError, match=r"missing\.py is no file; give the path of a Python file\."):
+    with pytest.raises(pl.ExportError, match=r"missing\.py is not a file; give the path of a Python file\."):
         pl.export(tmp_path / "missing.py", tmp_path)
     with pytest.raises(pl.ExportError, match=r"was given no UDF; mark functions with @udf\."):
         pl.export([], tmp_path)

@@ -199,7 +199,7 @@ def _report(exports: list[Export]) -> Report:
     left_out = {kind: why for each in exports for kind, why in each.left_out.items()}
     if left_out:
         kinds = [f"{kind} ({why})" if why else kind for kind, why in left_out.items()]
-        lines.append(f"Left out, for it could not be made (-v tells why): {', '.join(kinds)}")
+        lines.append(f"Left out, because it could not be made (-v logs the reason): {', '.join(kinds)}")
     content = {
         "functions": prototypes,
         "files": sizes,

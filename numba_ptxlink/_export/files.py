@@ -123,7 +123,7 @@ def check_out(out_dir: str | Path | None) -> Path:
         return Path()
     out = _path("out_dir", out_dir)
     if os.path.lexists(out) and not out.is_dir():
-        raise ExportError(f"{out} is no folder; give one to write into.")
+        raise ExportError(f"{out} is not a folder; give the path of a folder.")
     return out
 
 

@@ -142,7 +142,7 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
         args, result = front_end.normalize(type_names.resolve(each.signature, each.function, front_end))
     except Exception as error:
         raise AbiError(
-            f"{where}: {each.signature!r} is no Numba signature ({str(error) or type(error).__name__}); "
+            f"{where}: {each.signature!r} is not a Numba signature ({str(error) or type(error).__name__}); "
             'write it like "float32(float32, Particle)", where Particle is a global of its module: a Numba '
             "type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error

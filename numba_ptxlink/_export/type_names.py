@@ -129,7 +129,7 @@ def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     if _makes_types(value, front_end):
         return value
     raise AbiError(
-        f"{name!r} stands for {value!r}, which is no type; name a Numba type, a NumPy dtype, a "
+        f"{name!r} stands for {value!r}, which is not a type; use a Numba type, a NumPy dtype, a "
         "typing.NamedTuple or an IntEnum."
     )
 

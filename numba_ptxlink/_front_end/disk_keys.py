@@ -86,6 +86,6 @@ def _digest(content: bytes, search_path: tuple[str, ...] | None) -> str:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
         included = includes.of(content, Path(), search_path).key
         if included is None:
-            raise ValueError("what a link file includes cannot be told")
+            raise ValueError("what a link file includes is unknown")
         digest.update(repr(included).encode())
     return digest.hexdigest()

@@ -111,5 +111,5 @@ def of_type(ty: Any) -> FrontEnd:
     """
     front_end = owner(ty)
     if front_end is None:
-        raise AbiError(f"{ty!r} is no Numba type; use one of numba.types, such as float32.")
+        raise AbiError(f"{ty!r} is not a Numba type; use one of numba.types, such as float32.")
     return front_end

@@ -149,7 +149,7 @@ def run(
     except (EOFError, ConnectionError):
         raise ExportError(
             "The process that imports and compiles the functions has died; what it wrote to its standard "
-            "error, and `python -X faulthandler` with the file, may tell why."
+            "error, and `python -X faulthandler` with the file, may show the cause."
         ) from None
     except KeyboardInterrupt:
         with contextlib.suppress(ProcessLookupError):

@@ -78,7 +78,7 @@ def import_module(name: str, advice: Callable[[BaseException], str]) -> Imported
         ExportError: There is no such module, or it failed while it was imported.
     """
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ExportError(f"{name!r} is no module's name; write it like package.module.")
+        raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
     return _imported(name, Path.cwd(), [], lambda: importlib.import_module(name), advice)
 
 
@@ -93,7 +93,7 @@ def check_file(path: Path) -> None:
         if path.is_dir():
             raise ExportError(f"{path} is a folder; give the path of a Python file.")
         if not path.is_file():
-            raise ExportError(f"{path} is no file; give the path of a Python file.")
+            raise ExportError(f"{path} is not a file; give the path of a Python file.")
         if path.suffix != ".py":
             raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
         with path.open("rb"):

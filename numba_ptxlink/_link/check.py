@@ -209,7 +209,7 @@ def _refuse_undefined_variables(texts: Sequence[Input]) -> None:
     if names:
         raise LinkError(
             f"{', '.join(source.name for source in texts)}: Undefined reference to "
-            f"{', '.join(map(repr, names))}, of which the compiler would make variables of its own.",
+            f"{', '.join(map(repr, names))}, which the compiler would define itself.",
             inputs=tuple(source.name for source in texts),
             log="\n".join(f"error   : Undefined reference to '{name}'" for name in names),
         )

@@ -193,7 +193,7 @@ class Consumer:
             isa = newest_isa(release) if release else None
             if release is None or isa is None or release < _OLDEST:
                 raise ConfigError(
-                    f'{cuda!r} is no CUDA release whose PTX is known; write it like "12.4", from 11.0 on.'
+                    f'{cuda!r} is not a known CUDA release; write it like "12.4", from 11.0 on.'
                 )
             return cls(release, isa, f"CUDA {dotted(release)}")
         version = _numbers(ptx_isa)
@@ -201,7 +201,7 @@ class Consumer:
         release = first_release(isa) if isa else None
         if isa is None or release is None or release < _OLDEST or newest_isa(release) != isa:
             raise ConfigError(
-                f'{ptx_isa!r} is no version of PTX that is known; write it like "8.4", from 7.0 on.'
+                f'{ptx_isa!r} is not a known PTX ISA version; write it like "8.4", from 7.0 on.'
             )
         return cls(release, isa, f"PTX {isa}")
 

@@ -172,7 +172,7 @@ def plan(
     cubin = None
     if ptx:
         # nvPTXCompiler does not output PTX.
-        tool, reason = _linker("PTX is asked for") if options.tool == "auto" else (options.tool, ASKED)
+        tool, reason = _linker("PTX output is requested") if options.tool == "auto" else (options.tool, ASKED)
         _refuse_compiler(tool, "PTX to be made", sources)
     elif cubin := None if apart else _kept(inputs, arch, options):
         tool, reason = "nvptxcompiler", USUAL if options.tool == "auto" else ASKED

@@ -228,7 +228,7 @@ class PtxLinker:
         names = tuple(item.name for item in self._inputs)
         self._failure = None
         self.linker = Linked(
-            b"", self._arch, "nvjitlink", True, "PTX was asked for", flags, names, linked.log
+            b"", self._arch, "nvjitlink", True, "PTX output is requested", flags, names, linked.log
         )
         return linked.code
 

@@ -138,7 +138,7 @@ def _named(variable: str) -> Sequence[str]:
     """Return the command in *variable*, empty where it is not set or there is no such program."""
     command = shlex.split(os.environ.get(variable, ""))
     if command and not shutil.which(command[0]):
-        log.warning("%s=%s is no program, and is not used: correct or unset it", variable, command[0])
+        log.warning("%s=%s is not a program and is ignored: correct or unset it", variable, command[0])
         return ()
     return command
 

@@ -142,7 +142,7 @@ def as_texts(option: str, given: Any) -> tuple[str, ...]:
     """
     texts = (given,) if isinstance(given, bytes) or not isinstance(given, Iterable) else tuple(given)
     if isinstance(given, str) or not all(isinstance(text, str) for text in texts):
-        raise ConfigError(f"{option}={given!r} is no list of str; give one, even of a single one.")
+        raise ConfigError(f"{option}={given!r} is not a list of str; give a list, also of one item.")
     return texts
 
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
 """The subdirectory of the entries, named after the layout: releases with another one never read it."""
-WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 to do without"
+WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
 """What helps where no directory can be written."""
 
 LARGEST = 1 << 30
@@ -56,7 +56,7 @@ def default_directory() -> Path:
         home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without one
         if not (home.is_absolute() and home.is_dir()):
             raise CacheError(
-                "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 to do without"
+                "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 for no cache"
             )
         base = home / ".cache"
     return base / "numba-ptxlink"
@@ -135,7 +135,7 @@ class Directory:
             status = os.fstat(file)
             _refuse_foreign(self.path_of(address), status)
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                raise CacheError(f"{self.path_of(address)} is no entry; delete it")
+                raise CacheError(f"{self.path_of(address)} is not an entry; delete it")
             if self.writable:
                 # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)

@@ -168,7 +168,7 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     magic, stored, digest, tag, size = _HEAD.unpack_from(sealed)
     body = memoryview(sealed)[_HEAD.size :]
     if (magic, stored, size) != (MAGIC, address, len(body)):
-        raise Damaged("it is no entry of this cache, of another key or not whole")
+        raise Damaged("it is not an entry of this cache, has another key, or is incomplete")
     if _digest(stored, body) != digest:
         raise Damaged("its digest is wrong")
     expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG

@@ -100,14 +100,14 @@ def test_names_stand_for_types(signature, args, result):
     ("signature", "message"),
     [
         ("float32(Missing)", "name 'Missing' is not defined"),
-        ("float32(constant)", "'constant' stands for 7, which is no type"),
+        ("float32(constant)", "'constant' stands for 7, which is not a type"),
         ("float32(untyped)", "field 'x' of the named tuple untyped has no type; annotate it"),
         ("float32(Outer)", r"named tuple \w+ contains itself, which no type"),
         ((Inner,), r"named tuple \w+ contains itself, which no type"),
-        ("float32(cuda.grid)", "'cuda.grid' stands for .*, which is no type"),
+        ("float32(cuda.grid)", "'cuda.grid' stands for .*, which is not a type"),
         ("float32(cuda.missing)", "has no attribute 'missing'"),
         ((types.float32, 3), "expected a type instance, got 3"),
-        ("Optional(Optional(float32))(float32)", r"is no Numba signature \(AssertionError\)"),
+        ("Optional(Optional(float32))(float32)", r"is not a Numba signature \(AssertionError\)"),
     ],
 )
 def test_what_is_no_type_is_refused(signature, message):

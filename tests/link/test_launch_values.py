@@ -235,7 +235,7 @@ REFUSED = {
     "strides": ("array", A(5, "<f4", strides=(8,)), "not contiguous in C order"),
     "c_for_f": ("fortran", A((2, 3), "<f8"), "not contiguous in F order"),
     "not_to_be_written": ("array", A(5, "<f4", readonly=True), "read-only, and the kernel may write"),
-    "odd_address": ("array", A(5, "<f4", address=0x7002), "its address is no multiple of 4"),
+    "odd_address": ("array", A(5, "<f4", address=0x7002), "its address is not a multiple of 4"),
     "masked": ("array", A(5, "<f4", mask=1), "masked"),
     "other_elements": (
         "array_of_records",

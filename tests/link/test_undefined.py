@@ -96,7 +96,7 @@ def test_assembling_alone_warns(flags, caplog):
         pl.assemble(FORMS["global"], ARCH, relocatable=relocatable, extra_flags=flags)
         said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert expected == len(said)
-        assert all("does not define: rate. Link the PTX with the definition" in message for message in said)
+        assert all("only declares: rate. Link the PTX with the definition" in message for message in said)
     caplog.clear()
     pl.assemble(FORMS["defined after"], ARCH)
     pl.assemble(FORMS["shared of a launch"], ARCH)

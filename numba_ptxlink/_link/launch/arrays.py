@@ -126,7 +126,7 @@ class Launch:
     def after(self, producer: int) -> None:
         """Note the stream that an array is written in."""
         if producer not in range(1 << 64):
-            raise RefusedError(f"{producer:#x} is no stream; pass another array")
+            raise RefusedError(f"{producer:#x} is not a stream; pass another array")
         if producer != (self.stream or _LEGACY):
             self.producers.append(producer)
 
@@ -279,7 +279,7 @@ def stream_handle(stream: Any) -> int:
         return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
     except Exception as error:
         raise LaunchError(
-            f"{shown(stream)} is no stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
+            f"{shown(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
             "handle, or None."
         ) from error
 

@@ -54,7 +54,7 @@ def load(source: str | os.PathLike[str] | Export) -> Library:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
 
     Raises:
-        LaunchError: There is no manifest, or it tells too little of the kernels.
+        LaunchError: There is no manifest, or it does not describe the kernels.
     """
     try:
         return _library(source)
@@ -75,7 +75,7 @@ def _library(source: str | os.PathLike[str] | Export) -> Library:
         content = files[path.name]
     manifest = manifests.parse(content, path)
     if manifest is None:
-        raise ValueError(f"{path} is no manifest of this release")
+        raise ValueError(f"{path} is not a manifest of this release")
     return Library(manifest, files)
 
 
@@ -110,7 +110,7 @@ class Library(Mapping[str, "LoadedKernel"]):
         kernels: dict[str, LoadedKernel] = vars(self).get("_kernels", {})
         if name not in kernels:
             known = ", ".join(map(str, kernels)) or "none"
-            raise _NoKernelError(f"{shown(name)} is no kernel of the export; its kernels: {known}")
+            raise _NoKernelError(f"{shown(name)} is not a kernel of the export; its kernels: {known}")
         return kernels[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -211,7 +211,7 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             address = array.address
         elif address % target["align"]:
             raise RefusedError(
-                f"{shown(address)} is no multiple of {target['align']}; pass an aligned address"
+                f"{shown(address)} is not a multiple of {target['align']}; pass an aligned address"
             )
         try:
             return address.to_bytes(8, "little")
@@ -266,7 +266,7 @@ def _check_elements(types: Types, name: str, array: DeviceArray) -> None:
             ".astype() for example"
         )
     if array.address % entry["align"] and 0 not in array.shape:
-        raise RefusedError(f"its address is no multiple of {entry['align']}; pass an aligned copy")
+        raise RefusedError(f"its address is not a multiple of {entry['align']}; pass an aligned copy")
 
 
 def _shown(value: Any) -> str:

@@ -60,7 +60,7 @@ def _unit(ctype: c.View, ty: Any) -> int:
 
 
 def _is_composed(element: c.CType) -> bool:
-    """Return whether aligned elements may have a distance that is no multiple of their size."""
+    """Return whether aligned elements may have a distance that is not a multiple of their size."""
     is_complex = isinstance(element, c.Compound) and element.row.kind == "complex"
     return is_complex or element.size != element.align
 
