@@ -210,7 +210,7 @@ def _served() -> dict[str, Any]:
     # Where the package is damaged, nothing was served, and the reason tells it.
     with contextlib.suppress(Exception):
         from . import cache
-        from ._front_end.links import completed
+        from ._link.kernels import completed
 
         links, counters = completed(), cache.counters()
         counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}

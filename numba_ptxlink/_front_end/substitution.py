@@ -1,4 +1,8 @@
-"""One attribute of a front end and what takes its place: put there and taken back, counting who wants it."""
+"""
+One attribute of a front end and what takes its place: put there and taken back, counting who wants it.
+
+And what travels from outer replaced functions to inner ones, through a compiler that knows nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from numba_ptxlink._locks import Lock
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Wrap = Callable[[Any], Any]
+T = TypeVar("T", bound=NamedTuple)
 
 PURPOSES = {"linker": True, "driverless": True, "C ABI": True, "first kernel": False, "cache": False}
 """What rows are for, and whether the plugin needs them; the rows of another purpose switch off together."""
@@ -138,3 +144,29 @@ def _bind_everywhere(old: Any, new: Any, substitution: Substitution) -> None:
             and module.__dict__.get(attribute) is old
         ):
             setattr(module, attribute, new)
+
+
+class Context(Generic[T]):
+    """
+    Values of a thread, changed for the length of a `with` block.
+
+    Args:
+        name: What debuggers call the variable.
+        none: The values outside of any block.
+    """
+
+    def __init__(self, name: str, none: T) -> None:
+        self._variable: ContextVar[T] = ContextVar(name, default=none)
+
+    def current(self) -> T:
+        """Return the values of the blocks that this thread is in."""
+        return self._variable.get()
+
+    @contextlib.contextmanager
+    def entered(self, **changes: Any) -> Iterator[None]:
+        """Change values for the length of a `with` block."""
+        token = self._variable.set(self.current()._replace(**changes))
+        try:
+            yield
+        finally:
+            self._variable.reset(token)

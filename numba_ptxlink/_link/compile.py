@@ -225,33 +225,6 @@ class SourceOptions:
         )
 
 
-def kernel_options(
-    flags: Sequence[str], folder: Path | None, *, home: Path, toolkit: str | None, own: Path, extra: str
-) -> SourceOptions:
-    """
-    Return the options for CUDA C++ that kernels link: *flags* and the search path of Numba's compilers.
-
-    They search the working directory for `#include "..."`, then the toolkit; so that the same headers are
-    included, *folder*, which the source was read from, comes last.
-
-    Args:
-        flags: Further NVRTC options.
-        folder: Where the source was read from, None for code in memory.
-        home: The compiler's package of CUDA's headers, which has them by the major version.
-        toolkit: The include directory of the toolkit that the compiler found, None or "" for none.
-        own: The directory of the compiler's own headers.
-        extra: The directories that the user named, separated by colons.
-    """
-    major, _ = nvrtc.version()
-    others = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
-    return SourceOptions(
-        flags=tuple(flags),
-        include_dirs=(*filter(None, extra.split(":")), *((str(folder),) if folder else ())),
-        toolkit_dirs=(str(home / str(major)), *((str(toolkit),) if toolkit else ()), *others, str(own)),
-        toolkit_first=True,
-    )
-
-
 def compile_source(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
     """
     Compile CUDA C++ to *output*; its warnings are logged.

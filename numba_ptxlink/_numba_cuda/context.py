@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from numba_ptxlink._front_end.context import Context
+from numba_ptxlink._front_end.substitution import Context
 
 T = TypeVar("T")
 

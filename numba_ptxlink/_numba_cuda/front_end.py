@@ -107,12 +107,12 @@ class NumbaCuda(Compiler):
         return compile_ir(modules, **flags, **({"gen_lto": None} if lto else {}))
 
     def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
-        from .link_files import of_libraries
+        from .modules import of_libraries
 
         return of_libraries([one.compiled.library for one in lowered])
 
     def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-        from .link_files import declarations
+        from .modules import declarations
 
         # All of them were typed by the same context.
         return declarations(lowered[-1].compiled.target_context)

@@ -6,7 +6,6 @@ Importing this module imports nothing of numba-cuda: it may run during numba-cud
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from pathlib import Path
@@ -14,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end import links
-from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._link import kernels
+from numba_ptxlink.errors import LinkError, PtxlinkError
+
+from .release import DRIVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
+    from numba_ptxlink._link.compile import SourceOptions
     from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
     from numba_ptxlink._link.run import Linked
-
-__all__ = ["PtxLinker"]
-
 
 # The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
@@ -126,14 +127,14 @@ class PtxLinker:
             return self.linker.log, ""
         raise ValueError("Not Initialized")
 
-    @contextlib.contextmanager
-    def _numba_errors(self, *, source: bool = False) -> Iterator[None]:
+    def _numba_errors(self, *, source: bool = False) -> AbstractContextManager[None]:
         """Raise errors of a `with` block as numba-cuda's, and keep the last for `error_log`."""
-        try:
-            yield
-        except (LinkError, AssembleError) as error:
+
+        def convert(error: PtxlinkError) -> PtxlinkError:
             self._failure = _of_numba(error, source=source)
-            raise self._failure from error
+            return self._failure
+
+        return kernels.errors_as(convert)
 
     @property
     def _has_ltoir(self) -> bool:
@@ -252,10 +253,7 @@ class PtxLinker:
                 from numba_ptxlink._link.declarations import check_llvm_ir
 
                 check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
-            from numba_ptxlink._link import run
-
-            linked = run.link(self._inputs, self._arch, self._options())
-        links.count(linked.backend, linked.reason)
+            linked = kernels.link(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None
         from cuda.core import ObjectCode
 
@@ -282,24 +280,20 @@ class PtxLinker:
 
         from numba_ptxlink._arch import Arch
         from numba_ptxlink._export import link_files
-        from numba_ptxlink._link.compile import compile_source
-        from numba_ptxlink._link.read import Input, as_bytes
-
-        from .include_dirs import source_options
+        from numba_ptxlink._link.read import as_bytes
 
         source = as_bytes(cu)
         if self._modules:
             text = source.decode(errors="surrogateescape")
             source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
-            compiled = compile_source(
-                Input(CU, name, source),
+            compiled = kernels.compile_source(
+                source,
+                name,
                 Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
                 kind,
                 source_options(self._options().for_sources, folder),
             )
-        if compiled.log:
-            warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
         if not self.lto and config.DUMP_ASSEMBLY:
             print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
             print(compiled.code.decode())  # noqa: T201
@@ -313,14 +307,7 @@ class PtxLinker:
                 code: bytes = path.read_bytes()
             except FileNotFoundError as error:
                 raise LinkError(f"{path} not found", inputs=(path.name,)) from error
-            if config().checks != "none":
-                from numba_ptxlink._link import manifests
-                from numba_ptxlink._link.declarations import declarations_of
-                from numba_ptxlink._link.read import Input
-
-                manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
-                if manifest is not None:
-                    self._exported += declarations_of(manifest)
+            self._exported += kernels.exported_beside(path, code)
         return code
 
     def _options(self) -> LinkOptions:
@@ -343,6 +330,11 @@ class PtxLinker:
             debug=debug and not self._has_ltoir,
             lineinfo=not debug and (self.lineinfo or lines),
         )
+
+
+def source_options(flags: Sequence[str] = (), folder: Path | None = None) -> SourceOptions:
+    """Return the options for CUDA C++ from *folder*: *flags*, and numba-cuda's search path."""
+    return kernels.source_options("numba.cuda", "numba.cuda.memory_management", flags, folder)
 
 
 def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
@@ -378,3 +370,18 @@ def _kind_of_file(path: Path) -> str:
     if extension[1:] not in (*FILE_EXTENSION_MAP, CU):
         raise _refused(f"Don't know how to link file with extension {extension}")
     return EXTENSIONS[extension]
+
+
+def _wrap_linker(_: Any) -> Any:
+    return PtxLinker
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        DRIVER,
+        "_Linker",
+        _wrap_linker,
+        "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
+        bound="numba.cuda",
+    ),
+)

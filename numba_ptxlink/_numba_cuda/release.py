@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from numba_ptxlink._front_end.releases import Releases
+from numba_ptxlink._front_end.compiler import Releases
 
 SUPPORTED = Releases((0, 30, 4), (0, 31))
 """The supported releases."""

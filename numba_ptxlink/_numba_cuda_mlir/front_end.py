@@ -122,12 +122,12 @@ class NumbaCudaMlir(Compiler):
         kept: Collection[str],  # noqa: ARG002 - all others are internal
         arch: Arch,  # noqa: ARG002 - `lower` has made its dialect
     ) -> list[str]:
-        from .codegen.names import stable
+        from .codegen.dialect import stable
 
         return [stable(one.text, one.symbol) for one in lowered]
 
     def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        from .compile import compile_ir
+        from .lower import compile_ir
 
         return compile_ir(modules, arch, options, lto=lto)
 

@@ -6,25 +6,28 @@ Importing this module imports nothing of numba-cuda-mlir: it may run during its 
 
 from __future__ import annotations
 
+import functools
 import re
-import warnings
 from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
-from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end import links
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
+from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
-from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
+from numba_ptxlink.errors import LinkError, PtxlinkError
 
 from .context import current
+from .release import DRIVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._link.compile import SourceOptions
     from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
@@ -122,19 +125,14 @@ class CoreLinker:
         """Do nothing: no native handle outlives the call that created it."""
 
     def _cubin(self) -> bytes:
-        from numba_ptxlink._link import run
-
         inputs, arch, options = self._prepared()
-        try:
+        with kernels.errors_as(_of_mlir):
             if current().called and config().checks != "none":
                 from numba_ptxlink._link.declarations import check_types
 
                 exported = [function for source in inputs for function in _known_of(source.code).exported]
                 check_types(current().origin, current().called, exported)
-            linked = run.link(inputs, arch, options)
-        except (LinkError, AssembleError) as error:
-            raise _of_mlir(error) from error
-        links.count(linked.backend, linked.reason)
+            linked = kernels.link(inputs, arch, options)
         self._log = linked.log
         return linked.cubin
 
@@ -142,10 +140,8 @@ class CoreLinker:
         from numba_ptxlink._link import run
 
         inputs, arch, options = self._prepared()
-        try:
+        with kernels.errors_as(_of_mlir):
             entry, _ = run.link_to_ptx(inputs, arch, options)
-        except LinkError as error:
-            raise _of_mlir(error) from error
         self._log = entry.log
         return entry.code
 
@@ -190,26 +186,19 @@ def compile_source(
     from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link.compile import compile_source as compile_cxx
     from numba_ptxlink._link.plan import LinkOptions
-    from numba_ptxlink._link.read import Input
-
-    from .include_dirs import source_options
 
     make = ObjectCode.from_ltoir if lto else ObjectCode.from_ptx
     flags = LinkOptions(debug=bool(debug), lineinfo=bool(lineinfo)).for_sources
     content = source.encode() if isinstance(source, str) else bytes(source)
-    try:
-        compiled = compile_cxx(
-            Input(CU, str(name), content),
+    with kernels.errors_as(functools.partial(_of_mlir, source=True)):
+        compiled = kernels.compile_source(
+            content,
+            str(name),
             Arch.of(tuple(_verify_cc_tuple(tuple(cc)))),
             LTOIR if lto else PTX,
             source_options(flags, _known_of(content).folder),
         )
-    except LinkError as error:
-        raise _of_mlir(error, source=True) from error
-    if compiled.log:
-        warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=2)
     remember(compiled.code, str(name))
     return make(compiled.code, name=str(name)), compiled.log
 
@@ -222,19 +211,10 @@ def content_of(path: Any) -> bytes:
         FileNotFoundError: It does not exist.
         MlirLinkError: It is not the artifact that the manifest beside it lists.
     """
-    from numba_ptxlink._link import manifests
-    from numba_ptxlink._link.declarations import declarations_of
-    from numba_ptxlink._link.read import Input
-
     path = Path(path)
     content: bytes = path.read_bytes()
-    try:
-        checked = config().checks != "none"
-        source = Input(EXTENSIONS.get(path.suffix, ""), path.name, content, path=path)
-        manifest = manifests.of(source) if checked else None
-    except LinkError as error:
-        raise _of_mlir(error) from error
-    exported = tuple(declarations_of(manifest)) if manifest is not None else ()
+    with kernels.errors_as(_of_mlir):
+        exported = tuple(kernels.exported_beside(path, content))
     _remember(content, name=path.name, folder=path.parent, exported=exported)
     return content
 
@@ -286,8 +266,72 @@ _OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
 _LEVELS = ("-O0", "-O1", "-O2", "-O3")
 
 
+def source_options(flags: Sequence[str] = (), folder: Path | None = None) -> SourceOptions:
+    """Return the options for CUDA C++ from *folder*: *flags*, and numba-cuda-mlir's search path."""
+    own = "numba_cuda_mlir.memory_management"
+    return kernels.source_options("numba_cuda_mlir.numba_cuda", own, flags, folder)
+
+
 def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     # Deferred: it imports numba-cuda-mlir, whose own import may be importing this module.
     from .errors import of_mlir
 
     return of_mlir(error, source=source)
+
+
+def _wrap_linker(_original: Any) -> Any:
+    return CoreLinker
+
+
+def _wrap_compile(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile(src: Any, name: Any, cc: Any, ltoir: Any = False, **others: Any) -> Any:  # noqa: A001
+        return compile_source(src, name, cc, lto=bool(ltoir), **others)
+
+    return compile
+
+
+def _wrap_cached_file_read(original: Any) -> Any:
+    @functools.wraps(original)
+    def cached_file_read(filepath: Any, how: str = "r") -> Any:
+        return content_of(filepath) if how == "rb" else original(filepath, how)
+
+    return cached_file_read
+
+
+def _wrap_add_data(original: Any) -> Any:
+    @functools.wraps(original)
+    def add_data(self: Any, data: Any, kind: Any, name: Any) -> None:
+        remember(data, name)
+        original(self, data, kind, name)
+
+    return add_data
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        DRIVER,
+        "Linker",
+        _wrap_linker,
+        "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
+    ),
+    Substitution(
+        "numba_cuda_mlir.numba_cuda.cudadrv.nvrtc",
+        "compile",
+        _wrap_compile,
+        "CUDA C++ is compiled once in a process, without a driver; errors quote it.",
+    ),
+    Substitution(
+        DRIVER,
+        "cached_file_read",
+        _wrap_cached_file_read,
+        "A link file is read whenever it is linked, where numba-cuda-mlir keeps the first content of a path, "
+        "and compared with the manifest of an export beside it.",
+    ),
+    Substitution(
+        DRIVER,
+        "_Linker.add_data",
+        _wrap_add_data,
+        "Link files keep their names for errors, where numba-cuda-mlir forgets them.",
+    ),
+)

@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
+"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir, and that to code. Needs no driver."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, externs, functions
 from .context import Export, exporting
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.exports import EXPORTS
-from .patches.externs import EXTERNS
 from .patches.first_kernel import OPTIMIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 INNER = "numba_ptxlink_inner"
 """The symbol of a function with the ABI of numba-cuda-mlir."""
+
+_FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 # What numba-cuda-mlir says where it lacks something, and what that is.
 _NO_OPTIONAL = (
@@ -129,7 +131,7 @@ def lower(
     )
     target = jit(function).targetoptions
     modern, export = llvm_ir.is_modern(arch), Export(arch.sm, arch.cc)
-    rows = (*DRIVERLESS, *EXTERNS, *EXPORTS, *OPTIMIZE)
+    rows = (*DRIVERLESS, *EXPORTS, *OPTIMIZE)
     with global_compiler_lock, applied(rows), exporting(export):
         mlir_target.ensure_initialized()
         try:
@@ -201,3 +203,11 @@ def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> t
 
     ordered = sorted(lines, key=lambda place: (is_callees(place), place))
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
+
+
+def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+    """Compile LLVM IR with libNVVM, or read the result from the cache."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
+
+    flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
+    return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())

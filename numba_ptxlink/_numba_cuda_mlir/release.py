@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from numba_ptxlink._front_end.releases import Releases
+from numba_ptxlink._front_end.compiler import Releases
 
 SUPPORTED = Releases((0, 5, 4), (0, 7))
 """The supported releases."""

@@ -12,7 +12,7 @@ from numba import cuda, float32, njit, types
 
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.releases import Releases
+from numba_ptxlink._front_end.compiler import Releases
 from numba_ptxlink._front_end.substitution import Substitution, applied, apply, original_of, undo
 
 # What numba-cuda-mlir calls a type: the names are the same.

@@ -11,8 +11,8 @@ import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
-from numba_ptxlink._front_end.links import completed
 from numba_ptxlink._link import run
+from numba_ptxlink._link.kernels import completed
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (

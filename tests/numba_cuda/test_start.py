@@ -51,8 +51,8 @@ PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
 AT_IMPORT = {
     *("_config", "_front_end", "_locks", "_native", "_native.modules", "_plugin", "_version", "errors"),
     *("_formats", "_formats.kinds"),
-    *("_front_end.activation", "_front_end.compiler", "_front_end.context", "_front_end.links"),
-    *("_front_end.registry", "_front_end.releases", "_front_end.substitution"),
+    *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.substitution"),
+    *("_link", "_link.kernels"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
     *("_numba_cuda.linker", "_numba_cuda.release"),
 }
@@ -76,7 +76,7 @@ def test_a_cached_kernel_loads_no_compiler(tmp_path):
     assert [0, 1] == [first["hits"], second["hits"]]
     assert "libnvvm." in first["libraries"]
     assert [] == second["libraries"]
-    dear = {"_formats.ptx", "_link", "abi", "assembler", "cache.tiered", "_native._nvptxcompiler", "doctor"}
+    dear = {"_formats.ptx", "_link.run", "abi", "assembler", "cache.tiered", "_native._nvptxcompiler", "doctor"}
     assert not {f"numba_ptxlink.{name}" for name in dear} & {*second["modules"]}
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature
 
-from numba_ptxlink._front_end.links import completed
+from numba_ptxlink._link.kernels import completed
 from numba_ptxlink.errors import PtxlinkError
 
 pytestmark = pytest.mark.usefixtures("replaced")

@@ -13,8 +13,8 @@ from linkcases import HEAD, archive, cubin, function, ltoir, object_of
 from mlir_replaced import CC, CHIP, cubin_of, replaced, signature
 
 from numba_ptxlink._formats import elf
-from numba_ptxlink._front_end.links import completed
 from numba_ptxlink._link import manifests
+from numba_ptxlink._link.kernels import completed
 from numba_ptxlink.errors import LinkError
 from numba_ptxlink.inspection import inspect
 

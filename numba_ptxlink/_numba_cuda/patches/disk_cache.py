@@ -93,7 +93,7 @@ def _stamp(path: str) -> str:
 
 
 def _search_path(folder: Path | None) -> tuple[str, ...]:
-    from numba_ptxlink._numba_cuda.include_dirs import source_options
+    from numba_ptxlink._numba_cuda.linker import source_options
 
     return source_options(folder=folder).search_path()
 

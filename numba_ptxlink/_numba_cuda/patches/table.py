@@ -7,7 +7,9 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import c_abi, disk_cache, driverless, first_kernel, linker, nvvm_cache
+from numba_ptxlink._numba_cuda import linker
+
+from . import c_abi, disk_cache, driverless, first_kernel, nvvm_cache
 
 TABLE = (
     *linker.SUBSTITUTIONS,
@@ -20,6 +22,3 @@ TABLE = (
     *disk_cache.SUBSTITUTIONS,
 )
 """The rows, by purpose."""
-
-HOOKED = frozenset(row.module for row in TABLE)
-"""The modules of numba-cuda whose import the plugin waits for."""

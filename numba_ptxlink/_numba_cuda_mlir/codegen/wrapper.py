@@ -6,13 +6,14 @@ A wrapper is text, as what it calls is: the LLVM IR of numba-cuda-mlir has no ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_cuda_mlir.numba_cuda import types
 
 from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 
-from . import debug, prototypes
+from . import prototypes
 from .builder import I8, Builder
 from .convert import count, from_c, holds_record, to_c
 from .llvm import Void, members
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 # In instructions of LLVM IR; whether to inline a larger function is NVVM's decision.
 _SMALL = 1000
 _BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
+# Of debug information.
+_SUBPROGRAM = re.compile(r"!dbg !(\d+)")
+_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
+_LINE = re.compile(r"\bline: (\d+)")
+_NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
 
 
 def add(
@@ -68,7 +74,7 @@ def add(
         arguments += from_c(builder, ctype, ty, loaded)
     _require(builder, signature, trap=trap)
     function = module.functions[inner]
-    location = debug.location("\n".join(module.rest), function.attributes, signature.name)
+    location = _location("\n".join(module.rest), function.attributes, signature.name)
     _call(builder, function, arguments, signature, result, location.call)
     if inline or holds_record(result):
         # A record is returned by address, which may point into the function's frame.
@@ -158,3 +164,47 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
         '!"kernel", i32 1',
         *(f'!"{name}", i32 {int(bound)}' for name, bound in zip(_BOUNDS, bounds, strict=False)),
     ]
+
+
+class _Location(NamedTuple):
+    """
+    What a generated function carries where the module has debug information; nothing elsewhere.
+
+    Args:
+        function: Behind its head.
+        call: Behind a call in it.
+        nodes: The metadata that both name.
+    """
+
+    function: str = ""
+    call: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+def _location(rest: str, attributes: str, name: str) -> _Location:
+    """
+    Return the location of a function *name* that calls one with the *attributes*, in a module.
+
+    LLVM drops the lines of a function that it inlines where the call has no line.
+
+    Args:
+        rest: The lines of the module outside of functions.
+        attributes: The attributes of the function that is called.
+        name: The symbol of the generated function.
+    """
+    match = _SUBPROGRAM.search(attributes)
+    if match is None:
+        return _Location()
+    scope = re.search(rf"^!{match[1]} = (.*)$", rest, re.MULTILINE)
+    if scope is None or (line := _LINE.search(scope[1])) is None:
+        return _Location()
+    first = max(map(int, _NODE.findall(rest))) + 1
+    renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
+    return _Location(
+        f" !dbg !{first}",
+        f", !dbg !{first + 1}",
+        (
+            f"!{first} = {renamed}",
+            f"!{first + 1} = !DILocation(line: {line[1]}, column: 1, scope: !{first})",
+        ),
+    )

@@ -71,7 +71,7 @@ def _link_items(cache: Any) -> Iterator[Any]:
 
 
 def _search_path(folder: Path | None) -> tuple[str, ...]:
-    from numba_ptxlink._numba_cuda_mlir.include_dirs import source_options
+    from numba_ptxlink._numba_cuda_mlir.linker import source_options
 
     return source_options(folder=folder).search_path()
 

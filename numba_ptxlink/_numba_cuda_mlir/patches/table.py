@@ -7,7 +7,9 @@ the source of each replaced function with the one that its wrapper was written f
 
 from __future__ import annotations
 
-from . import c_abi, disk_cache, driverless, exports, externs, first_kernel, linker
+from numba_ptxlink._numba_cuda_mlir import linker
+
+from . import c_abi, disk_cache, driverless, exports, first_kernel
 
 TABLE = (
     *linker.SUBSTITUTIONS,
@@ -15,7 +17,6 @@ TABLE = (
     *first_kernel.SUBSTITUTIONS,
     *disk_cache.SUBSTITUTIONS,
     *exports.EXPORTS,
-    *externs.EXTERNS,
     *c_abi.SUBSTITUTIONS,
 )
 """The rows, by purpose."""
