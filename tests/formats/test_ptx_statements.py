@@ -157,6 +157,6 @@ def test_names_mean_what_is_declared_before():
 def test_other_labels():
     """Labels and what names them change; registers and functions of the same name do not."""
     body = ptx.read("L: T: .branchtargets L, M; bra L; @p bra M; add.s32 L, L, M; call L; call %d, (), T;")
-    changed = [str(ptx.with_labels(each, {"L": "L1", "T": "T1"})) for each in body]
+    changed = list(map(str, ptx.with_labels(body, {"L": "L1", "T": "T1"})))
     assert "L1:|T1:|.branchtargets L1, M;|bra L1;|@p bra M;|add.s32 L, L, M;" == "|".join(changed[:6])
     assert "call %d, (), T1;" == changed[-1]

@@ -12,7 +12,7 @@ from . import lexer
 from .variables import Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
 _JUMPS = ("bra", "brx", "cal")
@@ -245,19 +245,30 @@ def called(call: Instruction) -> Call:
     return Call(callee, results, arguments, ", ".join(rest))
 
 
-def edited(body: Iterable[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
+def edited(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
     """Return *body* with other statements in the places of those whose numbers *edits* has."""
-    return tuple(new for place, old in enumerate(body) for new in edits.get(place, (old,)))
+    parts, end = list[Statement](), 0
+    for place in sorted(edits):
+        parts += body[end:place]
+        parts += edits[place]
+        end = place + 1
+    return (*parts, *body[end:])
 
 
-def with_labels(statement: Statement, new: dict[str, str]) -> Statement:
-    """Return *statement* with other labels."""
+def with_labels(body: Iterable[Statement], new: dict[str, str]) -> list[Statement]:
+    """Return *body* with other labels."""
+    return [_with_labels(each, new) for each in body] if new else list(body)
+
+
+def _with_labels(statement: Statement, new: dict[str, str]) -> Statement:
+    if isinstance(statement, Instruction):
+        if statement.word[:3] not in _JUMPS:
+            return statement
+        return statement._replace(operands=tuple(new.get(each, each) for each in statement.operands))
     if isinstance(statement, Label):
         return Label(new.get(statement.name, statement.name))
     if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):
         return Directive(lexer.with_words(statement.text, new))
-    if isinstance(statement, Instruction) and statement.word[:3] in _JUMPS:
-        return statement._replace(operands=tuple(new.get(each, each) for each in statement.operands))
     return statement
 
 

@@ -306,7 +306,7 @@ def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
         falls = place == len(callee.statements) - 1 and not guard
         edits[place] = [] if falls else [ptx.Instruction(guard, "bra", (end,))]
         jumps |= not falls
-    statements = [ptx.with_labels(each, labels) for each in ptx.edited(callee.statements, edits)]
+    statements = ptx.with_labels(ptx.edited(callee.statements, edits), labels)
     return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 
 
