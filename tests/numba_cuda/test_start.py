@@ -76,7 +76,15 @@ def test_a_cached_kernel_loads_no_compiler(tmp_path):
     assert [0, 1] == [first["hits"], second["hits"]]
     assert "libnvvm." in first["libraries"]
     assert [] == second["libraries"]
-    dear = {"_formats.ptx", "_link.run", "abi", "assembler", "cache.tiered", "_native._nvptxcompiler", "doctor"}
+    dear = {
+        "_formats.ptx",
+        "_link.run",
+        "abi",
+        "assembler",
+        "cache.tiered",
+        "_native._nvptxcompiler",
+        "doctor",
+    }
     assert not {f"numba_ptxlink.{name}" for name in dear} & {*second["modules"]}
 
 
