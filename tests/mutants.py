@@ -129,8 +129,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
         (
             "_formats/ptx/statements.py",
-            "Instruction) and statement.word[:3]",
-            "Instruction) or statement.word[:3]",
+            "statement.word[:3] not in _JUMPS",
+            "statement.word[:3] in _JUMPS",
             PTX,
         ),
         ("_formats/ptx/variables.py", "].text == text", "].text != text", PTX),
