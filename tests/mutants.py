@@ -205,8 +205,6 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "count > 2 and _SHARED.search(text)",
             "export/test_jobs.py numba_cuda/test_equal_functions.py",
         ),
-        ("_export/link_files.py", 'f"_Z{len(new)}{new}"', 'f"_Z{len(name)}{new}"', EXPORT),
-        ("_export/link_files.py", "private.get(name, name)", "name", EXPORT),
         (
             "_export/choice.py",
             "for front_end in told.values()}) > 1:",
@@ -240,12 +238,6 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_export/stable_names.py", "stay = set(kept)\n", "stay = set[str]()\n", EXPORT),
         ("_export/signatures.py", "if len(names) != len(args):", "if len(names) < len(args):", EXPORT),
-        (
-            "_export/artifacts.py",
-            "if not (kind == LTOIR and built.partial_ltoir):",
-            "if kind:",
-            f"{EXPORT} test_export_for_older.py",
-        ),
         ("_export/make.py", "if signature.kernel else {})", "if not signature.kernel else {})", EXPORT),
         (
             "_export/link_files.py",

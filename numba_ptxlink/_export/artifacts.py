@@ -11,7 +11,6 @@ from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUN
 from numba_ptxlink._link import executables
 from numba_ptxlink._link.consumer import of_artifacts
 from numba_ptxlink._tools import nvfatbin
-from numba_ptxlink._tools.host_compiler import release_of
 from numba_ptxlink._tools.options import AssembleOptions
 
 from . import build
@@ -113,7 +112,7 @@ def _parts_wanted(request: Request) -> tuple[set[str], set[str]]:
         wanted.update(_PACKED)
     if {KERNELS, LAUNCHER}.intersection(kinds):
         wanted.add(PTX)
-    dispensable = wanted if consumer and request.kinds is None else wanted.difference(kinds)
+    dispensable = wanted if request.kinds is None else wanted.difference(kinds)
     if consumer:
         wanted = set(consumer.without_impossible(wanted, request.archs, dispensable))
     return wanted, set(dispensable)
@@ -144,9 +143,7 @@ def compile_each(compiled: Sequence[build.Compiled], request: Request) -> Artifa
         made.cubin_by, made.merged = built.cubin_by, built.merged
         made.launchable.append((arch, built.artifacts.get(PTX, b""), [*built.externs, *built.variables]))
         for kind, content in built.artifacts.items():
-            # A linker would take a fat binary's LTO-IR, and miss in it what the cubin beside it has.
-            if not (kind == LTOIR and built.partial_ltoir):
-                made.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
+            made.parts.append((kind, arch, f"{request.stem}.{arch.sm}.{kind}", content))
             if kind in request.asked:
                 made.files[kind, arch.sm] = content
     return made
@@ -216,25 +213,6 @@ def join(made: Artifacts, request: Request, header: str, declarations: Sequence[
         forms = executables.as_kinds(request.stem, built, with_host_code)
         made.files |= {(kind, ""): content for kind, content in forms.items()}
     made.needs = of_artifacts(made.files, made.parts, made.cubin_by, executable and executable.needs)
-    for kind in with_host_code:
-        name = file_name(request.stem, (kind, ""))
-        _warn_of_older_nvcc(name, made.host_compiler, made.needs[kind, ""].toolkit)
-
-
-def _warn_of_older_nvcc(name: str, host_compiler: str, needed: tuple[int, int] | None) -> None:
-    """Warn of an nvcc that has compiled host code and cannot link the device code beside it."""
-    release = release_of(host_compiler)
-    if release and needed and release < needed:
-        own = f"{release[0]}.{release[1]}"
-        log.warning(
-            "%s holds device code that linkers read from CUDA %d.%d on, and the nvcc that is found is of %s: "
-            "where it is to link, export for it by cuda=%r or --cuda %s",
-            name,
-            *needed,
-            own,
-            own,
-            own,
-        )
 
 
 def file_name(stem: str, key: Key) -> str:

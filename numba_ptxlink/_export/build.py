@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
-import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,6 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import nvjitlink
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError
 
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._formats.ptx import Module, Variable
+    from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
     from numba_ptxlink._link.consumer import Consumer
 
@@ -42,10 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Built", "Compiled", "build", "callers", "lower", "portable", "tag"]
 
 log = logging.getLogger(__name__)
-
-_CONSTANT_MEMORY = 0x10000
-# What is in the names of Numba's functions of a type.
-_TYPES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,6 @@ class Built:
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
         merged: Whether nvJitLink merged link files into the code.
         variables: The undefined variables of the code, which link files declare.
-        partial_ltoir: Whether the LTO-IR lacks functions.
     """
 
     artifacts: dict[str, bytes]
@@ -99,7 +91,6 @@ class Built:
     cubin_by: str = ""
     merged: bool = False
     variables: tuple[str, ...] = ()
-    partial_ltoir: bool = False
 
 
 def lower(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Compiled:
@@ -207,7 +198,6 @@ def build(
     names = [signature.name for signature in compiled.signatures]
     members = [tuple(lowered[place] for place in places) for places in groups.split(names, options)]
     texts = compiled.ptx or [groups.compile_ptx(front_end, group, arch, options) for group in members]
-    modules = groups.program(lowered)
     ptx = groups.join_ptx([groups.Done(*each) for each in zip(members, texts, strict=True)])
     if ptx is None:
         ptx = groups.compile_ptx(front_end, lowered, arch, options)
@@ -216,20 +206,21 @@ def build(
     declared = tuple(dict.fromkeys(each for one in lowered for each in one.declarations))
     externs.check_declarations(lowered)
     externs.check_types(lowered, compiled.links)
-    linked = link_files.compile_files(
+    linked, private = link_files.compile_files(
         compiled.links,
         missing,
         arch,
         tag(names),
         callers(compiled),
     )
-    ltoir, partial_ltoir = b"", False
-    if linked.code or LTOIR in kinds:
-        ltoir = groups.compile_program(front_end, lowered, linked.renamed(modules), arch, options, lto=True)
-    if linked.code:
+    ltoir = b""
+    if linked or LTOIR in kinds:
+        modules = link_files.renamed(groups.program(lowered), private)
+        ltoir = groups.compile_program(front_end, lowered, modules, arch, options, lto=True)
+    if linked:
         ptx = externs.merge_ptx(
             ltoir,
-            linked.code,
+            linked,
             compiled.arch,
             [signature.name for signature in compiled.signatures if not signature.kernel],
             kernels=[signature.name for signature in compiled.signatures if signature.kernel],
@@ -240,19 +231,18 @@ def build(
         missing = externs.undefined(read)
         if LTOIR in kinds:
             try:
-                ltoir = externs.merge_ltoir(ltoir, linked.code, compiled.arch)
+                ltoir = externs.merge_ltoir(ltoir, linked, compiled.arch)
                 if consumer:
                     consumer.check_ltoir(ltoir, arch)
             except ExportError as error:
-                if consumer is None and nvjitlink.merges_ltoir():
+                if LTOIR not in dispensable:
                     raise
-                ltoir = _without_merge(compiled, linked, error, options, dispensable=LTOIR in dispensable)
-                partial_ltoir = bool(ltoir)
+                log.warning("no LTO-IR for %s: %s", arch.sm, error)
+                ltoir = b""
     if consumer:
         ptx = consumer.lowered(ptx, compiled.arch)
         read = parse(ptx.decode())
     _verify(read, compiled.signatures, compiled.arch)
-    _check_constants(read)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
         assembled = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
@@ -264,46 +254,9 @@ def build(
         kept,
         *_with_signatures(missing, declared),
         made_by,
-        merged=bool(linked.code),
+        merged=bool(linked),
         variables=read.undefined_variables,
-        partial_ltoir=partial_ltoir,
     )
-
-
-def _without_merge(
-    compiled: Compiled,
-    linked: link_files.LinkFiles,
-    error: ExportError,
-    options: CompileOptions,
-    *,
-    dispensable: bool,
-) -> bytes:
-    """
-    Return the LTO-IR of the functions that call nothing that *linked* defines; b"" where there is none.
-
-    Raises:
-        ExportError: There is none, and the LTO-IR is not *dispensable*. Names the functions, and their types.
-    """
-    rest, calling = [], []
-    for lowered in compiled.lowered:
-        text = "\n".join(lowered.modules)
-        called = [name for name in linked.names if f'@"{name}"' in text]
-        if not called:
-            rest.append(lowered)
-            continue
-        uses = (next((ty for mark, ty in _TYPES.items() if mark in name), name) for name in called)
-        calling.append(f"{lowered.title}, which uses {', '.join(dict.fromkeys(uses))}")
-    told = "; ".join(calling)
-    if rest:
-        log.warning("the LTO-IR for %s is without %s. %s", compiled.arch.sm, told, error)
-    elif not dispensable:
-        raise ExportError(f"No LTO-IR of {told}. {error}", inputs=error.inputs) from error
-    else:
-        log.warning("no LTO-IR for %s, of %s. %s", compiled.arch.sm, told, error)
-    if not rest:
-        return b""
-    modules = groups.program(rest)
-    return groups.compile_program(compiled.front_end, rest, modules, compiled.arch, options, lto=True)
 
 
 def _with_signatures(
@@ -337,21 +290,6 @@ def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> Non
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
                 f"{expected}; please report this with the function's signature."
             )
-
-
-def _check_constants(ptx: Module) -> None:
-    """Refuse more constants than one linked program may define (CUDA C++ Programming Guide)."""
-    size = sum(_bytes(each) for each in ptx.variables if each.space == "const")
-    if size > _CONSTANT_MEMORY:
-        raise ExportError(
-            f"Global arrays become constants, and these take {size:,} bytes where constant memory has "
-            f"{_CONSTANT_MEMORY:,}: pass large arrays to the functions as arguments."
-        )
-
-
-def _bytes(variable: Variable) -> int:
-    bits = re.sub(r"\D", "", variable.type)
-    return math.prod((int(bits or 64) // 8, *(extent or 0 for extent in variable.extents)))
 
 
 def tag(names: Sequence[str]) -> str:

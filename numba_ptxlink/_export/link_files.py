@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -35,52 +34,10 @@ log = logging.getLogger(__name__)
 
 # The definitions that numba-cuda's bindings generator writes: shims of functions end in _nbst, those of
 # constructors and conversions begin with the class.
-_SHIM = re.compile(r'extern "C" __device__ int\s+(?=(\w+_nbst|____nv_\w+)\()')
+_SHIM = re.compile(r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()')
 _WORD = re.compile(r"\w+")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
-
-
-@dataclass(frozen=True)
-class LinkFiles:
-    """
-    The code of the files that an export links.
-
-    Args:
-        code: Name and LTO-IR of each file.
-        names: The private name of each function in them by the name that Python code calls.
-    """
-
-    code: tuple[tuple[str, bytes], ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def renamed(self, modules: Iterable[str]) -> list[str]:
-        """Return the LLVM IR *modules* with calls of the files' functions by their private names."""
-        if not self.names:
-            return [*modules]
-        listed = "|".join(map(re.escape, self.names))
-        symbol = re.compile(rf'(@"?)({listed})(?=["\s(,)])')
-        return [symbol.sub(lambda match: match[1] + self.names[match[2]], module) for module in modules]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """
-    A CUDA C++ source and its symbols.
-
-    Args:
-        text: The source.
-        name: Its file name.
-        folders: Where its own headers are.
-        defined: The symbols that only one file of a link may define.
-        ptx: Its PTX.
-    """
-
-    text: str
-    name: str
-    folders: tuple[Path, ...]
-    defined: frozenset[str] = frozenset()
-    ptx: str = ""
 
 
 def given(item: Any) -> str | LinkFile:
@@ -120,82 +77,11 @@ def read(item: Any) -> LinkFile:
             )
     except LinkError as error:
         raise ExportError(f"link= of a declaration: {error}", inputs=error.inputs) from error
-    callbacks = any(getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
-    path = Path(item).absolute() if is_path else None
-    return LinkFile(source.name, source.kind, source.code, path, has_callbacks=callbacks)
+    return LinkFile(source.name, source.kind, source.code, Path(item).absolute() if is_path else None)
 
 
 def _is_path(item: Any) -> bool:
     return isinstance(item, (str, os.PathLike))
-
-
-def _check_prototypes(
-    found: Sequence[Symbol], missing: Mapping[str, Prototype], callers: Mapping[str, str]
-) -> None:
-    """
-    Refuse link files whose functions have other prototypes than the calls.
-
-    Args:
-        found: The symbols of the link files.
-        missing: The functions that the code calls and does not define, by name.
-        callers: Which function calls each of them, for messages.
-
-    Raises:
-        ExportError: Prototypes differ. Names both sides and the cure.
-    """
-    called = [
-        Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
-        for name, prototype in missing.items()
-    ]
-    try:
-        check.compare([*found, *called])
-    except LinkError as error:
-        raise ExportError(str(error), inputs=error.inputs) from error
-
-
-def _check_memory(missing: Iterable[str], callers: Mapping[str, str]) -> None:
-    """
-    Refuse functions that allocate: the manager of Numba's device memory is no part of an export.
-
-    Raises:
-        ExportError: One of the *missing* functions is its.
-    """
-    needed = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
-    if needed:
-        raise ExportError(
-            f"The functions allocate arrays or count references ({', '.join(needed)}), and Numba's memory "
-            "manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays as "
-            "arguments."
-        )
-
-
-def _warn_of_left_out(files: Iterable[LinkFile], others: Iterable[Input], missing: Iterable[str]) -> None:
-    """
-    Log what C++ has to supply although a function links a file that may define it.
-
-    Args:
-        files: The link files.
-        others: Those that are no part of the export.
-        missing: The functions that are undefined in the export.
-    """
-    # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
-    wanted = sorted(name for name in missing if not backends.is_runtime_call(name))
-    for other in others if wanted else ():
-        log.warning(
-            "%s %s for C++ to define: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
-            "LTO-IR alone. Give that file to the linker beside the artifact, or CUDA C++ or LTO-IR to link=.",
-            ", ".join(wanted),
-            "stays" if len(wanted) == 1 else "stay",
-            other.name,
-            other.kind,
-        )
-    called_back = ", ".join(dict.fromkeys(file.name for file in files if file.has_callbacks))
-    if called_back:
-        log.warning(
-            "%s: its setup and teardown callbacks are Python, and no part of the export. Do what they do "
-            "where the code is loaded and unloaded.",
-            called_back,
-        )
 
 
 def compile_files(
@@ -204,7 +90,7 @@ def compile_files(
     arch: Arch,
     tag: str,
     callers: Mapping[str, str],
-) -> LinkFiles:
+) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
     """
     Compile *files* to LTO-IR, and log those that cannot be.
 
@@ -215,65 +101,121 @@ def compile_files(
         tag: The suffix of private names, one per export.
         callers: Which function calls each of the undefined ones, for messages.
 
+    Returns:
+        Name and LTO-IR of each file, and the private names of functions in them.
+
     Raises:
         ExportError: NVRTC could not compile a file, or its function has another prototype than is called; or
             a function needs Numba's memory manager.
     """
     if not missing:
-        return LinkFiles()
-    files = list(files)
-    compiled: dict[tuple[str, bytes], None] = {}
+        return [], {}
+    code: dict[tuple[str, bytes], None] = {}
+    others: dict[Input, None] = {}
     # What each function links holds the shims of all functions that the process had compiled before it.
-    pieces: dict[tuple[str, str, tuple[Path, ...]], set[tuple[str, str]]] = {}
-    sources: list[_Source] = []
+    texts: dict[tuple[str, str, tuple[Path, ...]], dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
-            compiled[file.name, file.content] = None
+            code[file.name, file.content] = None
         elif file.kind == CU:
-            folders = _folders(file)
-            text, name = file.content.decode(errors="surrogateescape"), PurePath(file.name).name
-            head, functions = _split(text)
-            if functions:
-                wanted = {(symbol, functions[symbol].strip()) for symbol in missing.keys() & functions.keys()}
-                pieces.setdefault((head.strip(), name, folders), set()).update(wanted)
-            else:
-                sources.append(_read(text, name, arch, folders))
-    others = [Input(file.kind, file.name, file.content) for file in files if file.kind not in (CU, LTOIR)]
-    others = [other for other in dict.fromkeys(others) if not backends.is_runtime(other)]
-    compiled_ptx = [Input(PTX, each.name, each.ptx.encode(), compiled=True) for each in sources]
-    texts = (each for each in (*compiled_ptx, *others) if each.kind == PTX)
-    known = [symbol for text in texts for symbol in check.symbols(text)]
-    _check_prototypes(known, missing, callers)
-    private = _private(sources, arch, tag)
-    compiled |= {(source.name, _compile_private(source, private, arch)): None for source in sources}
-    names = {name: _renamed(name, private) for source in sources for name in source.defined & missing.keys()}
-    for (head, name, folders), of in pieces.items():
-        if of:
-            own = {symbol: f"{symbol}_{tag}" for symbol, _ in of}
-            shims = _Source("\n".join((head, *(text for _, text in sorted(of)), "")), name, folders)
-            compiled[name, _compile_private(shims, own, arch)] = None
-            names |= own
-    left = missing.keys() - names.keys()
-    _check_memory(left, callers)
-    _warn_of_left_out(files, others, left)
-    return LinkFiles(tuple(sorted(compiled)), names)
+            head, shims = _split(file.content.decode(errors="surrogateescape"))
+            wanted = {name: shims[name] for name in missing.keys() & shims.keys()}
+            if wanted or not shims:
+                place = (head, PurePath(file.name).name, _folders(file))
+                texts.setdefault(place, {}).update(wanted)
+        else:
+            others[Input(file.kind, file.name, file.content)] = None
+    symbols = [symbol for other in others if other.kind == PTX for symbol in check.symbols(other)]
+    defined: set[str] = set()
+    sources = []
+    for (head, name, folders), shims in texts.items():
+        text = "\n".join([head, *(shims[shim] for shim in sorted(shims))])
+        sources.append((text, name, folders))
+        defined |= shims.keys()
+        if not shims:
+            ptx = compile_source(text, name, arch, folders, output=PTX)
+            symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
+            module = parse(ptx.decode())
+            items: list[Function | Variable] = [*module.functions, *module.variables]
+            defined |= {item.name for item in items if item.defined and item.linkage == "visible"}
+    _check_prototypes(symbols, missing, callers)
+    # Those that are called have the names by which they are called.
+    called = missing.keys() & defined
+    private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
+    try:
+        compiled = _compile_private(sources, private, arch)
+    except ExportError as error:
+        log.debug("the functions of link files keep their names: %s", error)
+        private = {}
+        compiled = _compile_private(sources, private, arch)
+    _check_left(missing.keys() - defined, others, callers)
+    names = {name: private[name] for name in called & private.keys()}
+    return sorted({**code, **dict.fromkeys(compiled)}), names
+
+
+def _identifier(symbol: str) -> str:
+    """Return the name in C++ of what is in no namespace and no class, the symbol of anything else."""
+    match = _MANGLED.fullmatch(symbol)
+    return match["rest"][: int(match["length"])] if match else symbol
+
+
+def _compile_private(
+    sources: Iterable[tuple[str, str, tuple[Path, ...]]], private: Mapping[str, str], arch: Arch
+) -> list[tuple[str, bytes]]:
+    macros = [f"-D{name}={new}" for name, new in private.items()]
+    return [(name, compile_source(text, name, arch, folders, macros)) for text, name, folders in sources]
+
+
+def _check_prototypes(
+    found: Sequence[Symbol], missing: Mapping[str, Prototype], callers: Mapping[str, str]
+) -> None:
+    """Refuse link files whose functions, *found* in them, have other prototypes than the calls."""
+    called = [
+        Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
+        for name, prototype in missing.items()
+    ]
+    try:
+        check.compare([*found, *called])
+    except LinkError as error:
+        raise ExportError(str(error), inputs=error.inputs) from error
+
+
+def _check_left(left: Iterable[str], others: Iterable[Input], callers: Mapping[str, str]) -> None:
+    """Refuse undefined functions that allocate; log *others*, link files that may define the rest."""
+    needed = sorted(name for name in left if name.startswith("NRT_") and name not in callers)
+    if needed:
+        raise ExportError(
+            f"The functions allocate arrays or count references ({', '.join(needed)}), and Numba's memory "
+            "manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays as "
+            "arguments."
+        )
+    # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
+    wanted = ", ".join(sorted(name for name in left if not backends.is_runtime_call(name)))
+    for other in others:
+        if wanted and not backends.is_runtime(other):
+            log.warning(
+                "C++ has to define %s: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
+                "LTO-IR alone. Give that file to the linker beside the artifact, or one of these to link=.",
+                wanted,
+                other.name,
+                other.kind,
+            )
+
+
+def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
+    """Return the LLVM IR *modules* with the calls of link files' functions by their *private* names."""
+    if not private:
+        return [*modules]
+    symbol = re.compile(rf'(@"?)({"|".join(map(re.escape, private))})(?=["\s(,)])')
+    return [symbol.sub(lambda match: match[1] + private[match[2]], module) for module in modules]
 
 
 def paths(files: Iterable[LinkFile]) -> list[Path]:
     """Return those of *files* that are on disk, and the headers that all of them include, but CUDA's."""
     files = list(files)
-    headers = [header for file in files if file.kind == CU for header in _headers(file)]
+    found = (includes.of(file.content, Path("/"), _folders(file)).files for file in files if file.kind == CU)
+    headers = [Path(header) for each in found for header in sorted(each)]
     return list(dict.fromkeys([*(file.path for file in files if file.path), *headers]))
-
-
-def is_shims(file: LinkFile) -> bool:
-    """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
-    return file.kind == CU and bool(_split(file.content.decode(errors="surrogateescape"))[1])
-
-
-def _headers(file: LinkFile) -> list[Path]:
-    """Return the files that *file* can include, but CUDA's."""
-    return sorted(map(Path, includes.of(file.content, Path("/"), _folders(file)).files))
 
 
 def _folders(file: LinkFile) -> tuple[Path, ...]:
@@ -281,42 +223,9 @@ def _folders(file: LinkFile) -> tuple[Path, ...]:
     return (file.path.parent,) if file.path else ()
 
 
-def _read(text: str, name: str, arch: Arch, folders: tuple[Path, ...]) -> _Source:
-    ptx = compile_source(text, name, arch, folders, output=PTX).decode()
-    module = parse(ptx)
-    items: list[Function | Variable] = [*module.functions, *module.variables]
-    defined = frozenset(item.name for item in items if item.defined and item.linkage == "visible")
-    return _Source(text, name, folders, defined, ptx)
-
-
-def _private(sources: Sequence[_Source], arch: Arch, tag: str) -> dict[str, str]:
-    """Return the private names of the identifiers to rename in *sources*; none where that breaks them."""
-    identifiers = {_identifier(name) for source in sources for name in source.defined}
-    private = {name: f"{name}_{tag}" for name in sorted(identifiers) if name}
-    try:
-        for source in sources:
-            _compile_private(source, private, arch)
-    except ExportError as error:
-        log.debug("the functions of link files keep their names: %s", error)
-        return {}
-    return private
-
-
-def _identifier(symbol: str) -> str:
-    """Return the name of what is in no namespace and no class, "" for anything else of C++."""
-    match = _MANGLED.fullmatch(symbol)
-    if match is None:
-        return "" if symbol.startswith("_Z") else symbol
-    return match["rest"][: int(match["length"])]
-
-
-def _renamed(symbol: str, private: Mapping[str, str]) -> str:
-    """Return *symbol* where the identifiers *private* are renamed."""
-    name = _identifier(symbol)
-    new = private.get(name, name)
-    if name == symbol:
-        return new
-    return symbol.replace(f"_Z{len(name)}{name}", f"_Z{len(new)}{new}", 1)
+def is_shims(file: LinkFile) -> bool:
+    """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
+    return file.kind == CU and bool(_split(file.content.decode(errors="surrogateescape"))[1])
 
 
 def needed_shims(source: str, modules: Iterable[str]) -> str:
@@ -326,40 +235,14 @@ def needed_shims(source: str, modules: Iterable[str]) -> str:
     Numba-cuda accumulates the shims of all functions that the process has compiled.
     """
     head, shims = _split(source)
-    if not shims:
-        return source
     wanted = {name for module in modules for name in _WORD.findall(module)} & shims.keys()
-    return "\n".join([head.rstrip(), *(shims[name].strip() for name in sorted(wanted)), ""])
+    return "\n".join([head, *(shims[name] for name in sorted(wanted))]) if shims else source
 
 
 def _split(source: str) -> tuple[str, dict[str, str]]:
-    """Split *source* into its head and Numba's shims by name; no shims if it holds anything else."""
-    starts = list(_SHIM.finditer(source))
-    if not starts:
-        return source, {}
-    ends = [start.start() for start in starts[1:]] + [len(source)]
-    pieces = {start[1]: source[start.start() : end] for start, end in zip(starts, ends, strict=True)}
-    head = source[: starts[0].start()]
-    plain = all(line.startswith("#") or not line.strip() for line in head.splitlines())
-    if not plain or len(pieces) < len(starts) or not all(map(_is_one_function, pieces.values())):
-        return source, {}
-    others = {word for name, piece in pieces.items() for word in _WORD.findall(piece) if word != name}
-    return (source, {}) if others & pieces.keys() else (head, pieces)
-
-
-def _is_one_function(piece: str) -> bool:
-    """Return whether *piece*, which starts with a function, ends with its body."""
-    depth = 0
-    for at, character in enumerate(piece):
-        depth += (character == "{") - (character == "}")
-        if character == "}" and not depth:
-            return not piece[at + 1 :].strip()
-    return False
-
-
-def _compile_private(source: _Source, private: Mapping[str, str], arch: Arch, output: str = LTOIR) -> bytes:
-    macros = [f"-D{identifier}={new}" for identifier, new in sorted(private.items())]
-    return compile_source(source.text, source.name, arch, source.folders, macros, output=output)
+    """Split *source* into its head and Numba's shims by name."""
+    head, *shims = _SHIM.split(source)
+    return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in shims}
 
 
 def compile_source(

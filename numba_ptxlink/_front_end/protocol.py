@@ -70,14 +70,12 @@ class LinkFile:
         kind: Its kind, one of `_formats.kinds`.
         content: What it holds.
         path: Where it is, absolute; None for code in memory.
-        has_callbacks: Whether Python is to run when a module with it is loaded or unloaded.
     """
 
     name: str
     kind: str
     content: bytes
     path: Path | None = None
-    has_callbacks: bool = False
 
 
 class Lowered(Protocol):

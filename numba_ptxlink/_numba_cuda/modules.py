@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._export import link_files, stable_names
+from numba_ptxlink._export import stable_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-_INTERNAL = "numba.cuda._internal."
 
 # NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
 _DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
@@ -95,10 +92,7 @@ def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
 
     for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
         if file is not NRT_LIBRARY:
-            # The one of its halves warns of missing tools for LTO; nobody has to do that elsewhere.
-            callback = getattr(getattr(file, "setup_callback", None), "__module__", None) or ""
-            own = callback.startswith(_INTERNAL)
-            yield replace(link_files.read(file), has_callbacks=False) if own else file
+            yield file
 
 
 def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

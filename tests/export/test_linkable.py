@@ -127,6 +127,6 @@ def test_what_is_no_part_of_an_export_is_told(name, kind, tmp_path, caplog):
     path = tmp_path / f"doubled.{kind}"
     path.write_bytes(compiled(kind))
     made = export(calling(name, "doubled", "float32(float32)", link=str(path)), "ptx")
-    assert f"doubled stays for C++ to define: link= gives {path.name}, of kind {kind}" in caplog.text
+    assert f"C++ has to define doubled: link= gives {path.name}, of kind {kind}" in caplog.text
     assert ["doubled"] == undefined(made)
     assert b"caller" in pl.link(CALLER, made.read("ptx"), path, arch="sm_90").cubin
