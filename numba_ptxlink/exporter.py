@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
 from ._config import config
-from ._export import build, choice, files, jobs, make
+from ._export import build, children, choice, files, jobs, make
 from ._export.artifacts import EMIT, Request
-from ._export.load import Loaded, Source, given, load
+from ._export.load import Loaded, Source, check_file, given, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
-from ._imports import children, sources
 from ._link.consumer import Consumer
 from ._tools import includes
 from ._tools.toolchain import chosen_archs
@@ -182,7 +181,7 @@ def export(
     named = Source(str(source)) if isinstance(source, (str, Path)) else source
     if isinstance(named, Source):
         if not named.is_module:
-            sources.check_file(Path(named.name))
+            check_file(Path(named.name))
         made = jobs.export(named, request, executor, progress)
     elif executor is None:
         made = make.make(given(source), request, {}, progress or (lambda *_: None))
@@ -243,7 +242,7 @@ def compile_udfs(
         beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
     """
     if isinstance(source, Path):
-        sources.check_file(source)
+        check_file(source)
         named = Source(str(source))
         compiled: CompiledUdfs = children.run(
             _compile_file,

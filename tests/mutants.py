@@ -252,19 +252,19 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             EXPORT,
         ),
         (
-            "_imports/sources.py",
+            "_export/load.py",
             "[str(home), *sys.path, *last]",
             "[*sys.path, str(home), *last]",
             IMPORTS,
         ),
-        ("_imports/sources.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
+        ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
         (
-            "_imports/sources.py",
+            "_export/load.py",
             "_files(own) | {path for path in data if path.is_file()}",
             "_files(own)",
             IMPORTS,
         ),
-        ("_imports/children.py", "os.environ.update(environment)", "pass", f"{IMPORTS} export/test_jobs.py"),
+        ("_export/children.py", "os.environ.update(environment)", "pass", f"{IMPORTS} export/test_jobs.py"),
     ],
     "front ends": [
         (

@@ -162,7 +162,7 @@ def test_closures_and_lambdas_are_exported_under_their_names(tmp_path):
     with pytest.raises(
         pl.AbiError, match=r"'<lambda>', the C name of .*, is not a C identifier; use 'lambda'"
     ):
-        pl.udf("int32(int32)")(lambda value: value)
+        pl.export([pl.udf("int32(int32)")(lambda value: value)])
 
 
 def test_a_struct_and_a_function_may_not_share_a_name(tmp_path):

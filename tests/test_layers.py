@@ -31,7 +31,6 @@ FLOORS = (
     "_native",
     "_formats",
     "cache",
-    "_imports",
     "_tools",
     "_cabi",
     "assembler",

@@ -23,6 +23,7 @@ from numba_ptxlink.errors import ExportError
 
 from . import externs, groups, link_files
 from .groups import Lowering, portable
+from .signatures import each_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -143,7 +144,7 @@ def compile_archs(
 
     result = []
     for arch in archs:
-        parts = groups.each_of(functools.partial(compiled, arch), places)
+        parts = each_of(functools.partial(compiled, arch), places)
         whole = tuple(each for part in parts for each in part.lowered)
         ptx = tuple(part.ptx for part in parts)
         result.append(Compiled(functions[0].front_end, arch, whole, read_links(whole, read), ptx))

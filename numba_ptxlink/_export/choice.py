@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import ExportError
 
 from . import type_names
 
@@ -30,8 +28,6 @@ The attribute of a module's specification that lists what the module has marked.
 
 A module that is run again has another specification. A table here would keep both alive for ever.
 """
-
-_refusals: ContextVar[list[AbiError] | None] = ContextVar("refusals", default=None)
 
 
 class Marked:
@@ -102,37 +98,6 @@ def _values(function: Any) -> Iterator[tuple[str, Any]]:
         if inspect.ismodule(value):
             # Not getattr: a module may compute an attribute, or warn of it.
             yield from ((f"{name}.{member}", vars(value).get(member)) for member in code.co_names)
-
-
-@contextmanager
-def refused_together() -> Iterator[None]:
-    """
-    Let functions be marked whose names are refused, and refuse all of them at the end of a `with` block.
-
-    Raises:
-        AbiError: There are some. Names each, with its line and the cure.
-    """
-    kept: list[AbiError] = []
-    token = _refusals.set(kept)
-    try:
-        yield
-    finally:
-        _refusals.reset(token)
-    if kept:
-        raise AbiError("\n".join(map(str, kept)))
-
-
-def refuse(error: AbiError, place: str) -> None:
-    """
-    Refuse a function that is marked at the line *place*, for its name.
-
-    Raises:
-        AbiError: It is *error*, outside of `refused_together`.
-    """
-    kept = _refusals.get()
-    if kept is None:
-        raise error
-    kept.append(AbiError(f"{place}: error: {error}"))
 
 
 def record(marked: Marked) -> None:

@@ -12,19 +12,20 @@ import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._link.declarations import contradicted, declaration
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._tools import find, nvrtc, nvvm
-from numba_ptxlink.errors import AbiError, ExportError, LinkError, PtxlinkError
+from numba_ptxlink.errors import AbiError, ExportError, LinkError
 
 from . import link_files
+from .signatures import each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
@@ -36,8 +37,6 @@ log = logging.getLogger(__name__)
 # NVVM and the assembler take as long for a program of one function as for the next six.
 _USUAL, _MOST = 8, 16
 _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -78,28 +77,6 @@ def lower_each(functions: Sequence[Typed], arch: Arch, options: CompileOptions) 
         PtxlinkError: As `lower`, of all functions that fail.
     """
     return tuple(each_of(lambda function: lower(function, arch, options), functions))
-
-
-def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Return what *function* returns for each of *items*; raise the errors of all that fail as one."""
-    results, errors = [], []
-    for item in items:
-        try:
-            results.append(function(item))
-        except PtxlinkError as error:
-            errors.append(error)
-    raise_all(errors)
-    return results
-
-
-def raise_all(errors: Sequence[PtxlinkError]) -> None:
-    """Raise *errors* as one, if there are any."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        kinds = {type(error) for error in errors}
-        kind = kinds.pop() if len(kinds) == 1 else ExportError
-        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]
 
 
 def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowering:

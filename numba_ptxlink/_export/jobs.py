@@ -22,12 +22,11 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink._imports import children
 from numba_ptxlink.errors import ExportError, PtxlinkError
 
-from . import choice, groups, load, make
+from . import children, choice, groups, load, make
 from .groups import Done
-from .signatures import typed
+from .signatures import raise_all, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,7 +202,7 @@ def _share_out(
         for future in futures:
             future.cancel()
         raise
-    groups.raise_all([errors[unit] for unit in units if unit in errors])
+    raise_all([errors[unit] for unit in units if unit in errors])
     return done
 
 

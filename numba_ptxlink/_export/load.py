@@ -1,14 +1,27 @@
-"""Load the marked functions of an export: those of a file, in a child process, or those that are given."""
+"""
+Load the marked functions of an export: those of a file, in a child process, or those that are given.
+
+The process that imports a file ends with the export: `children` has forked it of one that has imported a
+compiler alone. So the modules that are new after the import are what the file is made of.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import importlib.util
+import os
+import site
+import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._imports import sources
 from numba_ptxlink.errors import ExportError
 
 from . import choice
@@ -16,6 +29,9 @@ from .marks import Udf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import CodeType
+
+_IMPORTING = "PTXLINK_IMPORTING"
 
 
 @dataclass(frozen=True)
@@ -40,37 +56,70 @@ class Loaded:
     Args:
         stem: What the names of an export's files begin with, unless another name is given.
         marked: The functions.
-        files: The files that they are made of.
+        files: The files that they are made of: modules, and what was read while these were imported.
     """
 
     stem: str
     marked: tuple[Udf, ...]
     files: frozenset[Path]
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of the Python files that define them."""
+        files = (Path(each.function.__code__.co_filename) for each in self.marked)
+        return tuple(dict.fromkeys(file.parent.absolute() for file in files if file.is_file()))
+
 
 def load(source: Source, front_end: str | None) -> Loaded:
     """
-    Import *source* into this process, which ends with the export.
+    Import *source* from its text into this process, which ends with the export.
+
+    A file in a package is imported under its full name; a module as `python -m` finds it, from the working
+    directory first.
 
     Args:
         source: The file or module.
         front_end: What is to compile it, None for what it uses.
 
     Raises:
-        ExportError: It failed while it was imported, or marks nothing.
-        AbiError: Names of functions are refused.
+        ExportError: There is no such module, it failed while it was imported, or it marks nothing. Names the
+            line.
     """
     choice.prepare(front_end)
-    with choice.refused_together():
-        if source.is_module:
-            imported = sources.import_module(source.name, choice.advice)
-        else:
-            imported = sources.import_file(Path(source.name), choice.advice)
-    path = Path(source.name)
-    # A package has its folder's name.
-    stem = path.resolve().parent.name if path.stem == "__init__" else path.stem
-    stem = source.name.rpartition(".")[2] if source.is_module else stem
-    return Loaded(stem, _defined_in(imported.module), imported.files)
+    path, folder = Path(source.name), Path.cwd()
+    home, last, name, stem = folder, [], source.name, source.name.rpartition(".")[2]
+    if not source.is_module:
+        real = path.resolve()
+        _check_outer(path, real)
+        # A package has its folder's name.
+        stem = real.parent.name if path.stem == "__init__" else path.stem
+        package = _packages_above(real)
+        name = ".".join(package if real.stem == "__init__" else (*package, real.stem)) if package else ""
+        home, last = real.parents[len(package)], [str(real.parent)] if package else []
+    elif not all(part.isidentifier() for part in name.split(".")):
+        raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
+    if not _is_installed(home):
+        sys.path[:] = [str(home), *sys.path, *last]
+    _read_source()
+    former = set(sys.modules)
+    read: set[str] = set()
+
+    def note(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str) and not args[2] & os.O_ACCMODE:
+            read.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
+
+    sys.addaudithook(note)
+    try:
+        module = importlib.import_module(name) if name else _execute(path)
+    except (Exception, SystemExit) as error:
+        raise _failure(source.name, error) from error
+    finally:
+        # Paths that were given are relative to it.
+        os.chdir(folder)
+    # What the process had imported before is a compiler, of which some modules are imported late.
+    own = [name for name in sys.modules if not {name, name.partition(".")[0]} & former]
+    data = (path for path in map(Path, tuple(read)) if not _is_installed(path) and path.suffix != ".pyc")
+    return Loaded(stem, _defined_in(module), _files(own) | {path for path in data if path.is_file()})
 
 
 def given(source: Any) -> Loaded:
@@ -80,9 +129,9 @@ def given(source: Any) -> Loaded:
     Raises:
         ExportError: It is something else, or empty.
     """
+    files = frozenset(path for path in _files(list(sys.modules)) if _is_of_user(str(path)))
     if isinstance(source, ModuleType):
-        stem, marked = source.__name__.rpartition(".")[2], _defined_in(source)
-        return Loaded(stem, marked, sources.of_process())
+        return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
     source = (source,) if isinstance(source, Udf) else source
     if not isinstance(source, Iterable):
         raise ExportError(f"export() takes a module, a path, or functions with @udf, not {source!r}.")
@@ -92,17 +141,10 @@ def given(source: Any) -> Loaded:
             raise ExportError(f"export() takes functions marked with @udf, not {function!r}.")
     if not udfs:
         raise ExportError("export() was given no UDF; mark functions with @udf.")
-    return Loaded(udfs[0].name, udfs, sources.of_process())
+    return Loaded(udfs[0].name, udfs, files)
 
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
-    udfs = _of_module(module)
-    if not udfs:
-        raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
-    return udfs
-
-
-def _of_module(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions that *module* defines, in order of definition.
 
@@ -113,12 +155,130 @@ def _of_module(module: ModuleType) -> tuple[Udf, ...]:
     own = [each for each in named if each.function.__module__ == module.__name__]
     recorded = getattr(module.__spec__, choice.MARKS, ())
     added = [other for each in dict.fromkeys((*recorded, *own)) for other in (each, *each.others)]
+    if not added:
+        raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
     # The last signature of a function has the others with it.
     with_another = {id(other) for each in added for other in each.others}
     return tuple(each for each in dict.fromkeys(added) if id(each) not in with_another)
 
 
-def folders(marked: Sequence[Udf]) -> dict[Path, None]:
-    """Return the folders of the Python files that define *marked*."""
-    files = (Path(each.function.__code__.co_filename) for each in marked)
-    return {file.parent.absolute(): None for file in files if file.is_file()}
+def check_file(path: Path) -> None:
+    """
+    Refuse what is no Python file.
+
+    Raises:
+        ExportError: It is none, or cannot be read.
+    """
+    try:
+        if path.is_dir():
+            raise ExportError(f"{path} is a folder; give the path of a Python file.")
+        if not path.is_file():
+            raise ExportError(f"{path} is not a file; give the path of a Python file.")
+        if path.suffix != ".py":
+            raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise ExportError(f"{path} could not be read: {error.strerror}; check the path.") from error
+
+
+def _check_outer(path: Path, real: Path) -> None:
+    """Refuse a file that is being imported, and exports or links itself meanwhile."""
+    outer = os.environ.get(_IMPORTING, "")
+    if str(real) in outer.split(os.pathsep):
+        raise ExportError(
+            f"{path} asks for an import of itself while it is imported, which would never end; put the call "
+            'that exports or links the file below `if __name__ == "__main__":`, or pass it the functions.'
+        )
+    os.environ[_IMPORTING] = f"{real}{os.pathsep}{outer}"
+
+
+def _files(names: Sequence[str]) -> frozenset[Path]:
+    """Return the files of the modules *names*, without the standard library."""
+    standard = Path(sysconfig.get_path("stdlib"))
+    found = set()
+    for name in names:
+        file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
+        if isinstance(file, str) and name.partition(".")[0] not in sys.stdlib_module_names:
+            path = Path(file).absolute()
+            # A module in an archive stands for the archive.
+            found.add(next((each for each in (path, *path.parents) if each.is_file()), path))
+    # Such as _sysconfigdata_..., which no list of the standard library has.
+    return frozenset(path for path in found if path.parent != standard)
+
+
+@functools.cache
+def _installed() -> frozenset[str]:
+    """Return the folders of the standard library and of installed packages."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders |= {*site.getsitepackages(), site.getusersitepackages()}
+    return frozenset(os.path.realpath(folder) for folder in folders if folder)
+
+
+def _is_installed(path: Path) -> bool:
+    folders = _installed()
+    return any(str(each) in folders for each in (path.resolve(), *path.resolve().parents))
+
+
+def _read_source() -> None:
+    """
+    Let modules that are not installed be compiled from their source.
+
+    Byte code tells edits apart by whole seconds and sizes only.
+    """
+    get_code = machinery.SourceFileLoader.get_code
+
+    def compiled(self: machinery.SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        if not _is_of_user(path):
+            return get_code(self, fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+    machinery.SourceFileLoader.get_code = compiled  # type: ignore[assignment, method-assign]
+
+
+def _packages_above(path: Path) -> tuple[str, ...]:
+    """Return the names of the packages around the file *path*, the outermost first."""
+    names: list[str] = []
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    importable = path.stem.isidentifier() and names[:1] != [] and not _is_taken(names[0])
+    return tuple(names) if importable else ()
+
+
+def _is_taken(name: str) -> bool:
+    """Return whether a compiler or the standard library has a module called *name*."""
+    return name in sys.modules or name in sys.stdlib_module_names
+
+
+def _execute(path: Path) -> ModuleType:
+    stem = path.stem
+    name = f"_ptxlink_{stem}" if _is_taken(stem) or not stem.isidentifier() else stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no loader takes {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _failure(what: str, error: BaseException) -> ExportError:
+    """Return the error of an import, with the innermost line of the user's."""
+    says = f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}:{error.lineno}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
+        where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    message = f"{what} failed while it was imported: {says}. {choice.advice(error) or 'Mend the file.'}"
+    return ExportError(f"{where}: error: {message}" if where else message)
+
+
+def _is_of_user(file: str) -> bool:
+    # This package may be imported from its source.
+    return not _is_installed(Path(file)) and Path(__file__).parents[1] not in Path(file).parents

@@ -16,7 +16,7 @@ from numba_ptxlink._formats.kinds import LTOIR
 from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import find, includes, toolchain
 
-from . import build, choice, files, load
+from . import build, choice, files
 from .artifacts import compile_each, file_name, join
 from .signatures import describe, typed
 
@@ -80,12 +80,11 @@ def make(
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    marked = loaded.marked
-    searched = tuple(dict.fromkeys((*request.include_dirs, *load.folders(marked))))
+    compiler = choice.common(loaded.marked, request.front_end)
+    functions = typed(loaded.marked, compiler)
+    searched = tuple(dict.fromkeys((*request.include_dirs, *loaded.folders)))
     stem = request.stem or files.check_stem(loaded.stem)
     request = replace(request, stem=stem, include_dirs=searched)
-    compiler = choice.common(marked, request.front_end)
-    functions = typed(marked, compiler)
     compiled = build.compile_archs(functions, request.archs, request.options, done, progress)
     first = compiled[0]
     pairs = zip(functions, first.lowered, strict=True)

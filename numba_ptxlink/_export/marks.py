@@ -74,19 +74,11 @@ class Udf(Marked):
         _check_callable_from_c(function, self.source)
         self.signature = signature
         self.options = options
-        what, name = f"function {function.__qualname__}", function.__name__
         parameters = inspect.signature(function, follow_wrapped=False).parameters
-        self.cxx = CxxOptions.of(f"F{what[1:]} ({self.source})", parameters, **cxx or {})
-        if self.cxx.namespace and not self.is_kernel:
-            cnames.check_inside(name, f"F{what[1:]} ({self.source})")
+        self.cxx = CxxOptions.of(f"Function {function.__qualname__} ({self.source})", parameters, **cxx or {})
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
-        self.name = name if options.abi_name is None else options.abi_name
-        if not self.overloads:
-            try:
-                cnames.check(self.name, what)
-            except AbiError as error:
-                choice.refuse(error, self.place)
+        self.name = function.__name__ if options.abi_name is None else options.abi_name
         choice.record(self)
         functools.update_wrapper(self, function)
 
@@ -231,8 +223,8 @@ def udf(
             first.
 
     Raises:
-        AbiError: The name is not a legal C name, an option is unknown, or C cannot call the function: it has
-            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
+        AbiError: An option is unknown, or C cannot call the function: it has `*args`, `**kwargs` or
+            keyword-only parameters, or is a generator or asynchronous.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
@@ -284,9 +276,8 @@ def kernel(
             first.
 
     Raises:
-        AbiError: The name is not a legal C name, an option is unknown, a launch bound is out of range, or C
-            cannot call the function: it has `*args`, `**kwargs` or keyword-only parameters, or is a generator
-            or asynchronous.
+        AbiError: An option is unknown, a launch bound is out of range, or C cannot call the function: it has
+            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink.errors import AbiError
+from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
 from . import type_names
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.options import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 _LONGEST_TYPE = 80
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
             proposes another name.
     """
     taken: dict[str, Typed] = {}
-    for function in dict.fromkeys(each for of in marked for each in (*of.others, of)):
-        new = _typed(function, front_end)
-        old = taken.setdefault(new.symbol, new).udf
+    functions = dict.fromkeys(each for of in marked for each in (*of.others, of))
+    for new in each_of(lambda function: _typed(function, front_end), functions):
+        function, old = new.udf, taken.setdefault(new.symbol, new).udf
         if old is function:
             continue
         where = f"{function.function.__qualname__} ({function.source})"
@@ -92,7 +94,37 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
     return tuple(taken.values())
 
 
+def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what *function* returns for each of *items*; raise the errors of all that fail as one."""
+    results, errors = [], []
+    for item in items:
+        try:
+            results.append(function(item))
+        except PtxlinkError as error:
+            errors.append(error)
+    raise_all(errors)
+    return results
+
+
+def raise_all(errors: Sequence[PtxlinkError]) -> None:
+    """Raise *errors* as one, if there are any."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        kinds = {type(error) for error in errors}
+        kind = kinds.pop() if len(kinds) == 1 else ExportError
+        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]
+
+
 def _typed(function: Udf, front_end: FrontEnd) -> Typed:
+    what = f"function {function.function.__qualname__}"
+    try:
+        if not function.overloads:
+            cnames.check(function.name, what)
+        if function.cxx.namespace and not function.is_kernel:
+            cnames.check_inside(function.function.__name__, what)
+    except AbiError as error:
+        raise AbiError(f"{function.place}: error: {error}") from error
     args, result = arguments(function, front_end)
     labels = tuple(parameters(function.function))
     records = record_names(function.function, front_end)

@@ -74,7 +74,7 @@ def test_a_function_that_c_cannot_call(mark, function, message):
 def test_a_lambda_needs_a_name():
     """The name of a lambda is refused with one that C has."""
     with pytest.raises(pl.AbiError, match=r"'<lambda>', .* is not a C identifier; use 'lambda'"):
-        pl.udf("int32(int32)")(lambda x: x)
+        pl.export([pl.udf("int32(int32)")(lambda x: x)])
     assert pl.udf("int32(int32)", name="f")(lambda x: x).name == "f"
 
 

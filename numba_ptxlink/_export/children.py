@@ -44,7 +44,7 @@ _READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
 _START = """\
 import sys
 sys.path[:] = {path!r}
-from numba_ptxlink._imports.children import _serve
+from numba_ptxlink._export.children import _serve
 _serve({descriptor})
 """
 _to_caller: list[Connection] = []
