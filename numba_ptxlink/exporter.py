@@ -3,81 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
 from ._config import config
-from ._export import build, children, choice, files, jobs, make
-from ._export.artifacts import EMIT, Request
+from ._export import children, choice, externs, jobs
+from ._export.artifacts import EMIT, Request, check_passing
+from ._export.compile import build, programs
 from ._export.load import Loaded, Source, check_file, given, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
+from ._export.write import Export, check_depfile, check_out, check_stem, write
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
+from ._link.compile import PythonCode
 from ._link.consumer import Consumer
+from ._link.declarations import declaration
+from ._link.read import Input
 from ._tools import includes
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Executor
     from types import ModuleType
 
-    from . import abi
     from ._config import FrontEndName
 
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
-
-
-@dataclass(frozen=True)
-class Export:
-    """
-    The files and signatures of an export. In memory, paths are the names that the files would have.
-
-    Args:
-        header: The C and C++ header.
-        manifest: The JSON file that lists functions, artifacts and tool versions.
-        artifacts: Every artifact by (kind, arch), with arch "" for what holds several.
-        signatures: The C signature of each function.
-        contents: What each file holds, by name.
-        host_compiler: Name and release of what compiled the host code of an object, "" without one.
-        left_out: What could not be made, and why, "" where the log tells it: kinds in binaries, "kernels".
-        sources: The files that it is made of.
-    """
-
-    header: Path
-    manifest: Path
-    artifacts: dict[tuple[str, str], Path]
-    signatures: tuple[abi.Signature, ...]
-    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    host_compiler: str = ""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    sources: tuple[Path, ...] = ()
-
-    def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
-        """
-        Return an artifact, for another linker or to load it.
-
-        Args:
-            kind: Such as "ltoir", "ptx" or "kernels".
-            arch: The GPU it is for; may be left out where there is one of *kind*.
-
-        Raises:
-            ExportError: There is none, or several.
-        """
-        sm = None if arch is None else Arch.of(arch).sm
-        paths = [path for (of, has), path in self.artifacts.items() if of == kind and sm in (None, has)]
-        if len(paths) != 1:
-            have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
-            raise ExportError(
-                f"The export has {len(paths)} artifacts of {kind}{f' for {sm}' if sm else ''}; it has "
-                f"{have}: name one of these, or emit it."
-            )
-        return self.contents[paths[0].name]
 
 
 def export(
@@ -164,7 +121,7 @@ def export(
         raise ExportError(f'arch is {arch!r}; pass a GPU or several, such as "sm_90".')
     consumer = Consumer.of(cuda, ptx_isa)
     request = Request(
-        "" if name is None else files.check_stem(name),
+        "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
         _options(opt=opt, fastmath=fastmath, lineinfo=lineinfo),
@@ -175,8 +132,8 @@ def export(
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    out = files.check_out(out_dir)
-    files.check_depfile(depfile, out_dir)
+    check_out(out_dir)
+    check_depfile(depfile, out_dir)
     jobs.check(executor, progress)
     named = Source(str(source)) if isinstance(source, (str, Path)) else source
     if isinstance(named, Source):
@@ -184,95 +141,66 @@ def export(
             check_file(Path(named.name))
         made = jobs.export(named, request, executor, progress)
     elif executor is None:
-        made = make.make(given(source), request, {}, progress or (lambda *_: None))
+        made = jobs.export_loaded(given(source), request, {}, progress or (lambda *_: None))
     else:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
-    stem = made.stem
-    *contents, manifest = made.contents.items()
-    # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
-    written = dict([*contents, *files.rule(depfile, out / f"{stem}.json", made.files).items(), manifest])
-    if out_dir is not None:
-        files.write(out, written, out / f"{stem}.json", made.files)
-    return Export(
-        header=out / f"{stem}.h",
-        manifest=out / f"{stem}.json",
-        artifacts={key: out / file for key, file in made.artifacts.items()},
-        signatures=made.signatures,
-        contents=written,
-        host_compiler=made.host_compiler,
-        left_out=made.left_out,
-        sources=tuple(sorted(made.files)),
-    )
-
-
-@dataclass(frozen=True)
-class CompiledUdfs:
-    """
-    UDFs for a link.
-
-    Args:
-        kind: "ptx" or "ltoir".
-        code: The code.
-        signatures: The functions.
-        externs: What they call and others define: the first caller, and the signature in C where it is known.
-    """
-
-    kind: str
-    code: bytes = field(repr=False)
-    signatures: tuple[abi.Signature, ...]
-    externs: tuple[tuple[str, abi.Signature], ...]
+    return write(made, out_dir, depfile)
 
 
 def compile_udfs(
+    name: str,
     source: Path | Iterable[Udf],
     arch: Arch,
     *,
     lto: bool,
     front_end: str | None = None,
     beside: Collection[bytes] = (),
-) -> CompiledUdfs:
+) -> PythonCode:
     """
-    Compile UDFs, or a Python file's, with the default options.
+    Compile UDFs for a link, or a Python file's, with the default options.
 
     Args:
+        name: What the link calls them.
         source: The UDFs, or the file.
         arch: The GPU.
         lto: Whether to compile to LTO-IR if possible, rather than to PTX.
         front_end: What compiles those whose decorator names none.
         beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
     """
-    if isinstance(source, Path):
-        check_file(source)
-        named = Source(str(source))
-        compiled: CompiledUdfs = children.run(
-            _compile_file,
-            named,
-            arch,
-            (lto, front_end, [*beside]),
-            prepare=jobs.preparation(front_end, named),
-        )
-        return compiled
-    return _compile(given(source), arch, (lto, front_end, beside))
+    options = (name, arch, (LTOIR, PTX) if lto else (PTX,), [*beside])
+    if not isinstance(source, Path):
+        return _compile(given(source), front_end, options)
+    check_file(source)
+    named = Source(str(source))
+    prepare = jobs.preparation(front_end, named)
+    compiled: PythonCode = children.run(_compile_file, named, front_end, options, prepare=prepare)
+    return compiled
 
 
 def _compile_file(
-    source: Source, arch: Arch, options: tuple[bool, str | None, Collection[bytes]]
-) -> CompiledUdfs:
-    return _compile(load(source, options[1]), arch, options)
+    source: Source, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
+) -> PythonCode:
+    return _compile(load(source, front_end), front_end, options)
 
 
-def _compile(loaded: Loaded, arch: Arch, options: tuple[bool, str | None, Collection[bytes]]) -> CompiledUdfs:
-    lto, front_end, beside = options
-    default, kinds = CompileOptions(), (LTOIR, PTX) if lto else (PTX,)
+def _compile(
+    loaded: Loaded, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
+) -> PythonCode:
+    name, arch, kinds, beside = options
+    default = CompileOptions()
     functions = typed(loaded.marked, choice.common(loaded.marked, front_end))
-    lowered = build.lower(functions, arch, default)
-    lowered = replace(lowered, links=tuple(each for each in lowered.links if each.content not in beside))
-    built = build.build(lowered, kinds, default, dispensable=(LTOIR,))
-    kind = next(kind for kind in kinds if kind in built.artifacts)
-    make.check_passing(lowered.signatures, (kind,))
-    callers = build.callers(lowered)
-    called = ((callers[name], signature) for name, (_, signature) in built.externs.items() if signature)
-    return CompiledUdfs(kind, built.artifacts[kind], lowered.signatures, tuple(called))
+    (program,) = programs(functions, [arch], default, {}, lambda *_: None)
+    program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
+    code = build(program, kinds, default, dispensable=(LTOIR,))
+    kind = next(kind for kind in kinds if kind in code.artifacts)
+    check_passing(program.signatures, (kind,))
+    callers = externs.callers(program.lowered)
+    called = ((callers[symbol], plain) for symbol, (_, plain) in code.externs.items() if plain)
+    return PythonCode(
+        Input(kind, name, code.artifacts[kind], compiled=True),
+        tuple(declaration(each, name) for each in program.signatures if not each.kernel),
+        tuple(declaration(plain, caller) for caller, plain in called),
+    )
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from ._formats.kinds import CU, LTOIR, PTX
 from ._front_end import registry
 from ._link import backends, run, single_ptx
 from ._link.compile import PythonCode, SourceOptions, compile_sources
-from ._link.declarations import declaration
 from ._link.plan import LinkOptions
 from ._link.read import Input, read
 from ._link.run import Linked
@@ -250,11 +249,7 @@ def _python(
         # Deferred: most links have no Python.
         from .exporter import compile_udfs
 
-        compiled = compile_udfs(group, arch, lto=lto, front_end=front_end, beside=beside)
-        defined = (declaration(each, name) for each in compiled.signatures if not each.kernel)
-        called = (declaration(signature, caller) for caller, signature in compiled.externs)
-        code = Input(compiled.kind, name, compiled.code, compiled=True)
-        found.append(PythonCode(code, tuple(defined), tuple(called)))
+        found.append(compile_udfs(name, group, arch, lto=lto, front_end=front_end, beside=beside))
     return found
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export import groups
+from numba_ptxlink._export.compile import compile_ir
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import find, nvrtc
 
@@ -52,7 +52,7 @@ def test_an_export_names_the_missing_library(without_nvrtc):
     front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
     lowered = SimpleNamespace(signature=SimpleNamespace(name="damp"))
     with pytest.raises(pl.ExportError) as caught:
-        groups.compile_program(front_end, [lowered], [], ARCH, CompileOptions(), lto=False)
+        compile_ir(front_end, [lowered], [], ARCH, CompileOptions(), lto=False)
     said = str(caught.value)
     assert said.startswith("damp cannot be compiled for sm_80: NVRTC could not be loaded (Failure finding")
     assert said.endswith("install it with `pip install 'numba-ptxlink[cu13]'`.")

@@ -149,7 +149,7 @@ def _export_each(
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
     """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
-    from numba_ptxlink._export.files import check_depfile, rule
+    from numba_ptxlink._export.write import check_depfile, rule
     from numba_ptxlink._link import outputs
     from numba_ptxlink.errors import ExportError, PtxlinkError
     from numba_ptxlink.exporter import export

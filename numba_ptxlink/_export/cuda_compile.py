@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
+from numba_ptxlink._cabi.header import Declaration
 from numba_ptxlink._cabi.options import launch_bounds
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import parse
@@ -17,8 +19,11 @@ from numba_ptxlink._tools import find, nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions, register_limit
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import build, externs, link_files, marks
+from . import externs, link_files, marks
 from .choice import source_of
+from .compile import Group, build
+from .compile import program as of_groups
+from .lower import portable
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -112,12 +117,12 @@ def _compiled(
         abi.check_ptx(signature, "output='ltoir'")
     inline = optimised or given["forceinline"] or options.get("inline") == "always"
     front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
-    portable = build.portable(front_end, lowered, signature, arch, source_of(function))
+    declared = Declaration(signature, name, "", source_of(function))
+    program = of_groups(front_end, arch, [Group((portable(front_end, lowered, declared, info, arch),))])
     # What the user's files define is left to the linker: their variables are there once in a program.
-    brought = tuple(filter(link_files.is_shims, map(link_files.read, portable.links)))
-    program = build.Compiled(front_end, arch, (portable,), brought)
+    program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
-    artifacts = build.build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts
+    artifacts = build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts
     if output in (PTX, LTOIR):
         code = artifacts[output]
         return (code.decode() if output == PTX else code), lowered.result

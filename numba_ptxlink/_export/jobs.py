@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from dataclasses import dataclass
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,18 +24,20 @@ from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink.errors import ExportError, PtxlinkError
 
-from . import children, choice, groups, load, make
-from .groups import Done
+from . import children, choice
+from .compile import Group, compile_group, programs, split, title
+from .load import load
 from .signatures import raise_all, typed
+from .write import check_stem, made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from .artifacts import Request
     from .load import Loaded, Source
-    from .make import Made
     from .signatures import Typed
+    from .write import Export
 
     Progress = Callable[[int, int, str], object]
 
@@ -53,6 +55,7 @@ class Unit:
         names: Their C names.
         arch: The GPU.
         options: The options of the export.
+        identity: What they depend on: the releases of what compiles, and a digest of the files.
     """
 
     source: Source
@@ -60,18 +63,14 @@ class Unit:
     names: tuple[str, ...]
     arch: Arch
     options: CompileOptions
-
-    @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-        return groups.title(self.arch, self.names)
+    identity: str
 
 
 def export(
     source: Source, request: Request, executor: Executor | None = None, progress: Progress | None = None
-) -> Made:
+) -> Export:
     """
-    Return the files of an export of *source*.
+    Return the export of *source*, in memory.
 
     Args:
         source: The file.
@@ -82,26 +81,50 @@ def export(
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    done: dict[Unit, Done] = {}
+    done: dict[tuple[Arch, tuple[str, ...]], Group] = {}
     if executor is not None:
-        identity, units = _run(_divide, source, request)
+        units = _run(_divide, source, request)
         if len(units) > 1:
-            done = _share_out(units, identity, executor, progress)
-    made: Made = _run(_make, source, request, done, heard=None if done else progress)
-    return made
+            done = _share_out(units, executor, progress)
+    exported: Export = _run(_made, source, request, done, heard=None if done else progress)
+    return exported
 
 
-def run(unit: Unit) -> tuple[str, Done | str]:
+def export_loaded(
+    loaded: Loaded,
+    request: Request,
+    done: Mapping[tuple[Arch, tuple[str, ...]], Group],
+    progress: Callable[[int, int, str], object],
+) -> Export:
     """
-    Compile *unit* in a child of this process.
+    Return the export of the functions *loaded*, in memory.
 
-    Returns:
-        What the result depends on, and the result; or why there is none.
+    Args:
+        loaded: The functions.
+        request: What is exported.
+        done: What groups of them have become, by architecture and C names.
+        progress: Called after each group.
+
+    Raises:
+        PtxlinkError: As `export` of the package.
+    """
+    functions = _typed(loaded, request.front_end)
+    request = replace(
+        request,
+        stem=request.stem or check_stem(loaded.stem),
+        include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
+    )
+    return made(programs(functions, request.archs, request.options, done, progress), request, loaded.files)
+
+
+def run(unit: Unit) -> Group | str:
+    """
+    Compile *unit* in a child of this process; return why not where that would be another result.
 
     Raises:
         PtxlinkError: A compiler refused a function.
     """
-    outcome: tuple[str, Done | str] = _run(_compile, unit.source, unit)
+    outcome: Group | str = _run(_compile, unit.source, unit)
     return outcome
 
 
@@ -112,35 +135,35 @@ def _run(
     return children.run(function, source, what, *more, prepare=prepare, heard=heard)
 
 
-def _make(source: Source, request: Request, done: dict[Unit, Done]) -> Made:
-    loaded = load.load(source, request.front_end)
-    known = {(unit.arch, unit.names): each for unit, each in done.items()}
-    return make.make(loaded, request, known, children.tell)
+def _made(source: Source, request: Request, done: dict[tuple[Arch, tuple[str, ...]], Group]) -> Export:
+    return export_loaded(load(source, request.front_end), request, done, children.tell)
 
 
-def _divide(source: Source, request: Request) -> tuple[str, list[Unit]]:
-    """Return what the functions depend on, and groups of them; run in a child."""
-    loaded = load.load(source, request.front_end)
+def _divide(source: Source, request: Request) -> list[Unit]:
+    """Return groups of the functions; run in a child."""
+    loaded = load(source, request.front_end)
     functions = _typed(loaded, request.front_end)
-    names = [each.symbol for each in functions]
-    places = groups.split(names, request.options)
-    return _identity(loaded, functions), [
-        Unit(source, request.front_end, tuple(names[place] for place in group), arch, request.options)
+    names, identity = [each.symbol for each in functions], _identity(loaded, functions)
+    return [
+        Unit(
+            source, request.front_end, tuple(names[group.start : group.stop]), arch, request.options, identity
+        )
         for arch in request.archs
-        for group in places
+        for group in split(names, request.options)
     ]
 
 
-def _compile(source: Source, unit: Unit) -> tuple[str, Done | str]:
+def _compile(source: Source, unit: Unit) -> Group | str:
     try:
-        loaded = load.load(source, unit.front_end)
-        functions = {each.symbol: each for each in _typed(loaded, unit.front_end)}
+        loaded = load(source, unit.front_end)
+        functions = _typed(loaded, unit.front_end)
     except PtxlinkError as error:
-        return "", f"a worker cannot import it: {error}"
-    if not functions.keys() >= {*unit.names}:
-        return "", "a worker finds other functions in it"
-    own = [functions[name] for name in unit.names]
-    return _identity(loaded, tuple(functions.values())), groups.compile_group(own, unit.arch, unit.options)
+        return f"a worker cannot import it: {error}"
+    own = [each for each in functions if each.symbol in unit.names]
+    found = _identity(loaded, functions)
+    if found != unit.identity or len(own) != len(unit.names):
+        return f"what compiles it differs in a worker: {found} and not {unit.identity}"
+    return compile_group(own, unit.arch, unit.options)
 
 
 def _typed(loaded: Loaded, front_end: str | None) -> tuple[Typed, ...]:
@@ -160,44 +183,39 @@ def _identity(loaded: Loaded, functions: Sequence[Typed]) -> str:
 def check(executor: Any, progress: Any) -> None:
     """Refuse what cannot compile units or be told of them."""
     if executor is not None and not isinstance(executor, Executor):
-        what = f"the class {executor.__name__}" if isinstance(executor, type) else repr(executor)
-        cure = (
-            "pass its get_executor()"
-            if callable(getattr(executor, "get_executor", None))
-            else "pass an instance of a concurrent.futures.Executor, such as ProcessPoolExecutor()"
+        raise ExportError(
+            f"executor is {executor!r}; pass an instance of a concurrent.futures.Executor, such as "
+            "ProcessPoolExecutor() or the get_executor() of a Dask client."
         )
-        raise ExportError(f"executor is {what}; {cure}.")
     if progress is not None and not callable(progress):
         raise ExportError(f"progress is {progress!r}; pass a function of done, total and title.")
 
 
 def _share_out(
-    units: Sequence[Unit], identity: str, executor: Executor, progress: Progress | None
-) -> dict[Unit, Done]:
+    units: Sequence[Unit], executor: Executor, progress: Progress | None
+) -> dict[tuple[Arch, tuple[str, ...]], Group]:
     """Let *executor* compile *units*; return what became of those that it compiled to the same result."""
-    futures: dict[Future[tuple[str, Done | str]], Unit] = {}
-    done: dict[Unit, Done] = {}
+    futures: dict[Future[Group | str], Unit] = {}
+    done: dict[tuple[Arch, tuple[str, ...]], Group] = {}
     errors: dict[Unit, PtxlinkError] = {}
     try:
         for unit in units:
             futures[executor.submit(run, unit)] = unit
     except Exception as error:  # noqa: BLE001 - each package has its own for a pool that was shut down
         log.warning("no more work is given to the workers: %s: %s", type(error).__name__, error)
-    waiting = {*futures}
     try:
-        while waiting:
-            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for count, future in enumerate(ended, start=len(futures) - len(waiting) - len(ended) + 1):
-                unit = futures[future]
-                result = _result(future, identity)
-                if isinstance(result, Done):
-                    done[unit] = result
-                elif isinstance(result, PtxlinkError):
-                    errors[unit] = result
-                else:
-                    log.warning("%s is compiled by this process, because %s", unit.title, result)
-                if progress is not None:
-                    progress(count, len(units), unit.title)
+        for count, future in enumerate(as_completed(futures), start=1):
+            unit = futures[future]
+            what = title(unit.arch, unit.names)
+            result = _outcome(future)
+            if isinstance(result, Group):
+                done[unit.arch, unit.names] = result
+            elif isinstance(result, PtxlinkError):
+                errors[unit] = result
+            else:
+                log.warning("%s is compiled by this process, because %s", what, result)
+            if progress is not None:
+                progress(count, len(units), what)
     except BaseException:
         for future in futures:
             future.cancel()
@@ -206,17 +224,14 @@ def _share_out(
     return done
 
 
-def _result(future: Future[tuple[str, Done | str]], identity: str) -> Done | PtxlinkError | str:
+def _outcome(future: Future[Group | str]) -> Group | PtxlinkError | str:
     """Return what became of a unit: the result, the refusal of a compiler, or why it is to be done here."""
     try:
-        found, result = future.result()
+        return future.result()
     except PtxlinkError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
         return f"its worker ended: {type(error).__name__}: {error}".rstrip(": ")
-    if isinstance(result, Done) and found != identity:
-        return f"what compiles it differs in a worker: {found} and not {identity}"
-    return result
 
 
 def preparation(front_end: str | None, source: Source) -> tuple[Any, ...]:

@@ -1,5 +1,5 @@
 """
-Compile the CUDA C++ that functions link, under names that are private to one export.
+Compile the CUDA C++ that functions link, under names that are private to one export, and merge it into them.
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
@@ -14,27 +14,31 @@ import re
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink import cache
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
-from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._formats.ptx import Span, parse
 from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._link import backends, check
 from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
-from numba_ptxlink._tools import includes, nvrtc
+from numba_ptxlink._tools import includes, nvjitlink, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Function, Prototype, Variable
+    from numba_ptxlink._front_end.protocol import CompileOptions
 
 log = logging.getLogger(__name__)
 
 # The definitions that numba-cuda's bindings generator writes: shims of functions end in _nbst, those of
 # constructors and conversions begin with the class.
 _SHIM = re.compile(r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()')
+_KEEP = "numba_ptxlink_keep"
 _WORD = re.compile(r"\w+")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
@@ -269,6 +273,70 @@ def compile_source(
             flags=["-std=c++17", *flags],
             include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
             folder=nvrtc.NOWHERE,
+        ).code
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+
+
+def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
+    """
+    Merge the functions and the code they call into one LTO-IR module.
+
+    Raises:
+        ExportError: nvJitLink refused the code, or cannot return LTO-IR.
+    """
+    if not nvjitlink.merges_ltoir():
+        names = ", ".join(dict.fromkeys(name for name, _ in linked))
+        raise ExportError(
+            f"{names} cannot be merged into LTO-IR by nvJitLink "
+            f"{'.'.join(map(str, nvjitlink.version()))}: CUDA 13.2 is the first that can. Leave ltoir out: "
+            "PTX, cubins and fat binaries hold the same functions."
+        )
+    return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
+
+
+def merge_ptx(
+    ltoir: bytes,
+    linked: Sequence[tuple[str, bytes]],
+    arch: Arch,
+    signatures: Sequence[Signature],
+    options: CompileOptions,
+) -> bytes:
+    """
+    Return PTX of the functions *signatures* after link-time optimisation with what they call.
+
+    All other symbols are internal. Link-time optimisation drops functions that no kernel uses, so a temporary
+    kernel uses them; it is removed from the PTX.
+    """
+    symbols = sorted(each.name for each in signatures if not each.kernel)
+    kernels = sorted(each.name for each in signatures if each.kernel)
+    uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
+    body = "".join(f"{_KEEP}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
+    kernel = f'extern "C" __global__ void {_KEEP}(void** {_KEEP}_p) {{\n{body}}}\n'
+    keep = compile_source(uses + kernel, f"{_KEEP}.cu", arch, [])
+    # Kernels of the link files would stay otherwise.
+    used = [f"-kernels-used={name}" for name in (_KEEP, *kernels)]
+    flags = ["-lto", "-ptx", *used, *["-lineinfo"] * options.lineinfo, *["-O0"] * (not options.opt)]
+    text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
+    module = parse(text)
+    kept = module.definition(_KEEP)
+    if kept is None:
+        raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
+    module = parse(module.replace({Span(kept.start, kept.end): ""}))
+    linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
+    linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
+    return module.relinked(linkages).encode()
+
+
+def _link(
+    ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
+) -> bytes:
+    vector = [f"-arch={arch.sm}", *flags]
+    inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
+    try:
+        return cache.cached(
+            nvjitlink.key(inputs, vector, output),
+            lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
         ).code
     except LinkError as error:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error

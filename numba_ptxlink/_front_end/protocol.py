@@ -10,8 +10,8 @@ A package holds what is private to its compiler and no more. Common to all, and 
   served; `links`, the counters in `status()`; `context`, what travels between replaced functions;
   `disk_keys`, the keys of kernels on disk; `errors`, what link errors have in common.
 - `abi`: which C type a type is. The classes of types have equal names in all front ends.
-- `_export`: `signatures` resolves signatures; `build` calls the methods below in the order in which they
-  stand here, verifies prototypes, merges link files and makes cubins.
+- `_export`: `signatures` resolves signatures; `lower` and `compile` call the methods below in the order in
+  which they stand here, verify prototypes, merge link files and make cubins.
 - `_tools.nvvm`: libNVVM, with the cache, for a front end whose own call of it adds nothing.
 
 An export of functions runs, for each architecture:

@@ -16,7 +16,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._export import groups
+from numba_ptxlink._export.compile import split
 from numba_ptxlink._front_end.protocol import CompileOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def f{0}(x):
     return helper(x) + {0}
 """
 COUNT = 20
-GROUPS = len(groups.split([f"f{number}" for number in range(COUNT)], CompileOptions()))
+GROUPS = len(split([f"f{number}" for number in range(COUNT)], CompileOptions()))
 
 
 class AtOnce(Executor):
@@ -158,7 +158,7 @@ def test_groups_stay_where_a_function_is_added():
     options = CompileOptions()
 
     def members(of):
-        return {tuple(of[place] for place in group) for group in groups.split(of, options)}
+        return {tuple(of[place] for place in group) for group in split(of, options)}
 
     before, after = members(names), members([*names[:77], "another", *names[77:]])
     assert sorted(name for group in before for name in group) == sorted(names)

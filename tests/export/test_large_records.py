@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
+import abi_rows
 import numpy as np
 import pytest
 from front_ends import get as front_end_of
 
 import numba_ptxlink as pl
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._export import build
-from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._front_end.protocol import CompileOptions
 
 # A whole struct, but not one of zeros.
@@ -28,7 +27,7 @@ def lowered(members: int, name: str, arch: str, *, align: bool = True) -> str:
         return x + big.first
 
     udf = pl.udf((record, front_end.types.float32), name="changed", front_end=name)(changed)
-    compiled = build.lower(typed([udf], front_end), pl.Arch.of(arch), CompileOptions())
+    compiled = abi_rows.program([udf], name, pl.Arch.of(arch), CompileOptions())
     return "\n".join(compiled.lowered[0].modules)
 
 

@@ -84,7 +84,7 @@ def test_what_is_strong_in_ltoir_has_the_exports_name_or_tag(tmp_path, helper):
 
 def link_files_tag(name):
     """Return the tag of an export with one function."""
-    from numba_ptxlink._export.build import tag
+    from numba_ptxlink._export.compile import tag
 
     return tag([name])
 

@@ -21,8 +21,11 @@ from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._cabi.signatures import unaligned_member
-from numba_ptxlink._export import build as udf_build
 from numba_ptxlink._export import marks
+from numba_ptxlink._export.compile import Code, Group, Program
+from numba_ptxlink._export.compile import build as built
+from numba_ptxlink._export.compile import program as of_groups
+from numba_ptxlink._export.lower import lower as lowered_one
 from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -303,17 +306,24 @@ def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     return list(found)[:count]
 
 
-def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> udf_build.Compiled:
+def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> Program:
     """
     Compile *echoes*, named f0, f1 and so on, as far as LLVM IR.
 
     `build` can make that of numba-cuda for sm_100 into the dialect of any older arch.
     """
     udfs = [echo.udf(f"f{number}", front_end) for number, echo in enumerate(echoes)]
-    return udf_build.lower(typed(udfs, registry.get(front_end)), Arch.of(arch), OPTIONS)
+    return program(udfs, front_end, Arch.of(arch), OPTIONS)
 
 
-def build(compiled: udf_build.Compiled, arch: str, *kinds: str) -> udf_build.Built:
+def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: CompileOptions) -> Program:
+    """Return *udfs* as far as LLVM IR."""
+    compiler = registry.get(front_end)
+    lowered = tuple(lowered_one(each, arch, options) for each in typed(udfs, compiler))
+    return of_groups(compiler, arch, [Group(lowered)])
+
+
+def build(compiled: Program, arch: str, *kinds: str) -> Code:
     """Return artifacts of *compiled* for *arch*."""
     asked, lowered = Arch.of(arch), compiled.lowered
     if asked != compiled.arch:
@@ -321,7 +331,7 @@ def build(compiled: udf_build.Compiled, arch: str, *kinds: str) -> udf_build.Bui
             dataclasses.replace(each, modules=tuple(llvm_ir.in_dialect([*each.modules], asked)))
             for each in lowered
         )
-    return udf_build.build(dataclasses.replace(compiled, arch=asked, lowered=lowered), kinds, OPTIONS)
+    return built(dataclasses.replace(compiled, arch=asked, groups=(Group(lowered),)), kinds, OPTIONS)
 
 
 def header(signatures: Sequence[abi.Signature]) -> str:

@@ -8,18 +8,17 @@ import struct
 import types
 from typing import TYPE_CHECKING, Any
 
-import front_ends
+import abi_rows
 import llvmlite.binding as llvm
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._export import build
-from numba_ptxlink._export.signatures import typed
 from numba_ptxlink._front_end.protocol import CompileOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numba_ptxlink import Udf
+    from numba_ptxlink._export.compile import Program
 
 # The target's own lines, and what makes a GPU's calling convention or assembly of the text.
 _TARGET = re.compile(r'^target (?:triple|datalayout) = ".*"$', re.MULTILINE)
@@ -37,9 +36,9 @@ def copied(function: Any, **names: Any) -> Any:
     )
 
 
-def lowered(*udfs: Udf, arch: Arch = ARCH, **options: bool) -> build.Compiled:
+def lowered(*udfs: Udf, arch: Arch = ARCH, **options: bool) -> Program:
     """Return *udfs* as numba-cuda-mlir compiles them."""
-    return build.lower(typed(udfs, front_ends.get("numba-cuda-mlir")), arch, CompileOptions(**options))
+    return abi_rows.program(udfs, "numba-cuda-mlir", arch, CompileOptions(**options))
 
 
 def host(udf: Udf) -> Callable[..., Any]:

@@ -179,11 +179,9 @@ def test_declared_functions_have_the_prototypes_of_nvrtc(arch, tmp_path):
     assert len(specs) == len(declared)
     callers = re.sub(r"NUMBA_PTXLINK_DEVICE (.*) (e\d+)\((.*)\);", _caller, "\n".join(declared))
     wanted = rows.prototypes(rows.nvrtc(f'#include "calls.h"\n{callers}', arch, tmp_path))
-    from numba_ptxlink._export import build
-    from numba_ptxlink._export.signatures import typed
     from numba_ptxlink._front_end.protocol import CompileOptions
 
-    compiled = build.lower(typed(udfs, front_ends.get(NAME)), pl.Arch.of(arch), CompileOptions())
+    compiled = rows.program(udfs, NAME, pl.Arch.of(arch), CompileOptions())
     front_end = compiled.front_end
     modules = [text for each in compiled.lowered for text in each.modules]
     ptx = front_end.compile_ir(modules, compiled.arch, CompileOptions(), lto=False)

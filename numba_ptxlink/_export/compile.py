@@ -1,0 +1,366 @@
+"""
+Compile lowered functions to PTX, LTO-IR and relocatable cubins for one arch.
+
+PTX is made of groups of functions, at a time and anywhere: what compiles the LLVM IR finds it in the cache by
+its text, so that an edit costs no more than a group. What the groups are depends on the functions' names
+alone. LTO-IR is made of all functions at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
+from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._link import single_ptx
+from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
+from numba_ptxlink._tools import nvrtc, nvvm
+from numba_ptxlink._tools.options import AssembleOptions
+from numba_ptxlink.errors import ExportError, LinkError
+
+from . import externs, link_files
+from .lower import Lowered, lower
+from .signatures import each_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from numba_ptxlink import abi
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Module
+    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._link.consumer import Consumer
+
+    from .signatures import Typed
+
+log = logging.getLogger(__name__)
+
+# NVVM and the assembler take as long for a program of one function as for the next six.
+_USUAL, _MOST = 8, 16
+_SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Group:
+    """
+    A group of lowered functions.
+
+    Args:
+        lowered: The functions.
+        ptx: The PTX of all, b"" where it is not made yet.
+    """
+
+    lowered: tuple[Lowered, ...]
+    ptx: bytes = b""
+
+
+@dataclass(frozen=True)
+class Program:
+    """
+    All functions of an export for one arch.
+
+    Args:
+        front_end: What compiled them.
+        arch: The GPU.
+        groups: The functions, in order.
+        links: The files that they link.
+    """
+
+    front_end: FrontEnd
+    arch: Arch
+    groups: tuple[Group, ...]
+    links: tuple[LinkFile, ...] = ()
+
+    @property
+    def lowered(self) -> tuple[Lowered, ...]:
+        """What each function was lowered to."""
+        return tuple(each for group in self.groups for each in group.lowered)
+
+    @property
+    def signatures(self) -> tuple[abi.Signature, ...]:
+        """The C signature of each function."""
+        return tuple(each.signature for each in self.lowered)
+
+
+@dataclass(frozen=True)
+class Code:
+    """
+    The code of an export for one arch.
+
+    Args:
+        arch: The GPU.
+        artifacts: Code by kind: "ptx", "ltoir", "cubin".
+        externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
+        undeclared: Those that `cuda.declare_device` declares and C++ cannot, by name.
+        cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
+        merged: Whether nvJitLink merged link files into the code.
+        undefined: The names of *externs* and of undefined variables.
+    """
+
+    arch: Arch
+    artifacts: dict[str, bytes]
+    externs: dict[str, tuple[Prototype, abi.Signature | None]]
+    undeclared: tuple[str, ...]
+    cubin_by: str
+    merged: bool
+    undefined: tuple[str, ...]
+
+
+def split(names: Sequence[str], options: CompileOptions) -> list[range]:
+    """
+    Return the groups of the functions *names*, by their positions.
+
+    A name says whether a group ends with it, so that a function that is added or removed changes one group.
+    """
+    if len(names) <= _MOST or options.lineinfo:
+        # Line numbers refer to a table of files that a program has one of.
+        return [range(len(names))]
+    groups, start = [], 0
+    for place, name in enumerate(names, start=1):
+        if zlib.crc32(name.encode()) % _USUAL == 0 or place - start == _MOST or place == len(names):
+            groups.append(range(start, place))
+            start = place
+    return groups
+
+
+def title(arch: Arch, names: Sequence[str]) -> str:
+    """Return what a group is, in a few words."""
+    return f"{arch.sm}: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
+
+
+def compile_group(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Group:
+    """
+    Lower *functions*, which are of one front end, and compile them to PTX.
+
+    Raises:
+        PtxlinkError: A compiler refused functions. Names all of them.
+    """
+    lowered = tuple(each_of(lambda function: lower(function, arch, options), functions))
+    return Group(lowered, _compile_ptx(functions[0].front_end, lowered, arch, options))
+
+
+def programs(
+    functions: Sequence[Typed],
+    archs: Sequence[Arch],
+    options: CompileOptions,
+    done: Mapping[tuple[Arch, tuple[str, ...]], Group],
+    progress: Callable[[int, int, str], object],
+) -> list[Program]:
+    """
+    Lower *functions*, which are of one front end, and compile them in groups for each of *archs*.
+
+    Args:
+        functions: The functions.
+        archs: The GPUs.
+        options: The options of the export.
+        done: What groups of them have become elsewhere, by architecture and C names.
+        progress: Called after each group that is made here.
+
+    Raises:
+        PtxlinkError: A compiler refused functions. Names all of them.
+    """
+    places = split([each.symbol for each in functions], options)
+    # All archs get the same content, whatever is written meanwhile.
+    read = functools.cache(link_files.read)
+    result: list[Program] = []
+
+    def compiled(arch: Arch, number: int) -> Group:
+        own = [functions[place] for place in places[number]]
+        names = tuple(each.symbol for each in own)
+        if (arch, names) in done:
+            return done[arch, names]
+        group = compile_group(own, arch, options)
+        count = len(result) * len(places) + number + 1
+        progress(count, len(places) * len(archs), title(arch, names))
+        return group
+
+    for arch in archs:
+        groups = each_of(functools.partial(compiled, arch), range(len(places)))
+        result.append(program(functions[0].front_end, arch, groups, read))
+    return result
+
+
+def program(
+    front_end: FrontEnd,
+    arch: Arch,
+    groups: Iterable[Group],
+    read: Callable[[Any], LinkFile] = link_files.read,
+) -> Program:
+    """
+    Return *groups* with the files that their functions link, from the working directory of this process.
+
+    Raises:
+        ExportError: A file cannot be read. Names the function.
+    """
+    whole = Program(front_end, arch, tuple(groups))
+    links: dict[LinkFile, None] = {}
+    for each in whole.lowered:
+        try:
+            links.update(dict.fromkeys(map(read, each.links)))
+        except ExportError as error:
+            raise ExportError(f"Function {each.title}: {error}", inputs=error.inputs) from error
+    return Program(front_end, arch, whole.groups, tuple(links))
+
+
+def build(
+    program: Program,
+    kinds: Collection[str],
+    options: CompileOptions,
+    *,
+    dispensable: Collection[str] = (),
+    consumer: Consumer | None = None,
+) -> Code:
+    """
+    Return the artifacts of *kinds*, with the link files merged in where they can be linked.
+
+    Args:
+        program: The functions.
+        kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
+        options: The options of the export.
+        dispensable: Those of *kinds* that are left out, with a warning, where the toolkit cannot make them.
+        consumer: The toolkit and driver that the code is for; None for those of this environment.
+
+    Raises:
+        ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
+        AssembleError: The PTX could not be assembled.
+    """
+    arch, front_end, lowered = program.arch, program.front_end, program.lowered
+    texts = [each.ptx or _compile_ptx(front_end, each.lowered, arch, options) for each in program.groups]
+    ptx = _joined(program.groups, texts) or _compile_ptx(front_end, lowered, arch, options)
+    read = parse(ptx.decode())
+    missing = externs.undefined(read)
+    externs.check_declarations(lowered)
+    externs.check_types(lowered, program.links)
+    linked, private = link_files.compile_files(
+        program.links,
+        missing,
+        arch,
+        tag([each.name for each in program.signatures]),
+        externs.callers(lowered),
+    )
+    ltoir = b""
+    if linked or LTOIR in kinds:
+        modules = link_files.renamed(_modules(lowered), private)
+        ltoir = compile_ir(front_end, lowered, modules, arch, options, lto=True)
+    if linked:
+        ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
+        read = parse(ptx.decode())
+        missing = externs.undefined(read)
+        if LTOIR in kinds:
+            try:
+                ltoir = link_files.merge_ltoir(ltoir, linked, arch)
+                if consumer:
+                    consumer.check_ltoir(ltoir, arch)
+            except ExportError as error:
+                if LTOIR not in dispensable:
+                    raise
+                log.warning("no LTO-IR for %s: %s", arch.sm, error)
+                ltoir = b""
+    if consumer:
+        ptx = consumer.lowered(ptx, arch)
+        read = parse(ptx.decode())
+    _verify(read, program.signatures, arch)
+    artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
+    if CUBIN in kinds:
+        assembled = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
+        artifacts[CUBIN], made_by = single_ptx.compile_ptx(
+            ptx, arch, assembled, consumer.release if consumer else None
+        )
+    called, undeclared = externs.with_signatures(missing, lowered)
+    return Code(
+        arch,
+        {kind: code for kind, code in artifacts.items() if kind in kinds and code},
+        called,
+        undeclared,
+        made_by,
+        bool(linked),
+        (*called, *read.undefined_variables),
+    )
+
+
+def _modules(lowered: Iterable[Lowered]) -> list[str]:
+    """Return the LLVM IR of functions and of all that they call, each once, callers before callees."""
+    modules = [module for each in lowered for module in each.modules]
+    return list(dict.fromkeys(reversed(modules)))[::-1]
+
+
+def _compile_ptx(
+    front_end: FrontEnd, lowered: Sequence[Lowered], arch: Arch, options: CompileOptions
+) -> bytes:
+    """Return the PTX of *lowered* in one module."""
+    ptx = compile_ir(front_end, lowered, _modules(lowered), arch, options, lto=False)
+    return ptx.rstrip(b"\0").strip() + b"\n"
+
+
+def _joined(groups: Sequence[Group], texts: Sequence[bytes]) -> bytes | None:
+    """Return the PTX of all groups as one; None where it is to be made of all functions at once."""
+    if len(groups) == 1:
+        return texts[0]
+    modules = Counter(text for group in groups for text in _modules(group.lowered))
+    if any(count > 1 and _SHARED.search(text) for text, count in modules.items()):
+        # Functions that call it share its memory.
+        log.debug("a function with shared memory is called in several groups")
+        return None
+    try:
+        return combine([parse(text.decode()) for text in texts]).text.encode()
+    except NotCombinedError as error:
+        log.debug("the PTX of groups is not combined: %s", error)
+        return None
+
+
+def compile_ir(
+    front_end: FrontEnd,
+    lowered: Sequence[Lowered],
+    modules: Sequence[str],
+    arch: Arch,
+    options: CompileOptions,
+    *,
+    lto: bool,
+) -> bytes:
+    """
+    Compile the LLVM IR *modules*, which define the functions *lowered*, to PTX or LTO-IR.
+
+    Raises:
+        ExportError: NVVM refused it, or is missing.
+    """
+    try:
+        return front_end.compile_ir(modules, arch, options, lto=lto)
+    except Exception as error:
+        listed = ", ".join(each.signature.name for each in lowered)
+        try:
+            nvrtc.version()  # a front end may load it to find libdevice
+            known = nvvm.emitted_isa(arch)
+        except LinkError as missing:
+            raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
+        cure = "it does not know the architecture; `--arch all` stands for those that it compiles for."
+        if known and len(lowered) > 1:
+            cure = "export the functions one by one to see which one it refuses."
+        elif known:
+            cure = (
+                f"{front_end.name} makes code that NVVM does not take; write what it is made of with "
+                "Python's own functions, or those of `math`."
+            )
+        raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
+
+
+def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
+    visible = {f.name: f.prototype for f in ptx.functions if f.defined and f.linkage == "visible"}
+    for signature in signatures:
+        expected = signature.prototype_for(modern=llvm_ir.is_modern(arch))
+        if visible.get(signature.name) != expected:
+            raise ExportError(
+                f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
+                f"{expected}; please report this with the function's signature."
+            )
+
+
+def tag(names: Sequence[str]) -> str:
+    """Return the suffix of private names in the code of the symbols *names*."""
+    return f"{zlib.crc32(' '.join(names).encode()):08x}"

@@ -1,0 +1,375 @@
+"""Write an export: header, manifest and artifacts, all or none; delete those of the former one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink import assembler
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._cabi import existing, header, layouts, proof
+from numba_ptxlink._link import manifests, outputs
+from numba_ptxlink._tools import find, includes, toolchain
+from numba_ptxlink.errors import ExportError
+
+from . import link_files
+from .artifacts import compile_each, file_name, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numba_ptxlink import abi
+    from numba_ptxlink._arch import ArchLike
+    from numba_ptxlink._formats.ptx import Prototype
+
+    from .artifacts import Artifacts, Request
+    from .compile import Code, Program
+    from .lower import Lowered
+
+log = logging.getLogger(__name__)
+
+# What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
+_LONGEST_STEM = 200
+_STEM = re.compile(r"\w(?:[\w .+=@-]*[\w+=@-])?")
+
+
+@dataclass(frozen=True)
+class Export:
+    """
+    The files and signatures of an export. In memory, paths are the names that the files would have.
+
+    Args:
+        header: The C and C++ header.
+        manifest: The JSON file that lists functions, artifacts and tool versions.
+        artifacts: Every artifact by (kind, arch), with arch "" for what holds several.
+        signatures: The C signature of each function.
+        contents: What each file holds, by name.
+        host_compiler: Name and release of what compiled the host code of an object, "" without one.
+        left_out: What could not be made, and why, "" where the log tells it: kinds in binaries, "kernels".
+        sources: The files that it is made of.
+    """
+
+    header: Path
+    manifest: Path
+    artifacts: dict[tuple[str, str], Path]
+    signatures: tuple[abi.Signature, ...]
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    host_compiler: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[Path, ...] = ()
+
+    def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
+        """
+        Return an artifact, for another linker or to load it.
+
+        Args:
+            kind: Such as "ltoir", "ptx" or "kernels".
+            arch: The GPU it is for; may be left out where there is one of *kind*.
+
+        Raises:
+            ExportError: There is none, or several.
+        """
+        sm = None if arch is None else Arch.of(arch).sm
+        paths = [path for (of, has), path in self.artifacts.items() if of == kind and sm in (None, has)]
+        if len(paths) != 1:
+            have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
+            raise ExportError(
+                f"The export has {len(paths)} artifacts of {kind}{f' for {sm}' if sm else ''}; it has "
+                f"{have}: name one of these, or emit it."
+            )
+        return self.contents[paths[0].name]
+
+
+def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -> Export:
+    """
+    Return the export of *programs*, in memory.
+
+    Args:
+        programs: The functions for each architecture.
+        request: What is exported.
+        files: The Python files that they are made of.
+
+    Raises:
+        PtxlinkError: As `export` of the package.
+    """
+    stem, searched = request.stem, request.include_dirs
+    lowered, signatures = programs[0].lowered, programs[0].signatures
+    declarations = [each.declaration for each in lowered]
+    structs = header.named_structs(signatures)
+    codes = compile_each(programs, request)
+    externs = {name: extern for code in codes for name, extern in sorted(code.externs.items())}
+    declared = [signature for _, (_, signature) in sorted(externs.items()) if signature]
+    text = header.render(stem, declarations, declared)
+    proof.prove(text, declarations, declared, request.archs, searched)
+    for name in dict.fromkeys(name for code in codes for name in code.undeclared):
+        log.warning(
+            "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
+            'define it with the prototype %s; or declare it with numbers and pointers alone and abi="c".',
+            stem,
+            name,
+            externs[name][0],
+        )
+    artifacts = pack(codes, request, text, declarations)
+    manifest = _manifest(programs[0], codes, request, artifacts, text.encode())
+    manifest["externs"] = [_extern(*externs[name]) for name in sorted(externs)]
+    names = {key: file_name(stem, key) for key in artifacts.files}
+    included = "".join(f"#include {name}\n" for name in existing.includes(structs))
+    return Export(
+        header=Path(f"{stem}.h"),
+        manifest=Path(f"{stem}.json"),
+        artifacts={key: Path(name) for key, name in names.items()},
+        signatures=signatures,
+        contents={
+            f"{stem}.h": text.encode(),
+            **_included(text),
+            **{names[key]: content for key, content in artifacts.files.items()},
+            f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
+        },
+        host_compiler=artifacts.compilers.get("object", ""),
+        left_out=artifacts.left_out,
+        sources=tuple(
+            sorted(
+                {
+                    *files,
+                    *(path for each in programs for path in link_files.paths(each.links)),
+                    *map(Path, includes.of(included.encode(), Path("/"), searched).files),
+                }
+            )
+        ),
+    )
+
+
+def _included(header_text: str) -> dict[str, bytes]:
+    """Return this package's own headers that *header_text* includes, by their paths in an include folder."""
+    name = "numba_ptxlink/array_view.h"
+    path = Path(__file__).parents[1] / "include" / name
+    return {name: path.read_bytes()} if f'#include "{name}"' in header_text else {}
+
+
+def _manifest(
+    program: Program, codes: Sequence[Code], request: Request, artifacts: Artifacts, text: bytes
+) -> dict[str, Any]:
+    """Return the manifest, as JSON has it; *text* is the header."""
+    packed = any(not arch for _, arch in artifacts.files)
+    merged = any(code.merged for code in codes)
+    used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
+    return {
+        "format": manifests.FORMAT,
+        "name": request.stem,
+        "header": _file(f"{request.stem}.h", text),
+        "archs": [arch.sm for arch in request.archs],
+        "functions": [_function(each, artifacts) for each in program.lowered],
+        "types": layouts.describe(ctype for each in program.signatures for ctype in each.types),
+        "externs": [],
+        "artifacts": [
+            {
+                "kind": kind,
+                "arch": arch or None,
+                **_file(file_name(request.stem, (kind, arch)), content),
+                "oldest": artifacts.needs[kind, arch].described(),
+            }
+            for (kind, arch), content in artifacts.files.items()
+        ],
+        "options": asdict(request.options),
+        "front_end": program.front_end.name,
+        "tools": {
+            **_packages(program.front_end.distributions),
+            **{what: tool for what, tool in artifacts.compilers.items() if tool},
+            **toolchain.releases(used),
+        },
+    }
+
+
+def _function(lowered: Lowered, artifacts: Artifacts) -> dict[str, Any]:
+    signature, declaration = lowered.signature, lowered.declaration
+    return {
+        "symbol": signature.name,
+        "kind": "kernel" if signature.kernel else "function",
+        "python": declaration.python,
+        "source": declaration.source,
+        "declaration": f"{signature};",
+        "prototype": str(signature.prototype),
+        "result": signature.result.name,
+        "parameters": layouts.parameters(signature.params, kernel=signature.kernel),
+        "on_error": lowered.options.on_error,
+        "checked": lowered.options.checked,
+        "raises": list(lowered.raises),
+        **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
+    }
+
+
+def _extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, Any]:
+    return {
+        "name": prototype.name,
+        "prototype": str(prototype),
+        "declaration": f"{signature};" if signature else None,
+    }
+
+
+def _file(name: str, content: bytes) -> dict[str, Any]:
+    return {"file": name, "bytes": len(content), "sha256": manifests.digest(content)}
+
+
+def _packages(distributions: Sequence[str]) -> dict[str, str]:
+    versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
+    tools = (find.package("nvidia-nvvm"), find.package("nvidia-nvfatbin"))
+    for package in ("numba-ptxlink", *distributions, *tools):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
+    """
+    Write *made*, and delete what only the former export of its name wrote; return it with its paths.
+
+    One that was killed while it wrote, and two of one name at once, leave files that the manifest disagrees
+    with, which are not linked. An export in memory, with *out_dir* None, writes nothing.
+
+    Raises:
+        ExportError: The files cannot be written, or are another export's, or one would replace another one,
+            or what the export is made of.
+    """
+    if out_dir is None:
+        return made
+    out = Path(out_dir)
+    manifest = out / made.manifest
+    *contents, last = made.contents.items()
+    # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
+    files = dict([*contents, *rule(depfile, manifest, made.sources).items(), last])
+    _check_places(out, files, made.sources)
+    targets = {out / name: content for name, content in files.items()}
+    try:
+        for path in targets:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _check_owners(out, files, manifest)
+        obsolete, stay = _former(out, files, manifest)
+        stay += outputs.write(targets, obsolete)
+    except OSError as error:
+        raise ExportError(
+            f"{error.filename or out} could not be written: {error.strerror or error}; choose another "
+            "folder, or mend this one."
+        ) from error
+    for path in stay:
+        log.warning(
+            "%s is left over from the former export and was not deleted, because it was changed since or "
+            "cannot be deleted; delete it, or rename it.",
+            path,
+        )
+    return replace(
+        made,
+        header=out / made.header,
+        manifest=manifest,
+        artifacts={key: out / path for key, path in made.artifacts.items()},
+        contents=files,
+    )
+
+
+def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> tuple[list[Path], list[Path]]:
+    """
+    Return the files that the former export of *manifest* wrote and that are not in *files*.
+
+    Returns:
+        Those that have still its content, and those that have not.
+    """
+    former = manifests.read(manifest)
+    same: list[Path] = []
+    other: list[Path] = []
+    for name, digest in former.digests.items() if former else ():
+        path = out / name
+        if name in files:
+            continue
+        try:
+            (same if manifests.digest(path.read_bytes()) == digest else other).append(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.debug("%s: %s", path, error)
+            other.append(path)
+    return same, other
+
+
+def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
+    """Refuse to write into *out* what another export there lists."""
+    for path in sorted(out.glob("*.json")) if out.is_dir() else ():
+        other = manifests.read(path) if path.name != manifest.name else None
+        both = sorted({*files, manifest.name}.intersection(other.digests)) if other else []
+        if both or (other and path.name in files):
+            raise ExportError(
+                f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
+                "another name or folder, or delete that export."
+            )
+
+
+def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
+    """Refuse to write two files, or a file and a source, into one place."""
+    sources, written = {os.path.realpath(path) for path in made_of}, set()
+    for name in files:
+        path = out / name
+        place = os.path.realpath(path)
+        if place in written or (place in sources and not _holds(path, files[name])):
+            raise ExportError(
+                f"{path} would replace what the export is made of, or writes beside; no file was changed. "
+                "Choose another name or folder for the export, or for its depfile."
+            )
+        written.add(place)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
+def check_stem(stem: str) -> str:
+    """Return *stem*, which becomes a part of file names and of a comment in C."""
+    if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
+        raise ExportError(
+            f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
+            f"between them, in at most {_LONGEST_STEM} bytes."
+        )
+    return stem
+
+
+def check_out(out_dir: str | Path | None) -> Path:
+    """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
+    if out_dir is None:
+        return Path()
+    out = _path("out_dir", out_dir)
+    if os.path.lexists(out) and not out.is_dir():
+        raise ExportError(f"{out} is not a folder; give the path of a folder.")
+    return out
+
+
+def check_depfile(depfile: str | Path | None, out_dir: str | Path | None) -> None:
+    """
+    Refuse, before anything is compiled, a depfile that could not be written.
+
+    The folder that an export writes into is created; that of one file has to exist, as for compilers.
+    """
+    if depfile is None:
+        return
+    path = _path("depfile", depfile)
+    if out_dir is None:
+        raise ExportError(f"{path} would not be written by an export in memory; give out_dir, or no depfile.")
+    folder, out = Path(os.path.realpath(path)).parent, Path(os.path.realpath(out_dir))
+    if path.is_dir() or (not folder.is_dir() and folder not in (out, *out.parents)):
+        raise ExportError(f"{path} could not be written; give the path of a file in a folder that exists.")
+
+
+def _path(option: str, given: str | Path) -> Path:
+    """Return the path *given* as *option*."""
+    if not isinstance(given, (str, os.PathLike)) or "\0" in os.fspath(given):
+        raise ExportError(f"{option} is {given!r}; pass a path.")
+    return Path(given)
+
+
+def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
+    """Return the depfile at *path* by its name, which lists *sources*; nothing where *path* is None."""
+    return {} if path is None else {str(Path(path).absolute()): outputs.depfile(manifest, sorted(sources))}
