@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import ExportError
 
-from . import type_names
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
@@ -122,34 +120,28 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
     Return the front end of *function*.
 
     It is the one that its decorator names, or *asked*; else the one whose types its signature has, or whose
-    functions and modules it and its callees read; else the first one that is
-    installed.
+    functions and modules it and its callees read; else the one that alone has something in its scope; else
+    the first one that is installed.
 
     Raises:
         ConfigError: The one that is named is unknown.
         ExportError: *function* reads what belongs to another, or to several; or none is installed.
     """
-    named = function.asked or asked
     told = _told(function)
+    named = function.asked or asked
     if named is not None:
-        front_end = registry.get(named)
-        for what, other in told.items():
-            if other is not front_end:
-                raise ExportError(
-                    f"{function.name} ({function.source}) is to be compiled by {named}, and uses {what}, "
-                    f"which belongs to {other.name}; use what {named} has in its place, or choose "
-                    f"{other.name}."
-                )
-        return front_end
+        told = {f"front_end={named!r}": registry.get(named), **told}
     if len({front_end.name for front_end in told.values()}) > 1:
         uses = " and ".join(f"{what}, which belongs to {front_end.name}" for what, front_end in told.items())
         raise ExportError(
             f"{function.name} ({function.source}) uses {uses}; one front end compiles a function with all "
             "that it calls: take all of them from one."
         )
-    if told:
-        return next(iter(told.values()))
-    return default()
+    scope = {**function.function.__globals__, **inspect.getclosurevars(function.function).nonlocals}
+    around = {owner.name: owner for value in scope.values() if (owner := registry.owner(value))}
+    if not told and len(around) == 1:
+        told = around
+    return next(iter(told.values()), None) or default()
 
 
 def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
@@ -165,14 +157,9 @@ def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
         listed = " and ".join(
             f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
         )
-        asked_for = [function for function in marked if function.asked]
-        settled = all(function.asked or _told(function) for function in marked)
-        cure = "" if settled else ", or choose one with front_end="
-        if asked_for and settled:
-            cure = ", or give their decorators one front_end="
         raise ExportError(
             f"{listed}: the functions of one export are compiled by one front end. Export them apart, under "
-            f"two names{cure}."
+            "two names, or choose one with front_end=."
         )
     return registry.require(registry.get(next(iter(by_name))))
 
@@ -222,22 +209,11 @@ def advice(error: BaseException) -> str:
 
 def _told(function: Marked) -> dict[str, FrontEnd]:
     """Return what *function* has of front ends: what it is, and whose."""
-    told: dict[str, FrontEnd] = {}
-    common: dict[str, FrontEnd] = {}
-    for name, value in type_names.named(function.signature, function.function):
-        if (front_end := registry.owner(value)) is not None:
-            there = registry.installed(front_end)
-            own = getattr(front_end.types, name, None) if there else value
-            # Written by its name, such as float32, a type is one that any front end has.
-            if str(own) != str(value):
-                told.setdefault(name, front_end)
-            elif there:
-                common.setdefault(name, front_end)
+    types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
+    told = {f"the type {ty}": registry.owner(ty) for ty in types}
     for reader, name, value in names([function.function]):
+        owner = registry.owner(value)
         if isinstance(value, Marked):
-            front_end = registry.get(value.asked) if value.asked else None
-        else:
-            front_end = registry.owner(value)
-        if front_end is not None:
-            told.setdefault(f"{name} in {reader.__qualname__}", front_end)
-    return told or common
+            owner = registry.get(value.asked) if value.asked else None
+        told.setdefault(f"{name} in {reader.__qualname__}", owner)
+    return {what: owner for what, owner in told.items() if owner is not None}

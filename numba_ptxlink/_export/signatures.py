@@ -1,16 +1,18 @@
-"""Resolve the signatures of marked functions: types, record names and distinct symbols."""
+"""Resolve the signatures of marked functions: types, by the names that they have, and distinct symbols."""
 
 from __future__ import annotations
 
+import enum
 import inspect
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ForwardRef, TypeVar
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
-from . import type_names
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
     types = front_end.types
     found = {}
     for given, existing in each.cxx.structs:
-        ty = type_names.type_of(given, front_end)
+        ty = type_of(given, front_end)
         if not isinstance(ty, (types.Record, types.BaseTuple)):
             raise AbiError(
                 f"Function {each.name} ({each.source}): structs gives {existing.name} for {given!r}; give it "
@@ -171,7 +173,7 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     """
     where = f"Function {each.name} ({each.source})"
     try:
-        args, result = front_end.normalize(type_names.resolve(each.signature, each.function, front_end))
+        args, result = front_end.normalize(_resolved(each, front_end))
     except Exception as error:
         raise AbiError(
             f"{where}: {each.signature!r} is not a Numba signature ({str(error) or type(error).__name__}); "
@@ -185,6 +187,23 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
             f"{_missing(names[len(args) :]) or f'leave out {len(args) - len(names)} of its types'}."
         )
     return tuple(args), result
+
+
+def _resolved(each: Udf, front_end: FrontEnd) -> Any:
+    """
+    Return the signature of a function with Numba types for all that stands for one.
+
+    In a string, names are those of what the function sees: Numba types, NumPy dtypes and scalars, named
+    tuples with annotated fields, and integer enums, also as attributes of modules, such as `cuda.float32x4`.
+    Where it sees no type of a name, that is Numba's, or that of one of CUDA's vector types.
+    """
+    signature = each.signature
+    if isinstance(signature, tuple):
+        return tuple(type_of(entry, front_end) or entry for entry in signature)
+    if not isinstance(signature, str):
+        return signature
+    scope = {**each.function.__globals__, **inspect.getclosurevars(each.function).nonlocals}
+    return _evaluate(signature, scope, front_end)
 
 
 def _missing(names: Sequence[str]) -> str:
@@ -221,3 +240,140 @@ def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any,
         if isinstance(ty, front_end.types.Record):
             names.setdefault(ty, name)
     return names
+
+
+def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
+    return eval(text, {}, _Names(scope, front_end))  # noqa: S307 - as Numba does
+
+
+class _Names(dict[str, Any]):
+    """The types by their names: those of a scope, then Numba's own, each when it is read."""
+
+    def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
+        super().__init__()
+        self._own = {**vars(front_end.types), **front_end.vectors()}
+        self._scope = scope
+        self._front_end = front_end
+
+    def __missing__(self, name: str) -> Any:
+        own, front_end = self._own.get(name), self._front_end
+        if name in self._scope:
+            value = self._scope[name]
+            # Numba has modules among its types, too, and functions are often called like a type.
+            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
+            if own is None or hides or _is_type(value, front_end):
+                return _meaning(value, name, front_end)
+        return self._own[name]
+
+
+class _Module:
+    """A module whose attributes are types."""
+
+    def __init__(self, module: ModuleType, name: str, front_end: FrontEnd) -> None:
+        self._module = module
+        self._name = name
+        self._front_end = front_end
+
+    def __getattr__(self, attribute: str) -> Any:
+        return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
+
+
+def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
+    if isinstance(value, ModuleType):
+        return _Module(value, name, front_end)
+    ty = type_of(value, front_end)
+    if ty is not None:
+        return ty
+    if _makes_types(value, front_end):
+        return value
+    raise AbiError(
+        f"{name!r} stands for {value!r}, which is not a type; use a Numba type, a NumPy dtype, a "
+        "typing.NamedTuple or an IntEnum."
+    )
+
+
+def _is_type(value: Any, front_end: FrontEnd) -> bool:
+    return _makes_types(value, front_end) or type_of(value, front_end) is not None
+
+
+def _makes_types(value: Any, front_end: FrontEnd) -> bool:
+    """Return whether *value* is a class of Numba's types, such as Optional."""
+    return isinstance(value, type) and issubclass(value, front_end.types.Type)
+
+
+def type_of(value: Any, front_end: FrontEnd) -> Any:
+    """
+    Return the Numba type that *value* is or stands for, None for none.
+
+    Raises:
+        AbiError: It is a dtype or a named tuple, with a field that Numba has no type for.
+    """
+    import numpy as np
+
+    if isinstance(value, type) and issubclass(value, np.generic):
+        # Such as np.void, which `from numpy import *` brings, is not one type.
+        value = np.dtype(value) if np.dtype(value).itemsize else None
+    if isinstance(value, np.dtype):
+        return _of_dtype(value, front_end)
+    if isinstance(value, type):
+        return _of_class(value, front_end)
+    return value if isinstance(value, front_end.types.Type) else None
+
+
+def _of_class(cls: Any, front_end: FrontEnd) -> Any:
+    types = front_end.types
+    if issubclass(cls, enum.IntEnum):
+        return types.IntEnumMember(cls, types.int64)
+    if _is_named_tuple(cls):
+        return _named_tuple(cls, front_end)
+    return front_end.vector_of(cls)
+
+
+def _of_dtype(dtype: Any, front_end: FrontEnd) -> Any:
+    try:
+        return front_end.from_dtype(dtype)
+    except Exception as error:
+        raise AbiError(
+            f"Numba has no type for the NumPy dtype {dtype} ({type(error).__name__}: {error}); "
+            "leave the field out that it cannot have."
+        ) from error
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
+
+
+def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
+    try:
+        return _of_fields(cls, front_end)
+    except RecursionError:
+        raise AbiError(
+            f"The named tuple {cls.__name__} contains itself, which no type of Numba can; leave the field "
+            "out, or make an address types.voidptr."
+        ) from None
+
+
+def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
+    types = front_end.types
+    plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
+    annotations = inspect.get_annotations(cls)
+    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    fields = []
+    for field in cls._fields:
+        value = annotations.get(field)
+        if isinstance(value, ForwardRef):
+            value = value.__forward_arg__
+        # A string is one more within the other where annotations are not evaluated.
+        while isinstance(value, str):
+            builtin = None if value in scope else {each.__name__: each for each in plain}.get(value)
+            value = builtin or _evaluate(value, scope, front_end)
+        ty = plain.get(value) if isinstance(value, type) else None
+        ty = ty or type_of(value, front_end)
+        if ty is None:
+            raise AbiError(
+                f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "
+                "Numba type, in a class of typing.NamedTuple, or pass types.NamedTuple([...], "
+                f"{cls.__name__}) in a signature of types."
+            )
+        fields.append(ty)
+    return types.BaseTuple.from_types(fields, cls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -39,6 +39,9 @@ module_of_mlir = ModuleType("numba_cuda_mlir.cuda")
 def plain(x):
     """Use nothing of a front end."""
     return x * 2
+
+
+plain = FunctionType(plain.__code__, {}, "plain")
 
 
 def calls_theirs(x):
@@ -125,15 +128,14 @@ double = types.float32
     ],
 )
 def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
-    """The types that names in a signature stand for tell, and so do those of named tuples' fields."""
+    """What is in the scope of a function decides where it reads nothing, and so do types."""
     pytest.importorskip(root)
     module = ModuleType("has_types")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(HAS_TYPES.format(root=root), "has_types.py", "exec", dont_inherit=True), vars(module))  # noqa: S102
     assert choice.chosen(pl.udf(signature)(module.plain)).name == expected
-    assert choice.chosen(pl.udf((module.Around,))(module.plain)).name == expected
-    other = pl.udf((module.P,), front_end=MLIR if expected == NUMBA_CUDA else NUMBA_CUDA)(module.plain)
-    with pytest.raises(pl.ExportError, match=r"is to be compiled by .* and uses .*float32.* in P\.a, which"):
+    other = pl.udf((module.double,), front_end=MLIR if expected == NUMBA_CUDA else NUMBA_CUDA)(module.plain)
+    with pytest.raises(pl.ExportError, match=r"uses front_end=.* and the type float32, which"):
         choice.chosen(other)
 
 
@@ -167,9 +169,9 @@ def test_a_choice_that_cannot_be_is_refused():
     with pytest.raises(pl.ExportError) as caught:
         front_end_of(calls_theirs, front_end=NUMBA_CUDA)
     assert str(caught.value) == (
-        f"calls_theirs (test_choice.py:{calls_theirs.__code__.co_firstlineno}) is to be compiled by "
-        "numba-cuda, and uses theirs in calls_theirs, which belongs to numba-cuda-mlir; use what numba-cuda "
-        "has in its place, or choose numba-cuda-mlir."
+        f"calls_theirs (test_choice.py:{calls_theirs.__code__.co_firstlineno}) uses front_end='numba-cuda', "
+        "which belongs to numba-cuda and theirs in calls_theirs, which belongs to numba-cuda-mlir; one front "
+        "end compiles a function with all that it calls: take all of them from one."
     )
 
 
@@ -196,8 +198,7 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
     message = str(caught.value)
     assert "calls_ours (test_choice.py:" in message.partition(" by numba-cuda and ")[0]
     assert "calls_theirs (test_choice.py:" in message.partition(" and ")[2]
-    # Both read what belongs to one.
-    assert message.endswith("Export them apart, under two names.")
+    assert message.endswith("Export them apart, under two names, or choose one with front_end=.")
     with pytest.raises(pl.ExportError, match="compiled by one front end"):
         pl.link(*marked, arch="sm_90")
     assert list(tmp_path.iterdir()) == []
