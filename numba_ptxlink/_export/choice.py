@@ -164,6 +164,10 @@ def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
     return registry.require(registry.get(next(iter(by_name))))
 
 
+def _installed() -> list[FrontEnd]:
+    return [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
+
+
 def default() -> FrontEnd:
     """
     Return the front end of functions that do not tell.
@@ -171,9 +175,8 @@ def default() -> FrontEnd:
     Raises:
         ExportError: None is installed. Names the extras.
     """
-    for front_end in registry.front_ends():
-        if registry.installed(front_end):
-            return front_end
+    for front_end in _installed():
+        return front_end
     cures = " or ".join(
         f"`pip install 'numba-ptxlink[{front_end.extra}]'` ({front_end.name})"
         for front_end in registry.front_ends()
@@ -188,17 +191,16 @@ def prepare(asked: str | None = None) -> None:
     Raises:
         ExportError: It is not installed or cannot be used, or none is.
     """
-    there = [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
     if asked is not None:
         registry.require(registry.get(asked))
-    elif len(there) < 2:
+    elif len(_installed()) < 2:
         registry.require(default())
 
 
 def advice(error: BaseException) -> str:
     """Return what to import in place of a front end that is not installed, where *error* is that; else ""."""
     missing = registry.of_module(error.name or "") if isinstance(error, ModuleNotFoundError) else None
-    there = [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
+    there = _installed()
     if missing is None or missing in there or not there:
         return ""
     return (

@@ -95,12 +95,9 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
     )
     try:
         return portable(front_end, lowered, declared, udf.options, arch)
-    except ExportError as error:
-        raise ExportError(f"Function {udf.name} ({udf.source}): {error}", inputs=error.inputs) from error
-    except UnicodeEncodeError as error:
-        raise ExportError(
-            f"{udf.name} ({udf.source}) has no LLVM IR: {error}; rename its file in ASCII."
-        ) from error
+    except (ExportError, UnicodeEncodeError) as error:
+        inputs = getattr(error, "inputs", ())
+        raise ExportError(f"Function {udf.name} ({udf.source}): {error}", inputs=inputs) from error
 
 
 def _errors(function: Typed) -> str:

@@ -302,24 +302,24 @@ def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
     """Refuse a function that C has no prototype for, whatever its signature."""
-    where = f"Function {function.__qualname__} ({source})"
+    refused = ""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise AbiError(
-            f"{where} is asynchronous, and C calls wait for a value; write `def`, without `async`."
-        )
-    if inspect.isgeneratorfunction(function):
-        raise AbiError(f"{where} is a generator, and C has none; return a value instead of yielding.")
+        refused = " is asynchronous, and C calls wait for a value; write `def`, without `async`."
+    elif inspect.isgeneratorfunction(function):
+        refused = " is a generator, and C has none; return a value instead of yielding."
     for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise AbiError(
-                f"{where}: parameter '{parameter}' takes any number of arguments, and a C function has a "
-                "fixed number; name the parameters one by one."
+            refused = (
+                f": parameter '{parameter}' takes any number of arguments, and a C function has a fixed "
+                "number; name the parameters one by one."
             )
-        if parameter.kind == parameter.KEYWORD_ONLY:
-            raise AbiError(
-                f"{where}: parameter {parameter.name!r} is passed by keyword, and C passes arguments by "
-                "position; remove the `*` before it."
+        elif parameter.kind == parameter.KEYWORD_ONLY:
+            refused = (
+                f": parameter {parameter.name!r} is passed by keyword, and C passes arguments by position; "
+                "remove the `*` before it."
             )
+    if refused:
+        raise AbiError(f"Function {function.__qualname__} ({source}){refused}")
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

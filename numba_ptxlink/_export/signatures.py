@@ -82,16 +82,13 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
             continue
         where = f"{function.function.__qualname__} ({function.source})"
         other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
-        if function.overloads and old.overloads and function.cxx.namespace == old.cxx.namespace:
-            raise AbiError(
-                f"C++ cannot tell function {where} from {other}: both are in namespace "
-                f"{function.cxx.namespace}, by one name and with equal parameters; rename one of them in "
-                "Python, or take one out of the namespace."
-            )
         module = function.function.__module__.rpartition(".")[2]
+        cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
+        if function.overloads:
+            cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
         raise AbiError(
             f"{new.symbol!r}, the C name of function {where}, is taken by another function of this export, "
-            f"{other}; use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example."
+            f"{other}; {cure}."
         )
     return tuple(taken.values())
 
@@ -306,7 +303,7 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     Return the Numba type that *value* is or stands for, None for none.
 
     Raises:
-        AbiError: It is a dtype or a named tuple, with a field that Numba has no type for.
+        Exception: It is a dtype or a named tuple, with a field that Numba has no type for.
     """
     import numpy as np
 
@@ -314,7 +311,7 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
         # Such as np.void, which `from numpy import *` brings, is not one type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
-        return _of_dtype(value, front_end)
+        return front_end.from_dtype(value)
     if isinstance(value, type):
         return _of_class(value, front_end)
     return value if isinstance(value, front_end.types.Type) else None
@@ -329,31 +326,11 @@ def _of_class(cls: Any, front_end: FrontEnd) -> Any:
     return front_end.vector_of(cls)
 
 
-def _of_dtype(dtype: Any, front_end: FrontEnd) -> Any:
-    try:
-        return front_end.from_dtype(dtype)
-    except Exception as error:
-        raise AbiError(
-            f"Numba has no type for the NumPy dtype {dtype} ({type(error).__name__}: {error}); "
-            "leave the field out that it cannot have."
-        ) from error
-
-
 def _is_named_tuple(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
-    try:
-        return _of_fields(cls, front_end)
-    except RecursionError:
-        raise AbiError(
-            f"The named tuple {cls.__name__} contains itself, which no type of Numba can; leave the field "
-            "out, or make an address types.voidptr."
-        ) from None
-
-
-def _of_fields(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)

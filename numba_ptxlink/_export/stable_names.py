@@ -26,9 +26,6 @@ _ADDRESS = re.compile(r"(?<=0x)[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
 # It ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
-# Debug information identifies types of a module by addresses.
-_DEBUG_NAME = re.compile(r"(discriminator-)?(\d+)")
-_DEBUG_FIELDS = ("identifier: ", "name: ")
 _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
@@ -114,26 +111,23 @@ class Module:
         Args:
             names: The new names of symbols by the old ones.
         """
-        pieces = self._renamed(names, "")
+        pieces = self._renamed(names)
         _number(pieces, variables=not self._for_debugger)
         return '"'.join(pieces)
 
-    def renamed(self, names: Mapping[str, str], digest: str = "") -> str:
-        """
-        Return the text with renamed symbols.
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """Return the text with the new *names* of symbols, by the old ones."""
+        return '"'.join(self._renamed(names))
 
-        Args:
-            names: The new names by the old ones.
-            digest: The digest of the program, which separates its debug information from other programs'.
-        """
-        return '"'.join(self._renamed(names, digest))
-
-    def _renamed(self, names: Mapping[str, str], digest: str) -> list[str]:
+    def _renamed(self, names: Mapping[str, str]) -> list[str]:
         pieces = self._pieces.copy()
         for at, name in self._symbols:
             pieces[at] = names.get(name, name)
         if any("!DI" in piece for piece in pieces[::2]):
-            _rename_debug(pieces, names, digest)
+            # Debug information has the names of symbols as strings; constants end in " c".
+            for at in range(1, len(pieces) - 1, 2):
+                if not pieces[at - 1].endswith(("@", "%", " c")):
+                    pieces[at] = names.get(pieces[at], pieces[at])
         return pieces
 
 
@@ -161,20 +155,6 @@ def _number(pieces: list[str], *, variables: bool) -> None:
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
 
-def _rename_debug(pieces: list[str], names: Mapping[str, str], digest: str) -> None:
-    addresses: dict[str, int] = {}
-    for at in range(1, len(pieces) - 1, 2):
-        before, content = pieces[at - 1], pieces[at]
-        if before.endswith(("@", "%", " c")):
-            continue
-        match = _DEBUG_NAME.fullmatch(content) if before.endswith(_DEBUG_FIELDS) else None
-        if match is not None:
-            place = addresses.setdefault(match[2], len(addresses))
-            pieces[at] = f"{match[1] or ''}{digest}_{place}"
-        else:
-            pieces[at] = names.get(content, content)
-
-
 def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
     """
     Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
@@ -191,30 +171,23 @@ def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
     for module in (*modules[:roots], *called):
         for name in module.defined:
             definers.setdefault(name, []).append(module)
-    ordered = dict.fromkeys(modules[:roots])
-    # Modules that no root reaches are kept, after all others.
-    for starts in (modules[:roots], called):
-        finished: dict[Module, None] = {}
-        for start in reversed(starts):
-            _walk(start, definers, finished)
-        ordered |= dict.fromkeys(reversed(finished))
-    return list(ordered)
-
-
-def _walk(start: Module, definers: Mapping[str, Sequence[Module]], finished: dict[Module, None]) -> None:
-    """Add *start* and all modules it reaches to *finished*, in depth-first postorder, the first used last."""
+    finished: dict[Module, None] = {}
     entered: set[Module] = set()
-    pending = [(start, False)]
-    while pending:
-        module, left = pending.pop()
-        if left:
-            finished[module] = None
-        elif module not in entered and module not in finished:
+
+    def walk(module: Module) -> None:
+        if module not in entered:
             entered.add(module)
             undefined = (name for name in module.used if name not in module.defined)
-            callees = (callee for name in undefined for callee in definers.get(name, ()))
-            # The one pushed last is walked first.
-            pending += [(module, True), *((callee, False) for callee in callees)]
+            callees = [callee for name in undefined for callee in definers.get(name, ())]
+            # The order is reversed in the end.
+            for callee in reversed(callees):
+                walk(callee)
+            finished[module] = None
+
+    for root in reversed(modules[:roots]):
+        walk(root)
+    # Modules that no root reaches are kept, after all others.
+    return list(dict.fromkeys([*modules[:roots], *reversed(finished), *called]))
 
 
 def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Renamed:
@@ -233,7 +206,7 @@ def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Rename
     digest = whole.hexdigest()[:_DIGITS]
     stay = set(kept or ())
     names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}
-    return Renamed(tuple(module.renamed(names, digest) for module in modules), names)
+    return Renamed(tuple(module.renamed(names) for module in modules), names)
 
 
 def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str = "") -> Renamed:
@@ -251,7 +224,7 @@ def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str 
     """
     stay = set(kept)
     names: dict[str, str] = {}
-    digests: dict[Module, str] = {}
+    digests: set[str] = set()
     temporary = {name for module in modules for name in module.temporary}
     for module in reversed(modules):
         own = module.temporary
@@ -260,12 +233,12 @@ def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str 
             return rename(modules, stay)
         text = module.meaning({**names, **_new_names(own, "")})
         digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGITS]
-        if own and digest in digests.values():
+        if own and digest in digests:
             return rename(modules, stay)
-        digests[module] = digest
+        digests.add(digest)
         names |= _new_names(own, digest)
     names = {old: new for old, new in names.items() if old not in stay}
-    return Renamed(tuple(module.renamed(names, digests[module]) for module in modules), names)
+    return Renamed(tuple(module.renamed(names) for module in modules), names)
 
 
 def restore(text: str, names: Mapping[str, str]) -> str:

@@ -93,7 +93,7 @@ def test_a_restricted_pointer_is_no_other_type():
     """C++ has no overload by it."""
     both = pl.udf("float32(CPointer(float32))", namespace="app", restrict="values")(first)
     both = pl.udf("float32(CPointer(float32))", namespace="app")(both)
-    with pytest.raises(pl.AbiError, match=r"with equal parameters; rename one of them"):
+    with pytest.raises(pl.AbiError, match="by their parameters: rename one of them"):
         pl.export(both, emit=["ptx"])
 
 
@@ -127,7 +127,7 @@ def test_functions_that_cxx_cannot_tell_apart_are_refused():
 def test_overloads_by_the_result_are_refused():
     """C++ has none, whatever the C name is: the cure is another name in Python."""
     both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
-    with pytest.raises(pl.AbiError, match=r"C\+\+ cannot tell function twice .* rename one of them"):
+    with pytest.raises(pl.AbiError, match="tells overloads apart by their parameters: rename one of them"):
         pl.export(both, emit=["ptx"])
 
 
