@@ -145,11 +145,11 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_cabi/aggregates.py", "return ctype.in_memory and not ctype.record", "return ctype.in_memory", ABI),
         ("_cabi/signatures.py", "_LARGEST_DIRECT = 128", "_LARGEST_DIRECT = 256", "cabi"),
-        ("_cabi/signatures.py", "align=max(param.align, 4))", "align=param.align)", "cabi"),
+        ("_cabi/signatures.py", "aligned = 4 if", "aligned = 1 if", "cabi"),
         (
-            "_cabi/types.py",
-            "self.size * 8 if kernel else max(32, self.size * 8)",
-            "max(32, self.size * 8)",
+            "_cabi/signatures.py",
+            "ctype.size * 8 if kernel else max(32, ctype.size * 8)",
+            "max(32, ctype.size * 8)",
             "cabi",
         ),
         (
@@ -170,7 +170,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cabi/header.py", '.replace("*/", "* /")', "", ABI),
         ("_cabi/existing.py", '{"int": "uf&", "uint": "if&"}', '{"int": "f&", "uint": "f&"}', "cabi"),
         ("_cabi/launcher.py", 'struct.iter_unpack("<Q"', 'struct.iter_unpack(">Q"', "cabi/test_launcher.py"),
-        ("_cabi/layouts.py", 'entry["offset"] = member.offset', 'entry["offset"] = 0', f"{ABI} link"),
+        ("_cabi/signatures.py", 'entry["offset"] = member.offset', 'entry["offset"] = 0', f"{ABI} link"),
         ("abi.py", "readonly=not ty.mutable)", "readonly=False)", ABI),
         ("abi.py", "readonly=not ty.mutable)", "readonly=True)", ABI),
         (

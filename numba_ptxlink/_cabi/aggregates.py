@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import AbiError
 
 from . import names as cnames
-from .layouts import words
+from .signatures import words
 from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, struct
 
 if TYPE_CHECKING:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from . import layouts
 from . import types as c
+from .signatures import inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -71,20 +70,6 @@ def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def with_includes_of(struct: c.Struct, other: c.Struct) -> c.Struct:
-    """Return *struct* as what the headers of both, which stand for one struct of C++, define."""
-    if struct.existing is None:
-        return struct
-    has = dataclasses.replace(struct.existing, includes=includes([struct, other]))
-    return dataclasses.replace(struct, existing=has)
-
-
-def layout(struct: c.Struct) -> list[tuple[str, int, int]]:
-    """Return size and alignment, and path, offset and size of each member, whatever their types are named."""
-    inner = [(path, offset, ctype.size) for path, offset, ctype in layouts.inside(struct)]
-    return [("", struct.size, struct.align), *inner]
-
-
 def preamble(structs: Sequence[c.Struct]) -> list[str]:
     """Return what a header has before the assertions about *structs*."""
     for_c = includes(each for each in structs if not each.cxx_only)
@@ -110,7 +95,7 @@ def assertions(struct: c.Struct) -> str:
         (f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}"),
     ]
     kinds: list[tuple[str, str]] = []
-    for path, offset, ctype in layouts.inside(struct):
+    for path, offset, ctype in inside(struct):
         # A class may stand for an array of bytes.
         if path.endswith("]") and ctype.size == 1:
             continue

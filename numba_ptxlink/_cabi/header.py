@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AbiError
 
-from . import existing, layouts
+from . import existing
 from . import names as cnames
 from . import types as c
-from .signatures import Signature, structs_of
+from .signatures import Signature, parts, structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -228,7 +228,7 @@ def _include(header: str) -> str:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether one of *types* exists in C++ only."""
-    return any(part.cxx_only for part in layouts.parts(types))
+    return any(part.cxx_only for part in parts(types))
 
 
 def _is_cxx(signature: Signature) -> bool:

@@ -1,5 +1,5 @@
 """
-Model functions of C: the PTX prototypes that nvcc gives them, and the structs that they use.
+Model functions of C: the PTX prototypes that nvcc gives them, and the types that they use.
 
 The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, everything else as
 an aligned byte array; a kernel's scalar parameters keep their width.
@@ -7,21 +7,21 @@ an aligned byte array; a kernel's scalar parameters keep their width.
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._formats.ptx import Prototype
+from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink.errors import AbiError
 
-from . import existing
 from . import names as cnames
-from .layouts import inside, parts
-from .types import Array, CType, Struct
+from .types import Array, Compound, CType, Member, Numeric, Pointer, Scalar, Struct, Void, struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+# PTX has no wider parameters in bytes, but arrays of bytes.
+_WIDEST = 8
 # In bytes; observed in nvcc's output, like the rest.
 _LARGEST_DIRECT = 128
 _LARGEST_ALIGNMENT = 16
@@ -56,15 +56,9 @@ class Signature:
         Args:
             modern: Whether the target is sm_100 or later, for which NVVM uses a newer LLVM.
         """
-        params = []
-        for _, ctype in self.params:
-            param = ctype.param(kernel=self.kernel)
-            if param is None:
-                continue
-            if is_large(ctype) and not self.kernel and not modern:
-                param = dataclasses.replace(param, align=max(param.align, 4))
-            params.append(param)
-        return Prototype(name=self.name, result=self.result.param(), params=tuple(params), entry=self.kernel)
+        params = (_param(ctype, kernel=self.kernel, modern=modern) for _, ctype in self.params)
+        result = _param(self.result, kernel=False, modern=True)
+        return Prototype(name=self.name, result=result, params=tuple(filter(None, params)), entry=self.kernel)
 
     @property
     def types(self) -> Iterator[CType]:
@@ -76,6 +70,16 @@ class Signature:
         return self.result.declare(f"{self.name}({params})")
 
 
+def _param(ctype: CType, *, kernel: bool, modern: bool) -> Param | None:
+    """Return a type as a parameter or result in PTX, None for void."""
+    if isinstance(ctype, Void):
+        return None
+    if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _WIDEST:
+        return Param(bits=ctype.size * 8 if kernel else max(32, ctype.size * 8))
+    aligned = 4 if is_large(ctype) and not kernel and not modern else 1
+    return Param(align=max(ctype.align, aligned), size=ctype.size)
+
+
 def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     """
     Return the structs that *signatures* use by name, members before their structs.
@@ -85,44 +89,93 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     Raises:
         AbiError: Two of them have the same name.
     """
-    named: dict[str, Struct] = {}
-    users: dict[Struct, str] = {}
+    named: dict[str, tuple[Struct, str]] = {}
     for signature in signatures:
         for each in (each for part in signature.types for each in _structs(part)):
-            users.setdefault(each, signature.name)
-    for ctype, user in users.items():
-        first = named.setdefault(ctype.name, ctype)
-        # Not by fingerprint: one function may name what is in a struct of C++, and another one not.
-        by_layout = bool(first.existing and ctype.existing)
-        same = existing.layout(first) == existing.layout(ctype)
-        if not same or not (
-            by_layout or (first.fingerprint, first.existing) == (ctype.fingerprint, ctype.existing)
-        ):
-            described = " and ".join(
-                f"{each.about} of {who}, with the members {', '.join(member.name for member in each.members)}"
-                for each, who in ((first, users[first]), (ctype, user))
-            )
-            raise AbiError(
-                f"Two structs would be named {ctype.name}: {described}; rename the record or NamedTuple "
-                f"among them, as to {cnames.propose(ctype.name, named)!r}, as `import ... as` does for a "
-                "record; say by structs= of the decorator which struct C++ has for each; or export the "
-                "functions apart."
-            )
-        if by_layout:
-            named[ctype.name] = existing.with_includes_of(first, ctype)
-    return named
+            first, user = named.setdefault(each.name, (each, signature.name))
+            if _layout(first) != _layout(each):
+                described = " and ".join(
+                    f"{one.about} of {who}, with the members {', '.join(part.name for part in one.members)}"
+                    for one, who in ((first, user), (each, signature.name))
+                )
+                raise AbiError(
+                    f"Two structs would be named {each.name}: {described}; rename the record or NamedTuple "
+                    f"among them, as to {cnames.propose(each.name, named)!r}, as `import ... as` does for a "
+                    "record; say by structs= of the decorator which struct C++ has for each; or export the "
+                    "functions apart."
+                )
+    return {name: each for name, (each, _) in named.items()}
+
+
+def _layout(each: Struct) -> Any:
+    """Return what is equal for equal structs."""
+    if not each.existing:
+        return each.fingerprint, *((path, at, part.name) for path, at, part in inside(each))
+    # One function may name what is in a struct of C++, and another one not.
+    return each.size, each.align, *((path, at, part.size) for path, at, part in inside(each))
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
     """Yield *ctype* if it is a struct, after what C++ defines in one that it defines."""
-    if not isinstance(ctype, Struct):
-        return
-    if ctype.existing:
-        for part in parts([ctype], inside=True):
-            if isinstance(part, Struct) and part.existing:
-                yield part
-    else:
+    if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
+    elif isinstance(ctype, Struct):
+        within = parts([ctype], inside=True)
+        yield from (part for part in within if isinstance(part, Struct) and part.existing)
+
+
+def parts(types: Iterable[CType], *, inside: bool = False) -> Iterator[CType]:
+    """
+    Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
+
+    Args:
+        types: Types.
+        inside: Whether members of structs that C++ defines are parts, too.
+    """
+    seen: set[CType] = set()
+    for ctype in types:
+        yield from _walk(ctype, seen, inside=inside)
+
+
+def _walk(ctype: CType, seen: set[CType], *, inside: bool) -> Iterator[CType]:
+    if ctype in seen:
+        return
+    seen.add(ctype)
+    if inside or not (isinstance(ctype, Struct) and ctype.existing):
+        members = (member.type for member in getattr(ctype, "members", ()))
+        held = (getattr(ctype, "element", None), getattr(ctype, "target", None), *members)
+        for part in filter(None, held):
+            yield from _walk(part, seen, inside=inside)
+    yield ctype
+
+
+def inside(
+    ctype: CType, path: str = "", start: int = 0, elements: int = 1
+) -> Iterator[tuple[str, int, CType]]:
+    """
+    Yield path, offset and type of everything inside *ctype*, members before what is in them.
+
+    Args:
+        ctype: A struct or an array; nothing else holds something.
+        path: What paths begin with, by the names in Python.
+        start: The offset of *ctype*.
+        elements: How many elements of an array are looked at.
+    """
+    steps: list[tuple[str, int, CType]] = []
+    if isinstance(ctype, Struct):
+        steps = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
+    elif isinstance(ctype, Array):
+        numbers = range(min(ctype.count, elements))
+        steps = [(f"[{number}]", number * ctype.element.size, ctype.element) for number in numbers]
+    for name, offset, part in steps:
+        inner = f"{path}{name}".removeprefix(".")
+        yield inner, start + offset, part
+        yield from inside(part, inner, start + offset, elements)
+
+
+def words(types: Iterable[CType]) -> set[str]:
+    """Return the words that *types* are spelled with."""
+    return {word for ctype in types for word in re.findall(r"[^\W\d]\w*", ctype.name)}
 
 
 def is_large(ctype: CType) -> bool:
@@ -172,3 +225,37 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
                 "Create its dtype with align=True, and with offsets of C where a member is complex; pass a "
                 f"pointer to it or an array of it; or make and link LTO-IR alone ({option})."
             )
+
+
+def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
+    """Return a description of each of *types*, and of what is in them before it, by its C name."""
+    return {part.name: _describe(part) for part in parts(types, inside=True)}
+
+
+def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:
+    """Return name and type of each parameter, and for a kernel where it begins in the argument buffer."""
+    described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
+    if kernel:
+        # As in a C struct; "Kernel Function Parameters" in the PTX ISA.
+        for entry, member in zip(described, struct("", params).members, strict=True):
+            entry["offset"] = member.offset
+    return described
+
+
+def _describe(ctype: CType) -> dict[str, Any]:
+    kind = ctype.row.kind if isinstance(ctype, Numeric) else type(ctype).__name__.lower()
+    described: dict[str, Any] = {"kind": kind, "size": ctype.size, "align": ctype.align}
+    for name in ("target", "element", "count", "ndim", "layout", "readonly"):
+        value = getattr(ctype, name, None)
+        if value is not None:
+            described[name] = value.name if isinstance(value, CType) else value
+    if isinstance(ctype, Compound) and ctype.element:
+        described["count"] = ctype.row.lanes
+    elif isinstance(ctype, Struct):
+        described["members"] = list(map(_place, ctype.members))
+    return described
+
+
+def _place(member: Member) -> dict[str, Any]:
+    renamed = {"field": member.field} if member.field != member.name else {}
+    return {"name": member.name, "type": member.type.name, "offset": member.offset, **renamed}

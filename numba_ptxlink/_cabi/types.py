@@ -7,8 +7,6 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats.ptx import Param
-
 from .numbers import NUMBERS
 
 if TYPE_CHECKING:
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from .numbers import Number
     from .options import Existing
 
-# PTX has no wider parameters in bytes, but arrays of bytes.
-_WIDEST = 8
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -43,11 +39,6 @@ class CType:
         return "_".join(_WORD.findall(self.name))
 
     @property
-    def inner(self) -> tuple[CType, ...]:
-        """The types that it contains or points to."""
-        return ()
-
-    @property
     def natural_align(self) -> int:
         """The alignment of the type in LLVM IR that nvcc uses for it, in bytes."""
         return self.align
@@ -58,18 +49,13 @@ class CType:
         return False
 
     @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type, None for a type of the language."""
-        return None
+    def include(self) -> str:
+        """The CUDA header that declares the type, "" for a type of the language."""
+        return ""
 
     def declare(self, name: str) -> str:
         """Return the declaration of a variable or member *name* of this type."""
         return f"{self.name} {name}"
-
-    def param(self, *, kernel: bool = False) -> Param | None:
-        """Return the type as a parameter or return value in PTX, None for void."""
-        del kernel  # only scalars of kernels differ
-        return Param(align=self.align, size=self.size)
 
 
 @dataclass(frozen=True)
@@ -80,16 +66,11 @@ class Void(CType):
     size: int = 0
     align: int = 1
 
-    def param(self, *, kernel: bool = False) -> Param | None:
-        """Return None: void has no parameter."""
-        del kernel
-        return None
-
 
 @dataclass(frozen=True)
-class Scalar(CType):
+class Numeric(CType):
     """
-    A number of the language: a boolean, an integer, a float of 32 or 64 bits, or a byte of a string.
+    What is a row of the table of numbers.
 
     Args:
         row: What it is.
@@ -101,6 +82,21 @@ class Scalar(CType):
     def code(self) -> str:
         """Its abbreviation in generated names."""
         return self.row.code
+
+    @property
+    def cxx_only(self) -> bool:
+        """Whether C has no such type."""
+        return not self.row.in_c
+
+    @property
+    def include(self) -> str:
+        """The CUDA header that declares the type."""
+        return self.row.header
+
+
+@dataclass(frozen=True)
+class Scalar(Numeric):
+    """A number of the language: a boolean, an integer, a float of 32 or 64 bits, or a byte of a string."""
 
     @property
     def extension(self) -> str:
@@ -113,50 +109,22 @@ class Scalar(CType):
             return ""
         return "signext" if self.row.kind == "int" else "zeroext"
 
-    def param(self, *, kernel: bool = False) -> Param | None:
-        """Return the 32 or 64 bits it is passed in, or its bytes; a kernel's parameter keeps its width."""
-        if self.size > _WIDEST:
-            return super().param(kernel=kernel)
-        return Param(bits=self.size * 8 if kernel else max(32, self.size * 8))
-
 
 @dataclass(frozen=True)
-class Compound(CType):
+class Compound(Numeric):
     """
     A struct or class that CUDA declares around one or more numbers: `__half`, `cuFloatComplex`, `float4`.
 
     Args:
-        row: What it is.
         element: The type of its elements, None if it is one number.
     """
 
-    row: Number
     element: CType | None = None
-
-    @property
-    def code(self) -> str:
-        """Its abbreviation in generated names."""
-        return self.row.code
-
-    @property
-    def inner(self) -> tuple[CType, ...]:
-        """The type of its elements, if it has any."""
-        return (self.element,) if self.element else ()
 
     @property
     def natural_align(self) -> int:
         """The alignment of one number, in bytes."""
         return self.size // self.row.lanes
-
-    @property
-    def cxx_only(self) -> bool:
-        """Whether C has no such type."""
-        return not self.row.in_c
-
-    @property
-    def include(self) -> str | None:
-        """The CUDA header that declares the type."""
-        return self.row.header
 
 
 @dataclass(frozen=True)
@@ -179,19 +147,9 @@ class Pointer(CType):
         """Its abbreviation in generated names."""
         return f"{'c' if self.readonly else ''}p_{self.target.code}"
 
-    @property
-    def inner(self) -> tuple[CType, ...]:
-        """The type that it points to."""
-        return (self.target,)
-
     def declare(self, name: str) -> str:
         """Return the declaration of a parameter or member *name*."""
         return f"{self.name} {'__restrict__ ' if self.restrict else ''}{name}".rstrip()
-
-    def param(self, *, kernel: bool = False) -> Param | None:
-        """Return the 64 bits of an address."""
-        del kernel
-        return Param(bits=64)
 
 
 @dataclass(frozen=True)
@@ -205,11 +163,6 @@ class Array(CType):
     def code(self) -> str:
         """Its abbreviation in generated names."""
         return f"{self.count}x_{self.element.code}"
-
-    @property
-    def inner(self) -> tuple[CType, ...]:
-        """The type of its elements."""
-        return (self.element,)
 
     @property
     def natural_align(self) -> int:
@@ -256,11 +209,6 @@ class Struct(CType):
     record: bool = False
     about: str = ""
     existing: Existing | None = None
-
-    @property
-    def inner(self) -> tuple[CType, ...]:
-        """The types of its members."""
-        return tuple(member.type for member in self.members)
 
     @property
     def cxx_only(self) -> bool:
@@ -323,17 +271,12 @@ class View(CType):
         return f"{'c' if self.readonly else ''}view{self.ndim}{self.layout[0]}_{self.element.code}"
 
     @property
-    def inner(self) -> tuple[CType, ...]:
-        """The type of its elements."""
-        return (self.element,)
-
-    @property
     def cxx_only(self) -> bool:
         """Whether C has no such type."""
         return True
 
     @property
-    def include(self) -> str | None:
+    def include(self) -> str:
         """The header of this package that declares the type."""
         return "numba_ptxlink/array_view.h"
 

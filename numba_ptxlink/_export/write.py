@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._cabi import existing, header, layouts, proof
+from numba_ptxlink._cabi import existing, header, proof, signatures
 from numba_ptxlink._link import manifests, outputs
 from numba_ptxlink._tools import find, includes, toolchain
 from numba_ptxlink.errors import ExportError
@@ -165,7 +165,7 @@ def _manifest(
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
         "functions": [_function(each, artifacts) for each in program.lowered],
-        "types": layouts.describe(ctype for each in program.signatures for ctype in each.types),
+        "types": signatures.describe(ctype for each in program.signatures for ctype in each.types),
         "externs": [],
         "artifacts": [
             {
@@ -196,7 +196,7 @@ def _function(lowered: Lowered, artifacts: Artifacts) -> dict[str, Any]:
         "declaration": f"{signature};",
         "prototype": str(signature.prototype),
         "result": signature.result.name,
-        "parameters": layouts.parameters(signature.params, kernel=signature.kernel),
+        "parameters": signatures.parameters(signature.params, kernel=signature.kernel),
         "on_error": lowered.options.on_error,
         "checked": lowered.options.checked,
         "raises": list(lowered.raises),
