@@ -58,6 +58,9 @@ _LOUD = """\
 #pragma GCC diagnostic pop
 #endif
 """
+MARK = ', as in Python");'
+"""How the lines of `assertions` end."""
+
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
 # What the kind of a number in C++ must not be. Each compiler chooses the sign of char, and the type of an
 # enum that says none: they are no numbers here, and neither are bool, unions and classes.
@@ -72,13 +75,16 @@ def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
 
 def preamble(structs: Sequence[c.Struct]) -> list[str]:
     """Return what a header has before the assertions about *structs*."""
+    if not any(each.existing for each in structs):
+        return []
     for_c = includes(each for each in structs if not each.cxx_only)
-    for_cxx = [name for name in includes(structs) if name not in for_c]
-    blocks = ["".join(f"#include {name}\n" for name in for_c)] if for_c else []
-    if for_cxx:
-        lines = "".join(f"#include {name}\n" for name in for_cxx)
-        blocks.append(f"#if defined(__cplusplus)\n{lines}#endif\n")
-    return [*blocks, _KINDS] if any(each.existing for each in structs) else []
+    lines = {name: f"#include {name}\n" for name in includes(structs)}
+    for_cxx = "".join(line for name, line in lines.items() if name not in for_c)
+    blocks = [
+        "".join(lines[name] for name in for_c),
+        for_cxx and f"#if defined(__cplusplus)\n{for_cxx}#endif\n",
+    ]
+    return [*filter(None, blocks), _KINDS]
 
 
 def is_in(header: str) -> bool:
@@ -106,7 +112,7 @@ def assertions(struct: c.Struct) -> str:
         if not path.endswith("]"):
             kinds += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({there})", ctype)
     value, sized, numbers = (
-        "".join(f'static_assert({condition}, "{what}, as in Python");\n' for condition, what in checks)
+        "".join(f'static_assert({condition}, "{what}{MARK}\n' for condition, what in checks)
         for checks in (copied, sizes, kinds)
     )
     # What is no plain value comes first: the rest would be told of what follows from that.
@@ -123,11 +129,6 @@ def _kinds(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
         number = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
         condition = " && ".join(f"{kind} != '{letter}'" for letter in _OTHERS.get(number, "f&"))
         yield condition, f"{member} is not of the kind {number}"
-
-
-def is_assertion(line: str) -> bool:
-    """Return whether *line* of a header is one of `assertions`."""
-    return line.startswith("static_assert(") and line.endswith(', as in Python");')
 
 
 def failures(log: str) -> list[str]:

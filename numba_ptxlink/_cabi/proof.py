@@ -84,9 +84,8 @@ def prove(
             folder=nvrtc.NOWHERE if with_structs else None,
         )
     except LinkError as error:
-        says = _explanation(error.log, source, signatures, sources) or _missing(
-            error.log, given, include_dirs
-        )
+        says = _missing(error.log, given, include_dirs)
+        says = says or _explanation(error.log, source, signatures, sources, given)
         if not says:
             log.warning("The header is not compiled: %s", error)
             return
@@ -107,7 +106,13 @@ def _missing(log: str, structs: Sequence[c.Struct], include_dirs: Sequence[Path]
     )
 
 
-def _explanation(log: str, source: str, signatures: Sequence[Signature], sources: dict[str, str]) -> str:
+def _explanation(
+    log: str,
+    source: str,
+    signatures: Sequence[Signature],
+    sources: dict[str, str],
+    structs: Sequence[c.Struct],
+) -> str:
     """Return what a log of NVRTC says of the header, "" where its first error is of another one."""
     first = _ERROR.search(log)
     # A header that is missing says nothing about this one, nor does what follows from errors of another.
@@ -115,8 +120,19 @@ def _explanation(log: str, source: str, signatures: Sequence[Signature], sources
         return ""
     number, reason = int(first[2]), first[3]
     line = source.split("\n")[number - 1]
-    if existing.is_assertion(line):
-        return _of_assertion(log, line, reason, signatures)
+    about = "; ".join(f"{each.name} stands for {each.about}" for each in structs)
+    if existing.MARK in line and "assertion failed" in reason:
+        return (
+            "C++ has structs that are laid out otherwise than in Python: "
+            f"{'; '.join(existing.failures(log))}. {about}. Make them agree: by offsets and itemsize of the "
+            'dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
+        )
+    if existing.MARK in line:
+        return (
+            f"C++ cannot compare the structs of structs= with those in Python: {line}: {reason}. {about}. "
+            "Correct the name in structs=, the names of fields, or the header of include=; leave bit fields "
+            "and private members out of the dtype, which may have gaps."
+        )
     for place, signature in enumerate(signatures):
         if line.endswith(f" {signature};") or f" {_CALLER}{place}(" in line:
             user = sources.get(signature.name, "for C++ to define")
@@ -129,23 +145,6 @@ def _explanation(log: str, source: str, signatures: Sequence[Signature], sources
     if _NO_COPY.search(reason):
         cure = "What is passed by value is copied: let C++ copy it, or pass its address, by types.CPointer"
     return f"C++ refuses {where}: {reason}. {cure}."
-
-
-def _of_assertion(log: str, line: str, reason: str, signatures: Sequence[Signature]) -> str:
-    """Return how the structs that C++ has differ from those in Python."""
-    given = [each for each in structs_of(signatures).values() if each.existing]
-    about = "; ".join(f"{each.name} stands for {each.about}" for each in given)
-    if "assertion failed" in reason:
-        return (
-            "C++ has structs that are laid out otherwise than in Python: "
-            f"{'; '.join(existing.failures(log))}. {about}. Make them agree: by offsets and itemsize of the "
-            'dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
-        )
-    return (
-        f"C++ cannot compare the structs of structs= with those in Python: {line}: {reason}. {about}. "
-        "Correct the name in structs=, the fields' names, or the header of include=; leave bit fields and "
-        "private members out of the dtype, which may have gaps."
-    )
 
 
 def _cxx_name(declaration: Declaration) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._cabi.options import AbiOptions, CxxOptions
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
 
+    from typing_extensions import Unpack
+
     from numba_ptxlink._cabi.options import OnError
     from numba_ptxlink._config import FrontEndName
     from numba_ptxlink._front_end.protocol import FrontEnd
 
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
+
+T = TypeVar("T", bound="Udf")
 
 
 class Udf(Marked):
@@ -38,11 +42,11 @@ class Udf(Marked):
         signature: Its Numba signature.
         options: Its C name and the other options of `abi_info`.
         front_end: The name of the front end that compiles it, None to choose it by what it uses.
+        launch_bounds: Those of a kernel.
         cxx: What the decorator was told of its interface in C++.
     """
 
     is_kernel = False
-    launch_bounds: tuple[int, ...] | None = None
 
     def __init__(
         self,
@@ -50,7 +54,8 @@ class Udf(Marked):
         signature: Any,
         options: AbiOptions,
         front_end: str | None = None,
-        cxx: Mapping[str, Any] | None = None,
+        launch_bounds: int | tuple[int, ...] | None = None,
+        **cxx: Any,
     ) -> None:
         self.others = ()
         if isinstance(function, Udf):
@@ -74,8 +79,9 @@ class Udf(Marked):
         _check_callable_from_c(function, self.source)
         self.signature = signature
         self.options = options
+        self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
         parameters = inspect.signature(function, follow_wrapped=False).parameters
-        self.cxx = CxxOptions.of(f"Function {function.__qualname__} ({self.source})", parameters, **cxx or {})
+        self.cxx = CxxOptions.of(f"Function {function.__qualname__} ({self.source})", parameters, **cxx)
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
@@ -133,33 +139,10 @@ class Kernel(Udf):
     A Python function that becomes a `__global__` function.
 
     `kernel[blocks, threads](...)` launches it with Numba.
-
-    Args:
-        function: The Python function.
-        signature: Its Numba signature.
-        options: Its C name and the other options of `abi_info`.
-        launch_bounds: The maximum number of threads in a block; or a tuple of that, the minimum number of
-            blocks per multiprocessor, and the maximum number of blocks in a cluster.
-        front_end: The name of the front end that compiles it, None to choose it by what it uses.
-        cxx: What the decorator was told of its interface in C++.
     """
 
     is_kernel = True
     _decorator = "kernel"
-
-    def __init__(  # noqa: PLR0917 - the first ones are those of `Udf`
-        self,
-        function: Any,
-        signature: Any,
-        options: AbiOptions,
-        launch_bounds: int | tuple[int, ...] | None = None,
-        front_end: str | None = None,
-        cxx: Mapping[str, Any] | None = None,
-    ) -> None:
-        # Before the kernel is recorded.
-        what = getattr(function, "__qualname__", repr(function))
-        self.launch_bounds = checked_bounds(launch_bounds, f"kernel {what}")
-        super().__init__(function, signature, options, front_end, cxx)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         """Raise ExportError: a kernel can only be launched."""
@@ -181,19 +164,21 @@ def _asking() -> FrontEnd | None:
     return None if frame is None else registry.of_module(frame.f_globals.get("__name__", ""))
 
 
-def udf(
-    signature: Any = None,
-    *,
-    name: str | None = None,
-    on_error: OnError = "zero",
-    checked: bool = False,
-    namespace: str | None = None,
-    structs: Mapping[Any, str] | None = None,
-    include: str | Iterable[str] = (),
-    const: str | Iterable[str] = (),
-    restrict: str | Iterable[str] = (),
-    front_end: FrontEndName | None = None,
-) -> Callable[[Any], Udf]:
+class Options(TypedDict, total=False):
+    """The options of `udf` and `kernel`."""
+
+    name: str | None
+    on_error: OnError
+    checked: bool
+    namespace: str | None
+    structs: Mapping[Any, str] | None
+    include: str | Iterable[str]
+    const: str | Iterable[str]
+    restrict: str | Iterable[str]
+    front_end: FrontEndName | None
+
+
+def udf(signature: Any = None, **options: Unpack[Options]) -> Callable[[Any], Udf]:
     """
     Mark a Python function for export with the C ABI. It stays callable as plain Python.
 
@@ -228,30 +213,14 @@ def udf(
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
-    options = _options("udf", signature, name=name, on_error=on_error, checked=checked)
-    cxx = {
-        "namespace": namespace,
-        "structs": structs,
-        "include": include,
-        "const": const,
-        "restrict": restrict,
-    }
-    return lambda function: Udf(function, signature, options, front_end, cxx)
+    return _mark(Udf, signature, None, **options)
 
 
 def kernel(
     signature: Any = None,
     *,
-    name: str | None = None,
-    on_error: OnError = "zero",
-    checked: bool = False,
     launch_bounds: int | tuple[int, ...] | None = None,
-    namespace: str | None = None,
-    structs: Mapping[Any, str] | None = None,
-    include: str | Iterable[str] = (),
-    const: str | Iterable[str] = (),
-    restrict: str | Iterable[str] = (),
-    front_end: FrontEndName | None = None,
+    **options: Unpack[Options],
 ) -> Callable[[Any], Kernel]:
     """
     Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
@@ -281,23 +250,26 @@ def kernel(
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
-    options = _options("kernel", signature, name=name, on_error=on_error, checked=checked)
-    cxx = {
-        "namespace": namespace,
-        "structs": structs,
-        "include": include,
-        "const": const,
-        "restrict": restrict,
-    }
-    return lambda function: Kernel(function, signature, options, launch_bounds, front_end, cxx)
+    return _mark(Kernel, signature, launch_bounds, **options)
 
 
-def _options(decorator: str, signature: Any, **abi_info: Any) -> AbiOptions:
+def _mark(
+    cls: type[T],
+    signature: Any,
+    launch_bounds: int | tuple[int, ...] | None,
+    *,
+    name: str | None = None,
+    on_error: OnError = "zero",
+    checked: bool = False,
+    **others: Any,
+) -> Callable[[Any], T]:
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
-        example = "void(float32[::1])" if decorator == "kernel" else "float32(float32)"
+        example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
+        decorator = cls.__name__.lower()
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
-    name = abi_info.pop("name")
-    return AbiOptions.of(abi_info if name is None else {"abi_name": name, **abi_info}, "{}")
+    named = {} if name is None else {"abi_name": name}
+    options = AbiOptions.of({**named, "on_error": on_error, "checked": checked}, "{}")
+    return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
 
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
