@@ -51,46 +51,29 @@ class AbiOptions:
     @classmethod
     def of(cls, abi_info: object, spelled: str = "abi_info[{!r}]") -> AbiOptions:
         """
-        Read and check an `abi_info` mapping.
+        Read and check an `abi_info` mapping, as of `numba.cuda.compile`: unknown keys are ignored.
 
         Args:
             abi_info: The mapping.
             spelled: How messages spell a key of it.
 
         Raises:
-            AbiError: It is not a mapping, or has an unknown key or value.
+            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
         """
-        if abi_info is None:
-            return cls()
         if not isinstance(abi_info, Mapping):
             raise AbiError(
                 f'abi_info must be a dict such as {{"abi_name": "f"}}, not {type(abi_info).__name__}: '
                 f"{abi_info!r}."
             )
         keys = [field.name for field in dataclasses.fields(cls)]
-        for key, value in abi_info.items():
-            if key not in keys:
-                raise AbiError(f"abi_info has the unknown key {key!r}; the keys are {', '.join(keys)}.")
-            if key in _CHOICES and repr(value) not in map(repr, _CHOICES[key]):
-                choices = ", ".join(map(str, _CHOICES[key]))
-                raise AbiError(f"{spelled.format(key)} is {value!r}; the choices are {choices}.")
-        return cls(**abi_info)
-
-    @classmethod
-    def of_compile(cls, abi_info: object) -> AbiOptions:
-        """
-        Read the `abi_info` of `numba.cuda.compile`: unknown keys are ignored, and C++ need not know the name.
-
-        Raises:
-            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
-        """
-        if not isinstance(abi_info, Mapping):
-            return cls.of(abi_info)
-        keys = [field.name for field in dataclasses.fields(cls)]
-        ignored = ", ".join(map(repr, [key for key in abi_info if key not in keys]))
+        ignored = ", ".join(repr(key) for key in abi_info if key not in keys)
         if ignored:
             log.info("abi_info has unknown keys, which are ignored: %s", ignored)
-        options = cls.of({key: value for key, value in abi_info.items() if key in keys})
+        for key, allowed in _CHOICES.items():
+            if key in abi_info and repr(abi_info[key]) not in map(repr, allowed):
+                choices = ", ".join(map(str, allowed))
+                raise AbiError(f"{spelled.format(key)} is {abi_info[key]!r}; the choices are {choices}.")
+        options = cls(**{key: value for key, value in abi_info.items() if key in keys})
         name: object = options.abi_name
         if name is not None and not (isinstance(name, str) and _SYMBOL.fullmatch(name)):
             raise AbiError(

@@ -137,11 +137,11 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
             f"{function.name} ({function.source}) uses {uses}; one front end compiles a function with all "
             "that it calls: take all of them from one."
         )
-    scope = {**function.function.__globals__, **inspect.getclosurevars(function.function).nonlocals}
-    around = {owner.name: owner for value in scope.values() if (owner := registry.owner(value))}
-    if not told and len(around) == 1:
-        told = around
-    return next(iter(told.values()), None) or default()
+    if not told:
+        scope = {**function.function.__globals__, **inspect.getclosurevars(function.function).nonlocals}
+        around = {owner.name: owner for value in scope.values() if (owner := registry.owner(value))}
+        told = around if len(around) == 1 else {"": default()}
+    return next(iter(told.values()))
 
 
 def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:

@@ -98,7 +98,6 @@ class Code:
         arch: The GPU.
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
-        undeclared: Those that `cuda.declare_device` declares and C++ cannot, by name.
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
         merged: Whether nvJitLink merged link files into the code.
         undefined: The names of *externs* and of undefined variables.
@@ -107,7 +106,6 @@ class Code:
     arch: Arch
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
-    undeclared: tuple[str, ...]
     cubin_by: str
     merged: bool
     undefined: tuple[str, ...]
@@ -273,12 +271,11 @@ def build(
         artifacts[CUBIN], made_by = single_ptx.compile_ptx(
             ptx, arch, assembled, consumer.release if consumer else None
         )
-    called, undeclared = externs.with_signatures(missing, lowered)
+    called = externs.with_signatures(missing, lowered)
     return Code(
         arch,
         {kind: code for kind, code in artifacts.items() if kind in kinds and code},
         called,
-        undeclared,
         made_by,
         bool(linked),
         (*called, *read.undefined_variables),

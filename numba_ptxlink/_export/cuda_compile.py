@@ -59,7 +59,7 @@ def by_value(
     info, output = given["abi_info"], given["output"]
     if given["abi"] != "c" or info is None or output not in (PTX, LTOIR, CUBIN, FATBIN):
         return None
-    checked = abi.AbiOptions.of_compile(info)
+    checked = abi.AbiOptions.of(info)
     # Compilers have no word for these, and refuse these outputs themselves.
     ours = output in (CUBIN, FATBIN) or not given["device"]
     ours |= any(key in info for key in _OURS) or info.get("aggregates") == "value"

@@ -46,14 +46,15 @@ def callers(lowered: Sequence[Lowered]) -> dict[str, str]:
 
 def with_signatures(
     missing: Mapping[str, Prototype], lowered: Sequence[Lowered]
-) -> tuple[dict[str, tuple[Prototype, Signature | None]], tuple[str, ...]]:
-    """Return the functions *missing* with their C signatures, and those that are declared and have none."""
-    declared: dict[str, Signature | None] = {}
-    for name, plain in (pair for each in lowered for pair in each.declared):
-        if name in missing:
-            declared[name] = declared.get(name) or _matching(plain, missing[name])
-    found = {name: (prototype, declared.get(name)) for name, prototype in missing.items()}
-    return found, tuple(name for name, (_, known) in found.items() if known is None and name in declared)
+) -> dict[str, tuple[Prototype, Signature | None]]:
+    """Return the functions *missing* with the C signatures by which they are declared."""
+    known = {
+        name: signature
+        for each in reversed(lowered)
+        for name, plain in each.declared
+        if name in missing and (signature := _matching(plain, missing[name]))
+    }
+    return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
 
 
 def check_declarations(lowered: Iterable[Lowered]) -> None:

@@ -107,14 +107,6 @@ def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -
     declared = [signature for _, (_, signature) in sorted(externs.items()) if signature]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, request.archs, searched)
-    for name in dict.fromkeys(name for code in codes for name in code.undeclared):
-        log.warning(
-            "%s.h does not declare %s, whose types cuda.declare_device passes in another way than C++: "
-            'define it with the prototype %s; or declare it with numbers and pointers alone and abi="c".',
-            stem,
-            name,
-            externs[name][0],
-        )
     artifacts = pack(codes, request, text, declarations)
     manifest = _manifest(programs[0], codes, request, artifacts, text.encode())
     manifest["externs"] = [_extern(*externs[name]) for name in sorted(externs)]
