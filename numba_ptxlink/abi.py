@@ -95,30 +95,22 @@ def c_signature(
             is to be const or restrict is no address. The message names the function and the types.
     """
 
-    def translate(ty: Any, where: str) -> CType:
+    def translate(ty: Any, what: str, param: str = "") -> CType:
+        where = f"Function {name}: {what}, of Numba type {ty},"
         try:
             ctype = c_type(ty, names)
         except AbiError as error:
-            raise AbiError(f"Function {name}: {where} has no C type. {error}") from error
-        if isinstance(ctype, Void) and not where.startswith("the return"):
-            raise AbiError(f"Function {name}: {where} has no C type. Leave the parameter out.")
-        return ctype
-
-    def pointing(ctype: CType, where: str, **promises: bool) -> CType:
+            raise AbiError(f"{where} has no C type. {error}") from error
+        if param and isinstance(ctype, Void):
+            raise AbiError(f"{where} has no C type. Leave the parameter out.")
         try:
-            return _pointing(ctype, **promises)
+            return _pointing(ctype, const=param in const, restrict=param in restrict)
         except AbiError as error:
-            raise AbiError(f"Function {name}: {where} {error}") from error
+            raise AbiError(f"{where} {error}") from error
 
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
-    returned = translate(
-        of_type(result).types.unliteral(result), f"the return value, of Numba type {result},"
-    )
-    typed = [
-        (param, pointing(translate(ty, where), where, const=param in const, restrict=param in restrict))
-        for param, ty in params
-        for where in [f"parameter {param!r}, of Numba type {ty},"]
-    ]
+    returned = translate(of_type(result).types.unliteral(result), "the return value")
+    typed = [(param, translate(ty, f"parameter {param!r}", param)) for param, ty in params]
     labels = aggregates.labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
     signature = Signature(
         name=name,
@@ -131,7 +123,7 @@ def c_signature(
     try:
         structs_of([signature])
     except AbiError as error:
-        raise AbiError(f"Function {name}: {str(error)[0].lower()}{str(error)[1:]}") from error
+        raise AbiError(f"Function {name}: {error}") from error
     return signature
 
 

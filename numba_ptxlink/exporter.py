@@ -12,7 +12,7 @@ from ._config import config
 from ._export import children, choice, externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
 from ._export.compile import build, programs
-from ._export.load import Loaded, Source, check_file, given, load
+from ._export.load import Source, check_file, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
 from ._export.write import Export, check_depfile, check_out, check_stem, write
@@ -139,11 +139,9 @@ def export(
     if isinstance(named, Source):
         if not named.is_module:
             check_file(Path(named.name))
-        made = jobs.export(named, request, executor, progress)
-    elif executor is None:
-        made = jobs.export_loaded(given(source), request, {}, progress or (lambda *_: None))
-    else:
+    elif executor is not None:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
+    made = jobs.export(named, request, executor, progress)
     return write(made, out_dir, depfile)
 
 
@@ -169,27 +167,23 @@ def compile_udfs(
     """
     options = (name, arch, (LTOIR, PTX) if lto else (PTX,), [*beside])
     if not isinstance(source, Path):
-        return _compile(given(source), front_end, options)
+        return _compile(source, front_end, options)
     check_file(source)
     named = Source(str(source))
     prepare = jobs.preparation(front_end, named)
-    compiled: PythonCode = children.run(_compile_file, named, front_end, options, prepare=prepare)
+    compiled: PythonCode = children.run(_compile, named, front_end, options, prepare=prepare)
     return compiled
 
 
-def _compile_file(
-    source: Source, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
-) -> PythonCode:
-    return _compile(load(source, front_end), front_end, options)
-
-
 def _compile(
-    loaded: Loaded, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
+    source: Any, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
 ) -> PythonCode:
     name, arch, kinds, beside = options
     default = CompileOptions()
-    functions = typed(loaded.marked, choice.common(loaded.marked, front_end))
-    (program,) = programs(functions, [arch], default, {}, lambda *_: None)
+    marked = load(source, front_end).marked
+    (program,) = programs(
+        typed(marked, choice.common(marked, front_end)), [arch], default, {}, lambda *_: None
+    )
     program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
     code = build(program, kinds, default, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)

@@ -48,38 +48,23 @@ wchar wctype
 """
 
 
-def check(name: object, what: str) -> str:
+def check(name: object, what: str, *, inside: bool = False) -> None:
     """
-    Return *name* if an external function of C, C++ and CUDA C++ can have it.
+    Check that an external function of C, C++ and CUDA C++ can have *name*.
 
     Args:
         name: The requested name.
         what: What is to have the name, for the message: "function saxpy".
+        inside: Whether it has the name inside of a namespace of C++ alone.
 
     Raises:
         AbiError: The name is illegal or reserved. Proposes another.
     """
     if not isinstance(name, str):
         raise AbiError(f"The C name of {what} must be a str, not {type(name).__name__}: {name!r}.")
-    reason = problem(name)
-    if reason is None:
-        return name
-    raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
-
-
-def check_inside(name: str, what: str) -> None:
-    """
-    Check that *name* can be declared inside of a namespace.
-
-    Raises:
-        AbiError: It cannot. Proposes another.
-    """
-    reason = problem_anywhere(name)
+    reason = problem_anywhere(name) if inside else problem(name)
     if reason:
-        raise AbiError(
-            f"{what} has its Python name in its namespace, and {name!r} {reason}; call it "
-            f"{propose(name)!r}, for example."
-        )
+        raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
 
 
 def check_stem(stem: str, include_dirs: Iterable[Path]) -> None:

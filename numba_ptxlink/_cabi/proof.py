@@ -11,7 +11,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.errors import AbiError, ExportError, LinkError
+from numba_ptxlink.errors import AbiError, LinkError
 
 from . import existing, names
 from . import types as c
@@ -62,8 +62,8 @@ def prove(
 
     Raises:
         AbiError: C++ refuses the header, or a call of a function; it has a struct with another layout, or
-            lacks the header that is to define it.
-        ExportError: NVRTC makes another prototype of a declaration than the export has.
+            lacks the header that is to define it; or NVRTC makes another prototype of a declaration than the
+            export has.
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
@@ -179,23 +179,16 @@ def _call(number: int, signature: Signature, name: str) -> str:
 
 def _compare(ptx: str, signatures: Sequence[Signature], sources: dict[str, str], *, modern: bool) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
-    proposed = {each.name: names.propose(f"{each.name}_of") for each in signatures}
-    pairs = [
-        (each, there.get(f"{_CALLER}{number}" if each.kernel else each.name))
-        for number, each in enumerate(signatures)
-    ]
-    hidden = [each.name for each, declared in pairs if declared is None]
-    if hidden:
-        what = ", ".join(f"{name} ({sources.get(name, 'for C++ to define')})" for name in hidden)
-        raise AbiError(
-            f"C++ calls functions of CUDA's by the names {what}, not the exported ones; use others, such as "
-            f"{', '.join(repr(proposed[name]) for name in hidden)}."
-        )
-    for each, declared in pairs:
+    wrong, proposed = [], []
+    for number, each in enumerate(signatures):
+        declared = there.get(f"{_CALLER}{number}" if each.kernel else each.name)
         expected = each.prototype_for(modern=modern)
-        if declared is not None and replace(declared, name=each.name) != expected:
-            raise ExportError(
-                f"NVRTC makes the prototype {declared} of the declaration of {each.name}, which is exported "
-                f"as {expected}. Where CUDA has a function of that name, use another one, such as "
-                f"{proposed[each.name]!r}; else please report this with the function's signature."
-            )
+        if declared is None or replace(declared, name=each.name) != expected:
+            differs = "" if declared is None else f": {declared}, exported as {expected}"
+            wrong.append(f"{each.name} ({sources.get(each.name, 'for C++ to define')}{differs})")
+            proposed.append(repr(names.propose(f"{each.name}_of")))
+    if wrong:
+        raise AbiError(
+            f"C++ calls functions of CUDA's by the names {', '.join(wrong)}, not the exported ones; use "
+            f"others, such as {', '.join(proposed)}; if CUDA has none of these, report this."
+        )

@@ -26,7 +26,7 @@ from numba_ptxlink.errors import ExportError, PtxlinkError
 
 from . import children, choice
 from .compile import Group, compile_group, programs, split, title
-from .load import load
+from .load import Source, load
 from .signatures import raise_all, typed
 from .write import check_stem, made
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .artifacts import Request
-    from .load import Loaded, Source
+    from .load import Loaded
     from .signatures import Typed
     from .write import Export
 
@@ -67,21 +67,23 @@ class Unit:
 
 
 def export(
-    source: Source, request: Request, executor: Executor | None = None, progress: Progress | None = None
+    source: Any, request: Request, executor: Executor | None = None, progress: Progress | None = None
 ) -> Export:
     """
     Return the export of *source*, in memory.
 
     Args:
-        source: The file.
+        source: A `Source`, which a child imports, or a module or functions of this process.
         request: What is exported.
-        executor: Where groups of functions are compiled, None for one child of this process.
+        executor: Where groups of functions of a file are compiled, None for one child of this process.
         progress: Called after each group.
 
     Raises:
         PtxlinkError: As `export` of the package.
     """
     done: dict[tuple[Arch, tuple[str, ...]], Group] = {}
+    if not isinstance(source, Source):
+        return _made(source, request, done, progress or (lambda *_: None))
     if executor is not None:
         units = _run(_divide, source, request)
         if len(units) > 1:
@@ -90,24 +92,13 @@ def export(
     return exported
 
 
-def export_loaded(
-    loaded: Loaded,
+def _made(
+    source: Any,
     request: Request,
     done: Mapping[tuple[Arch, tuple[str, ...]], Group],
-    progress: Callable[[int, int, str], object],
+    progress: Progress = children.tell,
 ) -> Export:
-    """
-    Return the export of the functions *loaded*, in memory.
-
-    Args:
-        loaded: The functions.
-        request: What is exported.
-        done: What groups of them have become, by architecture and C names.
-        progress: Called after each group.
-
-    Raises:
-        PtxlinkError: As `export` of the package.
-    """
+    loaded = load(source, request.front_end)
     functions = _typed(loaded, request.front_end)
     request = replace(
         request,
@@ -133,10 +124,6 @@ def _run(
 ) -> Any:
     prepare = preparation(what.front_end, source)
     return children.run(function, source, what, *more, prepare=prepare, heard=heard)
-
-
-def _made(source: Source, request: Request, done: dict[tuple[Arch, tuple[str, ...]], Group]) -> Export:
-    return export_loaded(load(source, request.front_end), request, done, children.tell)
 
 
 def _divide(source: Source, request: Request) -> list[Unit]:

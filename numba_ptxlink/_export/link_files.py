@@ -56,7 +56,7 @@ def given(item: Any) -> str | LinkFile:
     Raises:
         ExportError: It is neither, or of no kind that can be linked.
     """
-    return os.fspath(item) if _is_path(item) else read(item)
+    return os.fspath(item) if isinstance(item, (str, os.PathLike)) else read(item)
 
 
 def read(item: Any) -> LinkFile:
@@ -68,12 +68,12 @@ def read(item: Any) -> LinkFile:
     """
     if isinstance(item, LinkFile):
         return item
-    is_path = _is_path(item)
+    path = Path(item) if isinstance(item, (str, os.PathLike)) else None
     try:
         if getattr(item, "kind", None) == CU:
             source = Input(CU, str(item.name), as_bytes(item.data))
-        elif is_path or hasattr(item, "data"):
-            source = read_input(Path(item) if is_path else item)
+        elif path or hasattr(item, "data"):
+            source = read_input(path or item)
         else:
             raise ExportError(
                 f"link= holds a {type(item).__name__}; give a path, or code in memory such as "
@@ -81,11 +81,7 @@ def read(item: Any) -> LinkFile:
             )
     except LinkError as error:
         raise ExportError(f"link= of a declaration: {error}", inputs=error.inputs) from error
-    return LinkFile(source.name, source.kind, source.code, Path(item).absolute() if is_path else None)
-
-
-def _is_path(item: Any) -> bool:
-    return isinstance(item, (str, os.PathLike))
+    return LinkFile(source.name, source.kind, source.code, path and path.absolute())
 
 
 def compile_files(

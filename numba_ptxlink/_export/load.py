@@ -70,20 +70,22 @@ class Loaded:
         return tuple(dict.fromkeys(file.parent.absolute() for file in files if file.is_file()))
 
 
-def load(source: Source, front_end: str | None) -> Loaded:
+def load(source: Any, front_end: str | None) -> Loaded:
+    """
+    Return the functions of *source*: a file or module to import, or a module or functions of this process.
+
+    Raises:
+        ExportError: It is something else, marks nothing, or failed while it was imported. Names the line.
+    """
+    return _imported(source, front_end) if isinstance(source, Source) else _given(source)
+
+
+def _imported(source: Source, front_end: str | None) -> Loaded:
     """
     Import *source* from its text into this process, which ends with the export.
 
     A file in a package is imported under its full name; a module as `python -m` finds it, from the working
     directory first.
-
-    Args:
-        source: The file or module.
-        front_end: What is to compile it, None for what it uses.
-
-    Raises:
-        ExportError: There is no such module, it failed while it was imported, or it marks nothing. Names the
-            line.
     """
     choice.prepare(front_end)
     path, folder = Path(source.name), Path.cwd()
@@ -122,13 +124,7 @@ def load(source: Source, front_end: str | None) -> Loaded:
     return Loaded(stem, _defined_in(module), _files(own) | {path for path in data if path.is_file()})
 
 
-def given(source: Any) -> Loaded:
-    """
-    Return the functions of *source*: a module, or one or several marked functions.
-
-    Raises:
-        ExportError: It is something else, or empty.
-    """
+def _given(source: Any) -> Loaded:
     files = frozenset(path for path in _files(list(sys.modules)) if _is_of_user(str(path)))
     if isinstance(source, ModuleType):
         return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)

@@ -16,7 +16,7 @@ from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.options import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
@@ -39,6 +39,8 @@ class Typed:
         labels: The C names of its parameters.
         records: The names of record types in its module.
         structs: What C++ has for types.
+        const: The C names of the parameters through which it only reads.
+        restrict: The C names of the parameters that nothing else leads to.
         symbol: Its C name.
     """
 
@@ -49,21 +51,9 @@ class Typed:
     labels: tuple[str, ...]
     records: Mapping[Any, str]
     structs: Mapping[Any, Existing]
+    const: frozenset[str]
+    restrict: frozenset[str]
     symbol: str
-
-    @property
-    def const(self) -> frozenset[str]:
-        """The C names of the parameters through which it only reads."""
-        return self._labelled(self.udf.cxx.const)
-
-    @property
-    def restrict(self) -> frozenset[str]:
-        """The C names of the parameters that nothing else leads to."""
-        return self._labelled(self.udf.cxx.restrict)
-
-    def _labelled(self, names: Collection[str]) -> frozenset[str]:
-        known = inspect.signature(self.udf.function, follow_wrapped=False).parameters
-        return frozenset(label for name, label in zip(known, self.labels, strict=True) if name in names)
 
 
 def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
@@ -121,11 +111,16 @@ def _typed(function: Udf, front_end: FrontEnd) -> Typed:
         if not function.overloads:
             cnames.check(function.name, what)
         if function.cxx.namespace and not function.is_kernel:
-            cnames.check_inside(function.function.__name__, what)
+            cnames.check(function.function.__name__, what, inside=True)
     except AbiError as error:
         raise AbiError(f"{function.place}: error: {error}") from error
     args, result = arguments(function, front_end)
     labels = tuple(parameters(function.function))
+    python = inspect.signature(function.function, follow_wrapped=False).parameters
+    const, restrict = (
+        frozenset(label for name, label in zip(python, labels, strict=True) if name in marked)
+        for marked in (function.cxx.const, function.cxx.restrict)
+    )
     records = record_names(function.function, front_end)
     structs = existing_structs(function, front_end)
     symbol = function.name
@@ -135,10 +130,10 @@ def _typed(function: Udf, front_end: FrontEnd) -> Typed:
         names: dict[Any, str | Existing] = {**records, **structs}
         params = zip(labels, args, strict=True)
         void = front_end.types.void
-        overload = abi.c_signature(where, void, params, names=names, const=function.cxx.const)
+        overload = abi.c_signature(where, void, params, names=names, const=const)
         codes = [ctype.code for _, ctype in overload.params]
         symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Typed(function, front_end, args, result, labels, records, structs, symbol)
+    return Typed(function, front_end, args, result, labels, records, structs, const, restrict, symbol)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:

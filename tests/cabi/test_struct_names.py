@@ -44,7 +44,7 @@ def test_one_function_is_refused_by_export(tmp_path, monkeypatch, args, name):
     """An export refuses the function before Numba compiles it."""
     monkeypatch.setattr("numba_ptxlink._numba_cuda.compile.compile_function", None)
     with pytest.raises(
-        pl.AbiError, match=rf"Function f: two structs would be named {name}: .* rename .*\.py:"
+        pl.AbiError, match=rf"Function f: Two structs would be named {name}: .* rename .*\.py:"
     ):
         pl.export([pl.udf(I32(*args), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert [] == list(tmp_path.iterdir())
