@@ -197,18 +197,6 @@ def prepare(asked: str | None = None) -> None:
         registry.require(default())
 
 
-def advice(error: BaseException) -> str:
-    """Return what to import in place of a front end that is not installed, where *error* is that; else ""."""
-    missing = registry.of_module(error.name or "") if isinstance(error, ModuleNotFoundError) else None
-    there = _installed()
-    if missing is None or missing in there or not there:
-        return ""
-    return (
-        f"{missing.name} is not installed, and {there[0].name} is: write "
-        f"`from {there[0].root} import cuda, types`, or run `pip install 'numba-ptxlink[{missing.extra}]'`."
-    )
-
-
 def _told(function: Marked) -> dict[str, FrontEnd]:
     """Return what *function* has of front ends: what it is, and whose."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)

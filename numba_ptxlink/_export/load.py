@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import ExportError
 
 from . import choice
@@ -271,7 +272,9 @@ def _failure(what: str, error: BaseException) -> ExportError:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
         where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    message = f"{what} failed while it was imported: {says}. {choice.advice(error) or 'Mend the file.'}"
+    missing = registry.of_module(error.name or "") if isinstance(error, ModuleNotFoundError) else None
+    cure = f"Run `pip install 'numba-ptxlink[{missing.extra}]'`, or mend" if missing else "Mend"
+    message = f"{what} failed while it was imported: {says}. {cure} the file."
     return ExportError(f"{where}: error: {message}" if where else message)
 
 

@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 # What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
 _LONGEST_STEM = 200
-_STEM = re.compile(r"\w(?:[\w .+=@-]*[\w+=@-])?")
+# Files of the export "a" are called a.launch.h and a.kernels.fatbin.
+_STEM = re.compile(r"(?!.*\.(?:launch|kernels)$)\w(?:[\w .+=@-]*[\w+=@-])?")
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,8 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     with, which are not linked. An export in memory, with *out_dir* None, writes nothing.
 
     Raises:
-        ExportError: The files cannot be written, or are another export's, or one would replace another one,
-            or what the export is made of.
+        ExportError: The files cannot be written, or one would replace another one, or what the export is made
+            of.
     """
     if out_dir is None:
         return made
@@ -242,7 +243,6 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     try:
         for path in targets:
             path.parent.mkdir(parents=True, exist_ok=True)
-        _check_owners(out, files, manifest)
         obsolete, stay = _former(out, files, manifest)
         stay += outputs.write(targets, obsolete)
     except OSError as error:
@@ -289,18 +289,6 @@ def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> tuple[list
     return same, other
 
 
-def _check_owners(out: Path, files: Mapping[str, bytes], manifest: Path) -> None:
-    """Refuse to write into *out* what another export there lists."""
-    for path in sorted(out.glob("*.json")) if out.is_dir() else ():
-        other = manifests.read(path) if path.name != manifest.name else None
-        both = sorted({*files, manifest.name}.intersection(other.digests)) if other else []
-        if both or (other and path.name in files):
-            raise ExportError(
-                f"{out / (both or [path.name])[0]} belongs to the export {path}; no file was changed. Choose "
-                "another name or folder, or delete that export."
-            )
-
-
 def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
     """Refuse to write two files, or a file and a source, into one place."""
     sources, written = {os.path.realpath(path) for path in made_of}, set()
@@ -324,7 +312,7 @@ def check_stem(stem: str) -> str:
     if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
         raise ExportError(
             f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
-            f"between them, in at most {_LONGEST_STEM} bytes."
+            f"between them, in at most {_LONGEST_STEM} bytes, and neither .launch nor .kernels at the end."
         )
     return stem
 
