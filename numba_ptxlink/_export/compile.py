@@ -336,14 +336,12 @@ def compile_ir(
             known = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
-        cure = "it does not know the architecture; `--arch all` stands for those that it compiles for."
-        if known and len(lowered) > 1:
-            cure = "export the functions one by one to see which one it refuses."
-        elif known:
-            cure = (
-                f"{front_end.name} makes code that NVVM does not take; write what it is made of with "
-                "Python's own functions, or those of `math`."
-            )
+        cure = (
+            "export the functions one by one to see which one it refuses, and write what that is made of "
+            "with Python's own functions, or those of `math`."
+            if known
+            else "it does not know the architecture; `--arch all` stands for those that it compiles for."
+        )
         raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
 
 

@@ -11,7 +11,6 @@ from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import Declaration
 from numba_ptxlink._cabi.options import launch_bounds
 from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
-from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._link import single_ptx
@@ -19,7 +18,7 @@ from numba_ptxlink._tools import find, nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions, register_limit
 from numba_ptxlink.errors import AbiError, ExportError
 
-from . import externs, link_files, marks
+from . import link_files, marks
 from .choice import source_of
 from .compile import Group, build
 from .compile import program as of_groups
@@ -122,24 +121,23 @@ def _compiled(
     # What the user's files define is left to the linker: their variables are there once in a program.
     program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))
     kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
-    artifacts = build(program, kinds, how, dispensable={LTOIR} - {output}).artifacts
+    code = build(program, kinds, how, dispensable={LTOIR} - {output})
+    artifacts, flags = code.artifacts, options.get("ptxas_options")
     if output in (PTX, LTOIR):
-        code = artifacts[output]
-        return (code.decode() if output == PTX else code), lowered.result
-    ptx, flags = artifacts[PTX], options.get("ptxas_options")
+        return (artifacts[PTX].decode() if output == PTX else artifacts[LTOIR]), lowered.result
     assembling = AssembleOptions(
         # A kernel without undefined symbols can be loaded without linking.
-        relocatable=not kernel or not externs.is_complete(parse(ptx.decode())),
+        relocatable=not kernel or bool(code.undefined),
         opt_level=how.level,
         lineinfo=how.lineinfo,
         max_registers=register_limit(options.get("max_registers")),
         extra_flags=(flags,) if flags else (),
     )
-    cubin, _ = single_ptx.compile_ptx(ptx, arch, assembling)
+    artifacts[CUBIN], _ = single_ptx.compile_ptx(artifacts[PTX], arch, assembling)
     if output == CUBIN:
-        return cubin, lowered.result
-    codes = {PTX: ptx, CUBIN: cubin, LTOIR: artifacts.get(LTOIR)}
-    return nvfatbin.pack([(kind, arch, kind, code) for kind, code in codes.items() if code]), lowered.result
+        return artifacts[CUBIN], lowered.result
+    parts = [(kind, arch, kind, artifacts[kind]) for kind in (PTX, CUBIN, LTOIR) if kind in artifacts]
+    return nvfatbin.pack(parts), lowered.result
 
 
 def _default_name(function: Any) -> str:

@@ -34,11 +34,6 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
     }
 
 
-def is_complete(ptx: Module) -> bool:
-    """Return whether *ptx* lacks no function or variable, and a driver loads it without a link."""
-    return not undefined(ptx) and not ptx.undefined_variables
-
-
 def callers(lowered: Sequence[Lowered]) -> dict[str, str]:
     """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
     return {name: each.title for each in reversed(lowered) for name, _ in each.declared}
