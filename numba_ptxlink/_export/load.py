@@ -129,13 +129,10 @@ def _given(source: Any) -> Loaded:
     files = frozenset(path for path in _files(list(sys.modules)) if _is_of_user(str(path)))
     if isinstance(source, ModuleType):
         return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
-    source = (source,) if isinstance(source, Udf) else source
-    if not isinstance(source, Iterable):
-        raise ExportError(f"export() takes a module, a path, or functions with @udf, not {source!r}.")
-    udfs = tuple(source)
+    udfs = tuple(source) if isinstance(source, Iterable) else (source,)
     for function in udfs:
         if not isinstance(function, Udf):
-            raise ExportError(f"export() takes functions marked with @udf, not {function!r}.")
+            raise ExportError(f"export() takes a module, a path, or functions with @udf, not {function!r}.")
     if not udfs:
         raise ExportError("export() was given no UDF; mark functions with @udf.")
     return Loaded(udfs[0].name, udfs, files)
@@ -167,10 +164,9 @@ def check_file(path: Path) -> None:
         ExportError: It is none, or cannot be read.
     """
     try:
-        if path.is_dir():
-            raise ExportError(f"{path} is a folder; give the path of a Python file.")
         if not path.is_file():
-            raise ExportError(f"{path} is not a file; give the path of a Python file.")
+            what = "a folder" if path.is_dir() else "not a file"
+            raise ExportError(f"{path} is {what}; give the path of a Python file.")
         if path.suffix != ".py":
             raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
         with path.open("rb"):

@@ -243,8 +243,7 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     try:
         for path in targets:
             path.parent.mkdir(parents=True, exist_ok=True)
-        obsolete, stay = _former(out, files, manifest)
-        stay += outputs.write(targets, obsolete)
+        stay = outputs.write(targets, _former(out, files, manifest))
     except OSError as error:
         raise ExportError(
             f"{error.filename or out} could not be written: {error.strerror or error}; choose another "
@@ -252,9 +251,7 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
         ) from error
     for path in stay:
         log.warning(
-            "%s is left over from the former export and was not deleted, because it was changed since or "
-            "cannot be deleted; delete it, or rename it.",
-            path,
+            "%s is left over from the former export and cannot be deleted; delete it, or rename it.", path
         )
     return replace(
         made,
@@ -265,28 +262,15 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     )
 
 
-def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> tuple[list[Path], list[Path]]:
-    """
-    Return the files that the former export of *manifest* wrote and that are not in *files*.
-
-    Returns:
-        Those that have still its content, and those that have not.
-    """
+def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
+    """Return what the former export of *manifest* wrote, unless it was changed since or is in *files*."""
     former = manifests.read(manifest)
-    same: list[Path] = []
-    other: list[Path] = []
-    for name, digest in former.digests.items() if former else ():
-        path = out / name
-        if name in files:
-            continue
-        try:
-            (same if manifests.digest(path.read_bytes()) == digest else other).append(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            log.debug("%s: %s", path, error)
-            other.append(path)
-    return same, other
+    found = {out / name: digest for name, digest in former.digests.items()} if former else {}
+    return [
+        path
+        for path, digest in found.items()
+        if path.name not in files and path.is_file() and manifests.digest(path.read_bytes()) == digest
+    ]
 
 
 def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
@@ -317,14 +301,11 @@ def check_stem(stem: str) -> str:
     return stem
 
 
-def check_out(out_dir: str | Path | None) -> Path:
-    """Return the folder *out_dir*; for an export in memory, the one that leaves names as they are."""
-    if out_dir is None:
-        return Path()
-    out = _path("out_dir", out_dir)
-    if os.path.lexists(out) and not out.is_dir():
+def check_out(out_dir: str | Path | None) -> None:
+    """Refuse, before anything is compiled, what is no folder."""
+    out = None if out_dir is None else _path("out_dir", out_dir)
+    if out and os.path.lexists(out) and not out.is_dir():
         raise ExportError(f"{out} is not a folder; give the path of a folder.")
-    return out
 
 
 def check_depfile(depfile: str | Path | None, out_dir: str | Path | None) -> None:
