@@ -321,7 +321,7 @@ def test_sources_that_are_none(tmp_path):
         pl.export(tmp_path / "missing.py", tmp_path)
     with pytest.raises(pl.ExportError, match=r"was given no UDF; mark functions with @udf\."):
         pl.export([], tmp_path)
-    with pytest.raises(pl.ExportError, match=r"takes functions marked with @udf, not <built-in"):
+    with pytest.raises(pl.ExportError, match=r"or functions with @udf, not <built-in"):
         pl.export([len], tmp_path)
 
 
