@@ -16,12 +16,12 @@ from ptx_kernels import make_kernel
 import numba_ptxlink as pl
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._native import _nvptxcompiler
-from numba_ptxlink._numba_cuda import release
 
 # Each is a process of its own or several.
 pytestmark = pytest.mark.slow
 PACKAGE = Path(pl.__file__).parent
 ROOT = Path(__file__).parents[1]
+NUMBA_CUDA = registry.get("numba-cuda")
 STATUS = """
 import warnings
 import numba_ptxlink as pl
@@ -238,7 +238,7 @@ def test_one_range_of_releases_is_stated():
         assert [front_end.specifier()] == listed
 
 
-_BELOW = ".".join(map(str, release.SUPPORTED.below))
+_BELOW = ".".join(map(str, NUMBA_CUDA.supported.below))
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,9 @@ def test_versions_are_compared_as_versions(monkeypatch, version, supported):
     import numba_cuda
 
     monkeypatch.setattr(numba_cuda, "__version__", version)
-    reason = release.unsupported_reason()
+    reason = NUMBA_CUDA.unsupported_reason()
     assert supported is (reason is None)
     assert (
-        supported or f"numba-cuda {version} is not supported; install numba-cuda{release.SUPPORTED}" == reason
+        supported
+        or f"numba-cuda {version} is not supported; install numba-cuda{NUMBA_CUDA.supported}" == reason
     )

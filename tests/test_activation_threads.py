@@ -43,7 +43,7 @@ import os, sys, threading, time
 sys.path.append({str(Path(fakedevice.__file__).parent)!r})
 import numba_ptxlink as pl
 from numba import cuda, types
-from numba_ptxlink._numba_cuda.patches.table import TABLE
+from numba_ptxlink._numba_cuda.patches import TABLE
 def bound():
     import numba.cuda.memory_management.nrt as nrt
     return [cuda.compile, cuda.compile_all, nrt._Linker, *(vars(r.owner())[r.attribute] for r in TABLE)]
@@ -320,7 +320,7 @@ def test_switching_while_another_thread_imports_numba_cuda(switches):
         while importing.is_alive():
             {switches}
             importing.join(0.001)
-        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        from numba_ptxlink._numba_cuda.patches import TABLE
         print(failed, pl.enable().active, sum(row.module in sys.modules for row in TABLE) == len(
             pl._plugin._activations["numba-cuda"].applied))
         """)

@@ -13,8 +13,9 @@ import fakedevice
 import pytest
 
 from numba_ptxlink._config import Config
-from numba_ptxlink._numba_cuda import release
+from numba_ptxlink._front_end import registry
 
+SUPPORTED = registry.get("numba-cuda").supported
 SHOW = """
 s = pl.status()
 print(f"{s.active}|{s.reason}|{s.trigger}|{s.links_served}")
@@ -83,7 +84,7 @@ def test_the_hook_waits_for_all_that_is_replaced():
         import _numba_ptxlink_hook
         finder = _numba_ptxlink_hook.finder
         print(finder.waits_for("numpy"), finder.waits_for("numba"), finder.hooked)
-        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        from numba_ptxlink._numba_cuda.patches import TABLE
         rows = {row.module for row in TABLE}
         print(finder.waits_for("numba.cuda.nothing"), finder.hooked)
         finder.learn("numba-cuda")
@@ -131,7 +132,7 @@ def test_threads_import_and_activate_at_one_time(meanwhile):
         meanwhile,
         """
         thread.join()
-        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        from numba_ptxlink._numba_cuda.patches import TABLE
         print(pl.status().active, len(pl._plugin._activations["numba-cuda"].applied) == len(TABLE))
         """,
     )
@@ -310,7 +311,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         print(warned())
         """,
     )
-    reason = f"numba-cuda 99.0 is not supported; install numba-cuda{release.SUPPORTED}"
+    reason = f"numba-cuda 99.0 is not supported; install numba-cuda{SUPPORTED}"
     assert lines == [
         "_Linker",
         f"False|{reason}|import hook|0",
@@ -346,7 +347,7 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
         """
         from numba_ptxlink._front_end.substitution import Substitution
         missing = Substitution("numba.cuda.compiler", "no_such_function", lambda original: original, "")
-        from numba_ptxlink._numba_cuda.patches import table
+        from numba_ptxlink._numba_cuda import patches as table
         table.TABLE = (*table.TABLE, missing)
         from numba import cuda
         from numba.cuda.cudadrv import driver
@@ -356,7 +357,10 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
         """,
     )
     reason = "numba-cuda lacks what the plugin replaces (KeyError: 'no_such_function')"
-    assert lines == ["_Linker False 1", f"{reason}; install numba-cuda{release.SUPPORTED} again"]
+    assert lines == [
+        "_Linker False 1",
+        f"{reason}; install numba-cuda{SUPPORTED} again",
+    ]
 
 
 def test_the_simulator_is_left_alone():
@@ -391,7 +395,7 @@ def test_disable_restores_exactly_what_was_there():
         from numba import cuda
         import numba.cuda.cudadrv.driver as driver
         import numba.cuda.memory_management.nrt as nrt
-        from numba_ptxlink._numba_cuda.patches.table import TABLE
+        from numba_ptxlink._numba_cuda.patches import TABLE
         def bound():
             places = [vars(each.owner())[each.attribute] for each in TABLE]
             return [driver._Linker, nrt._Linker, cuda.compile, *places]

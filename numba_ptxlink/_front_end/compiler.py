@@ -55,28 +55,17 @@ class Compiler:
 
     Args:
         home: The package that has the modules `types`, `core`, `np` and `cudadrv`.
-        release: The module that says which releases are served.
+        supported: The releases that are served.
     """
 
-    def __init__(self, home: str, release: Any) -> None:
+    def __init__(self, home: str, supported: Releases) -> None:
         self.home = home
         self.driver = f"{home}.cudadrv.driver"
-        self.release = release
-
-    @property
-    def extra(self) -> str:
-        """The extra that installs it."""
-        extra: str = self.release.extra()
-        return extra
-
-    def unsupported_reason(self) -> str | None:
-        """Return why it cannot be served, None if it can."""
-        reason: str | None = self.release.unsupported_reason()
-        return reason
+        self.supported = supported
 
     def specifier(self) -> str:
         """Return the served releases."""
-        return str(self.release.SUPPORTED)
+        return str(self.supported)
 
     @property
     def types(self) -> Any:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
 
+    from .compiler import Releases
     from .substitution import Substitution
 
 
@@ -123,6 +124,9 @@ class FrontEnd(Protocol):
 
     driver: str
     """The module of *package* whose import decides whether the plugin becomes active."""
+
+    supported: Releases
+    """The releases that are served."""
 
     @property
     def extra(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import Compiler
-
-from . import release
+from numba_ptxlink._front_end.compiler import Compiler, Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from .compile import Lowered
 
 
+# The first release of NumPy that the supported releases of numba-cuda do not run with.
+_NUMPY_BELOW = (2, 5)
+
+
 class NumbaCuda(Compiler):
     """numba-cuda; see `_front_end.protocol.FrontEnd`, where each member is described."""
 
@@ -29,11 +35,43 @@ class NumbaCuda(Compiler):
     package = "numba.cuda"
     distributions: tuple[str, ...] = ("numba-cuda", "numba", "llvmlite")
 
+    @property
+    def extra(self) -> str:
+        from numba_ptxlink._tools import find
+
+        return "cu12" if find.major() == 12 else "cu13"
+
+    def unsupported_reason(self) -> str | None:
+        if self.simulated():
+            return "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"
+        try:
+            from numba_cuda import __file__ as package
+            from numba_cuda import __version__ as version
+        except (ImportError, OSError):
+            return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
+        if version not in self.supported:
+            return f"numba-cuda {version} is not supported; install numba-cuda{self.supported}"
+        driver = getattr(sys.modules.get(self.driver), "__file__", None)
+        if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
+            return (
+                "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
+                "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
+            )
+        return _numpy_reason(version)
+
     def simulated(self) -> bool:
-        return release.simulated()
+        driver = sys.modules.get(self.driver)
+        if driver is not None:
+            return getattr(driver, "__name__", self.driver) != self.driver
+        for name in ("numba.cuda.core.config", "numba.core.config"):
+            switch = getattr(sys.modules.get(name), "ENABLE_CUDASIM", None)
+            if switch is not None:
+                return bool(switch)
+        switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
+        return switch.isdecimal() and int(switch) != 0
 
     def table(self) -> tuple[Substitution, ...]:
-        from .patches.table import TABLE
+        from .patches import TABLE
 
         return TABLE
 
@@ -118,4 +156,16 @@ class NumbaCuda(Compiler):
         return declarations(lowered[-1].compiled.target_context)
 
 
-FRONT_END: FrontEnd = NumbaCuda("numba.cuda", release)
+def _numpy_reason(version: str) -> str | None:
+    """Return that numba-cuda *version* does not run with this NumPy, with the cure; None if it does."""
+    try:
+        numpy = getattr(sys.modules.get("numpy"), "__version__", None) or metadata.version("numpy")
+        if tuple(int(part) for part in numpy.split(".")[:2]) < _NUMPY_BELOW:
+            return None
+    except (metadata.PackageNotFoundError, ValueError):
+        return None  # The import tells.
+    below = ".".join(map(str, _NUMPY_BELOW))
+    return f"numba-cuda {version} does not run with NumPy {numpy}; run `pip install 'numpy<{below}'`"
+
+
+FRONT_END: FrontEnd = NumbaCuda("numba.cuda", Releases((0, 30, 4), (0, 31)))

@@ -17,8 +17,6 @@ from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._link import kernels
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
-from .release import DRIVER
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
@@ -378,7 +376,7 @@ def _wrap_linker(_: Any) -> Any:
 
 SUBSTITUTIONS = (
     Substitution(
-        DRIVER,
+        "numba.cuda.cudadrv.driver",
         "_Linker",
         _wrap_linker,
         "Kernels are assembled and linked in process, checked and cached; errors name the cure.",

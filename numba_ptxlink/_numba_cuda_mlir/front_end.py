@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import Compiler
-
-from . import release
+from numba_ptxlink._front_end.compiler import Compiler, Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,11 +32,29 @@ class NumbaCudaMlir(Compiler):
     package = "numba_cuda_mlir"
     distributions: tuple[str, ...] = ("numba-cuda-mlir",)
 
+    @property
+    def extra(self) -> str:
+        from numba_ptxlink._tools import find
+
+        return f"mlir,{find.toolkit()}"
+
+    def unsupported_reason(self) -> str | None:
+        # It is not imported, which takes long.
+        try:
+            version = metadata.version(self.name)
+        except metadata.PackageNotFoundError:
+            return (
+                f"{self.name} is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
+            )
+        if version not in self.supported:
+            return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
+        return None
+
     def simulated(self) -> bool:
         return False
 
     def table(self) -> tuple[Substitution, ...]:
-        from .patches.table import TABLE
+        from .patches import TABLE
 
         return TABLE
 
@@ -140,4 +157,4 @@ class NumbaCudaMlir(Compiler):
                 yield name, tuple(signature.args), signature.return_type
 
 
-FRONT_END: FrontEnd = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", release)
+FRONT_END: FrontEnd = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", Releases((0, 5, 4), (0, 7)))

@@ -21,7 +21,6 @@ from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
 from .context import current
-from .release import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +40,7 @@ _KINDS = {
     "object": OBJECT,
     "library": ARCHIVE,
 }
+_DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"
 _REMEMBERED = 256
 _NUMBER = re.compile(r"-?\d+")
 
@@ -310,7 +310,7 @@ def _wrap_add_data(original: Any) -> Any:
 
 SUBSTITUTIONS = (
     Substitution(
-        DRIVER,
+        _DRIVER,
         "Linker",
         _wrap_linker,
         "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
@@ -322,14 +322,14 @@ SUBSTITUTIONS = (
         "CUDA C++ is compiled once in a process, without a driver; errors quote it.",
     ),
     Substitution(
-        DRIVER,
+        _DRIVER,
         "cached_file_read",
         _wrap_cached_file_read,
         "A link file is read whenever it is linked, where numba-cuda-mlir keeps the first content of a path, "
         "and compared with the manifest of an export beside it.",
     ),
     Substitution(
-        DRIVER,
+        _DRIVER,
         "_Linker.add_data",
         _wrap_add_data,
         "Link files keep their names for errors, where numba-cuda-mlir forgets them.",

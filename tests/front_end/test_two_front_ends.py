@@ -9,8 +9,9 @@ import textwrap
 
 import pytest
 
-from numba_ptxlink._numba_cuda_mlir import release
+from numba_ptxlink._front_end import registry
 
+SUPPORTED = registry.get("numba-cuda-mlir").supported
 DRIVER = "numba_cuda_mlir/numba_cuda/cudadrv/driver.py"
 # Its row, and what the other tests show.
 START = """
@@ -116,13 +117,13 @@ def test_both_are_served_in_either_order(run, first):
     [
         (
             {"version": "0.5.3"},
-            f"numba-cuda-mlir 0.5.3 is not supported; install numba-cuda-mlir{release.SUPPORTED}",
+            f"numba-cuda-mlir 0.5.3 is not supported; install numba-cuda-mlir{SUPPORTED}",
         ),
         pytest.param(
             {"attribute": "gone"},
             (
                 "numba-cuda-mlir lacks what the plugin replaces (KeyError: 'gone'); "
-                f"install numba-cuda-mlir{release.SUPPORTED} again"
+                f"install numba-cuda-mlir{SUPPORTED} again"
             ),
             marks=pytest.mark.slow,
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numba_ptxlink._front_end import substitution
-from numba_ptxlink._numba_cuda_mlir.patches.table import TABLE
+from numba_ptxlink._numba_cuda_mlir.patches import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

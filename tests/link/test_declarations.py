@@ -222,7 +222,7 @@ def test_the_second_front_ends_kernels_are_compared_by_what_they_declare(exporte
     """A kernel of numba-cuda-mlir is held against the manifest, whichever way it is given the artifact."""
     name, signature, right = case
     cuda = front_ends.cuda("numba-cuda-mlir")
-    from numba_ptxlink._numba_cuda_mlir.patches.table import TABLE
+    from numba_ptxlink._numba_cuda_mlir.patches import TABLE
 
     link = str(exported.artifacts[kind, "sm_90"])
     by_kernel = kind == "cubin"

@@ -54,7 +54,7 @@ AT_IMPORT = {
     *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.substitution"),
     *("_link", "_link.kernels"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
-    *("_numba_cuda.linker", "_numba_cuda.release"),
+    "_numba_cuda.linker",
 }
 
 

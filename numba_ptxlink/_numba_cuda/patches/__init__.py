@@ -1,1 +1,24 @@
-"""What is replaced in numba-cuda."""
+"""
+The table of everything that is replaced in numba-cuda; each module of wrappers ends with its rows.
+
+The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
+the source of each replaced function with the one that its wrapper was written for.
+"""
+
+from __future__ import annotations
+
+from numba_ptxlink._numba_cuda import linker
+
+from . import c_abi, disk_cache, driverless, first_kernel, nvvm_cache
+
+TABLE = (
+    *linker.SUBSTITUTIONS,
+    *driverless.DRIVERLESS,
+    *c_abi.C_ABI,
+    *c_abi.SUBSTITUTIONS,
+    *first_kernel.SUBSTITUTIONS,
+    *nvvm_cache.NVVM,
+    *nvvm_cache.SUBSTITUTIONS,
+    *disk_cache.SUBSTITUTIONS,
+)
+"""The rows, by purpose."""
