@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import samples
 import two_units
 from comparison import Launch, difference
 
@@ -16,8 +15,8 @@ NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for n
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_two_units_are_linked(name):
     """As one PTX that does what the units do; calls are inlined but for functions with shared memory."""
-    units = [samples.compiled(source, "sm_90") for source in two_units.PROGRAMS[name].sources]
-    linked = samples.linked(units, "sm_90")
+    units = [two_units.compiled(source, "sm_90") for source in two_units.PROGRAMS[name].sources]
+    linked = two_units.linked(units, "sm_90")
     assert ["nvjitlink", "nvptxcompiler", "nvptxcompiler"] == [result.backend for result in linked.values()]
     called = {way: 0 if name.startswith("cub block") else 1 for way in ("auto", "all")}
     assert linked["none"].inlined == 0

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+import numba_ptxlink as pl
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._tools import nvrtc
+
 THREADS = 64
+POLICIES = ("none", "auto", "all")
 
 
 class Units(NamedTuple):
@@ -148,3 +155,44 @@ PROGRAMS = {
         "h = applied(chosen(i), n + 2, (int)h);",
     ),
 }
+
+
+def compiled(source: str, arch: str) -> str:
+    """Return *source* as PTX by NVRTC."""
+    flags = ["-std=c++17", "-w"]
+    folders = [str(folder) for folder in nvrtc.toolkit_include_dirs()]
+    unit = nvrtc.compile_source(
+        source, "unit.cu", Arch.of(arch), output="ptx", flags=flags, include_dirs=folders
+    )
+    return unit.code.rstrip(b"\0").decode()
+
+
+def linked(units: list[str], arch: str) -> dict[str, pl.Linked]:
+    """Return *units* linked by each policy."""
+    return {policy: pl.link(*units, arch=arch, inline=policy, lto=False) for policy in POLICIES}
+
+
+def run(cubin: bytes) -> np.ndarray:
+    """Return what the kernel `k(unsigned long long* out, int n)` of *cubin* writes on the device."""
+    from cuda.bindings import runtime
+    from cuda.core import Device, LaunchConfig, ObjectCode, launch
+
+    device = Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    host = np.zeros(THREADS, np.uint64)
+    buffer = device.allocate(host.nbytes, stream=stream)
+    kernel = ObjectCode.from_cubin(cubin).get_kernel("k")
+    launch(stream, LaunchConfig(grid=1, block=host.size), kernel, int(buffer.handle), np.int32(3))
+    stream.sync()
+    kind = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
+    runtime.cudaMemcpy(host.ctypes.data, int(buffer.handle), host.nbytes, kind)
+    buffer.close()
+    return host
+
+
+def find_device() -> str:
+    """Return the architecture of the device."""
+    from cuda.core import Device
+
+    return "sm_{}{}".format(*Device(0).compute_capability)

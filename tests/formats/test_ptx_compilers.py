@@ -53,30 +53,3 @@ def test_nvrtc(arch, flags):
     calls = [ptx.called(each) for each in instructions if each.opcode == "call"]
     assert "elsewhere" in {call.callee for call in calls}
     assert any(call.prototype for call in calls)
-
-
-@pytest.mark.parametrize("cc", [slow((7, 5)), (8, 0), slow((9, 0)), (10, 0), slow((12, 0))])
-@pytest.mark.parametrize("options", [{}, slow({"lineinfo": True}), {"debug": True, "opt": False}], ids=str)
-def test_numba(cc, options):
-    """So it is with that of NVVM, in the dialects that it has for older and for newer architectures."""
-    from numba import cuda, types
-
-    def kernel(x, y, n):
-        i = cuda.grid(1)
-        shared = cuda.shared.array(32, types.float32)
-        local = cuda.local.array(8, types.int32)
-        shared[i % 32] = y[i]
-        local[i % 8] = n
-        cuda.syncthreads()
-        if i < n and y[i] > 0.5:
-            print(i, y[i])  # noqa: T201 - a kernel's
-            cuda.atomic.add(y, i, shared[(i + 1) % 32] / y[local[i % 8]])
-        for k in range(n):
-            x[k] = x[k] ** 2.5
-
-    signature = (types.complex128[::1], types.float32[:], types.int64)
-    texts, _ = cuda.compile_all(kernel, signature, device=False, abi="numba", cc=cc, output="ptx", **options)
-    modules = [check(text.decode() if isinstance(text, bytes) else text) for text in texts]
-    (entry,) = (each for module in modules for each in module.functions if each.kind == "entry")
-    assert entry.defined
-    assert any(module.has_line_numbers for module in modules) is bool(options)

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
-import samples
 import two_units
 
 
 @pytest.mark.parametrize("name", two_units.PROGRAMS)
 def test_programs_of_two_units_compute_what_nvjitlink_links(name):
     """Whatever is inlined, shared variables of functions included, the kernel writes the same."""
-    arch = samples.find_device()
-    units = [samples.compiled(source, arch) for source in two_units.PROGRAMS[name].sources]
+    arch = two_units.find_device()
+    units = [two_units.compiled(source, arch) for source in two_units.PROGRAMS[name].sources]
     expected, *others = (
-        samples.run(linked.cubin).tolist() for linked in samples.linked(units, arch).values()
+        two_units.run(linked.cubin).tolist() for linked in two_units.linked(units, arch).values()
     )
     assert [expected] * 2 == others

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
 from numba_ptxlink._tools import nvrtc
@@ -67,22 +63,3 @@ def machine_code(ptx: str, *, relocatable: bool = True) -> dict[str, bytes]:
 def by_nvrtc(arch: str, *flags: str) -> str:
     """Return the PTX that NVRTC makes of CUDA C++."""
     return nvrtc.compile_source(CUDA, "source.cu", pl.Arch.of(arch), flags=flags).code.decode()
-
-
-def find_nvcc() -> str | None:
-    """Return the path of nvcc, of the installed wheel if there is one."""
-    import nvidia
-
-    wheels = (path for folder in nvidia.__path__ for path in Path(folder).glob("*/bin/nvcc"))
-    return next(map(str, wheels), None) or shutil.which("nvcc")
-
-
-def by_nvcc(nvcc: str, folder: Path, arch: str, *flags: str) -> str:
-    """Return the PTX that nvcc makes of CUDA C++."""
-    source, ptx = folder / "source.cu", folder / "source.ptx"
-    source.write_text(
-        CUDA.replace('extern "C" __device__ int printf(const char*, ...);', "#include <cstdio>")
-    )
-    command = [nvcc, "-ptx", "-std=c++17", "-rdc=true", f"-arch={arch}", *flags, str(source), "-o", str(ptx)]
-    subprocess.run(command, check=True, capture_output=True)
-    return ptx.read_text()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
 import struct
 
-import abi_bytes
 import abi_rows as rows
 import host_jit
 import pytest
@@ -18,11 +16,6 @@ from numba_ptxlink._numba_cuda.codegen import wrapper
 from numba_ptxlink._numba_cuda.compile import compile_function
 
 ARCH = Arch.of("sm_80")
-SPECS = {
-    **rows.ROWS,
-    "array2_fortran": ("array", "float32", 2, "F"),
-    "array3": ("array", ("record", False, (("a", "int8"), ("b", "int32"))), 3, "C"),
-}
 
 
 def wrapped(function, args, result=None, *, kernel=False, inline=True, on_error="zero", **options):
@@ -50,36 +43,9 @@ def same(value):
     return value
 
 
-def checked(value):
-    """Refuse negative values."""
-    if value < 0:
-        raise ValueError
-    return value
-
-
 def positive(value):
     """Return a value, or None."""
     return value if value > 0 else None
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_a_function_returns_what_it_is_given(name):
-    """Arguments of each row, beside others, reach the Python function and come back in a struct."""
-    echo = rows.Echo(("int8", SPECS[name], SPECS[name]))
-    function = wrapped(rows.ECHOES[3], tuple(map(rows.numba_type, echo.params)), rows.numba_type(echo.result))
-    params = [(f"p{number}", rows.numba_type(spec)) for number, spec in enumerate(echo.params)]
-    signature = abi.c_signature("f0", rows.numba_type(echo.result), params)
-    layout = abi_bytes.Layout.of(echo, signature)
-    arguments = abi_bytes.fill(layout, random.Random(name))  # noqa: S311 - a choice, not a secret
-    pieces, at = [], 0
-    for ctype in layout.params:
-        pieces.append(arguments[at : at + ctype.size])
-        at += ctype.size
-    expected, relevant = abi_bytes.outcome(layout, arguments)
-    got = loaded(function)("f", layout.result_size, *pieces)
-    assert bytes(a & -b & 255 for a, b in zip(expected, relevant, strict=True)) == bytes(
-        a & -b & 255 for a, b in zip(got, relevant, strict=True)
-    )
 
 
 def test_any_byte_but_zero_is_true():
@@ -90,19 +56,6 @@ def test_any_byte_but_zero_is_true():
     assert [b"\0" * 5, b"\7\0\0\0\1"] == [
         call("f", 8, b"\7\0\0\0" + bytes([flag, 0, 0, 0]))[:5] for flag in (0, 128)
     ]
-
-
-def test_where_python_raises_the_function_returns_zero():
-    """A function that raises returns zero, and otherwise its value."""
-    call = loaded(wrapped(checked, (types.int32,), types.int32))
-    assert [5, 0] == [struct.unpack("<i", call("f", 4, struct.pack("<i", value)))[0] for value in (5, -5)]
-
-
-def test_where_python_raises_the_function_may_trap():
-    """With on_error="trap" the error's branch traps, and without it nothing does."""
-    trap = 'call void @"llvm.trap"()'
-    assert trap in str(wrapped(checked, (types.int32,), types.int32, on_error="trap").module)
-    assert trap not in str(wrapped(checked, (types.int32,), types.int32).module)
 
 
 def test_none_is_a_flag():

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-
 import pytest
-from comparison import ARCH, Launch, LeftError, compiled, difference, fused
+from comparison import ARCH, compiled, difference, fused
 from cxx_pairs import Program as Pair
 from cxx_pointers import PLACES
 from cxx_pointers import units as pointer_units
 from programs import CALLS, CXX, RANDOM, units
-from ptx_mutations import mutated, pairs
 from random_ptx import Program
 
 import numba_ptxlink as pl
 
 BATCH = 20
-DAMAGED = Launch(4, 512, shared=1024)
 
 
 def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> list:
@@ -31,9 +26,9 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> l
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 500, BATCH),
-        *batches(500, 1500, 5 * BATCH, pytest.mark.slow),
-        *batches(1500, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
+        *batches(0, 300, BATCH),
+        *batches(300, 900, 5 * BATCH, pytest.mark.slow),
+        *batches(900, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_ptx_does_the_same(seeds):
@@ -53,9 +48,9 @@ def test_random_ptx_does_the_same(seeds):
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 8, 4),
-        *batches(8, 60, 4, pytest.mark.slow),
-        *batches(60, 220, 20, pytest.mark.slow, pytest.mark.long),
+        *batches(0, 4, 4),
+        *batches(4, 40, 4, pytest.mark.slow),
+        *batches(40, 220, 20, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_cxx_does_the_same(seeds):
@@ -87,32 +82,6 @@ def test_pointers_into_every_memory(one, two):
     """An access goes where its address points to, also where a state space was found for it."""
     texts = [compiled(unit) for unit in pointer_units(one, two)]
     assert "" == difference(CXX, texts, lambda texts: fused(texts, everything=True))
-
-
-@pytest.mark.parametrize("seeds", [*batches(0, 20, 20), *batches(20, 620, 100, pytest.mark.slow)])
-def test_damaged_ptx_does_the_same_or_is_refused(seeds):
-    """Nothing but an error of this package ends it; what executes as modules executes as one likewise."""
-    outcomes = Counter()
-    for seed in seeds:
-        choice = random.Random(seed)  # noqa: S311 - a choice, not a secret
-        texts = mutated(choice.choice(pairs(2)), choice)
-        try:
-            text = fused(texts, everything=seed % 2 == 1)
-        except (pl.PtxlinkError, LeftError):
-            outcomes["refused"] += 1
-            continue
-        try:
-            DAMAGED.run(texts)
-        except Exception:  # noqa: BLE001 - the machine takes no damaged PTX either
-            outcomes["not executed"] += 1
-            continue
-        wrong = difference(DAMAGED, texts, lambda _, text=text: text)
-        if wrong:
-            # What the machine takes, the assembler may refuse.
-            with pytest.raises(pl.AssembleError):
-                [pl.assemble(each, ARCH, relocatable=True) for each in texts]
-        outcomes["equal"] += not wrong
-    assert all(outcomes[word] for word in ("refused", "not executed", "equal"))
 
 
 @pytest.mark.parametrize("inline", ["auto", "all"])

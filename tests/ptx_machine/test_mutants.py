@@ -160,6 +160,7 @@ def test_the_text_of_a_mutant_is_there(broken):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("broken", MUTANTS, indirect=True)
 def test_a_broken_fusion_is_found(broken, monkeypatch):
     """Within 200 programs, one computes something else."""
