@@ -29,7 +29,7 @@ process, and those for the cache, switch off by themselves, all for one purpose;
 the rows marked with an asterisk.
 """
 # The constants of `patches` that an export applies.
-EXPORTED = ("CODE", "DRIVERLESS", "EXPORTS", "EXTERNS", "LOWERING", "NVVM", "OPTIMIZE", "RESULTS")
+EXPORTED = ("C_ABI", "DRIVERLESS", "NVVM", "OPTIMIZE")
 
 COLUMNS = "| module | attribute | for | why |\n| --- | --- | --- | --- |"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import arguments as args
-from . import files, report
+from . import output, report
 from .output import Report
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _export(arguments: argparse.Namespace) -> Report:
     show = (lambda *_: None) if arguments.quiet else _progress
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
-        files.stdout_to_stderr(),
+        output.stdout_to_stderr(),
         _threads(arguments.jobs) as threads,
     ):
         if len(paths) > 1:

@@ -10,7 +10,7 @@ from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import arguments as args
-from . import files, report
+from . import output, report
 from .output import Report
 
 _EXAMPLES = (
@@ -86,9 +86,9 @@ def add(commands: Any) -> None:
 def _link(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink.linker import link
 
-    files.check_output(arguments.output, arguments.inputs)
+    output.check_output(arguments.output, arguments.inputs)
     # It imports the Python files among the inputs.
-    with files.stdout_to_stderr():
+    with output.stdout_to_stderr():
         macros = [f"--define-macro={define}" for define in arguments.defines]
         options = {name: getattr(arguments, name) for name in _PASSED_ON}
         linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
@@ -105,7 +105,7 @@ def _link(arguments: argparse.Namespace) -> Report:
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
-    files.write(arguments.output, content)
+    output.write(arguments.output, content)
     described = {
         "file": str(arguments.output),
         "size": len(content),
@@ -116,4 +116,4 @@ def _link(arguments: argparse.Namespace) -> Report:
         "names": dict(linked.lowered_names),
     }
     # What is written to the standard output is the content alone.
-    return Report(described, "\n".join(lines), aside=files.is_stream(arguments.output))
+    return Report(described, "\n".join(lines), aside=output.is_stream(arguments.output))

@@ -1,18 +1,22 @@
-"""The report of a command, in each of the forms that a user can ask for."""
+"""What a command writes: its report, in each of the forms that a user can ask for, and files."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import PtxlinkError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 # All but the tab and the line feed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -65,3 +69,62 @@ class Report:
             text = self.brief if arguments.quiet else self.text
         if text:
             print(visible(text), file=sys.stderr if self.aside else sys.stdout)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file at once, or to what cannot be replaced."""
+    from numba_ptxlink._link import outputs
+
+    try:
+        if is_stream(path):
+            path.write_bytes(content)
+        else:
+            outputs.write({Path(os.path.realpath(path)): content})
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the folder.") from error
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether *path* is a device, a pipe or an open file, which no other file may replace."""
+    return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
+
+
+def check_output(path: Path, inputs: Sequence[Path]) -> None:
+    """Refuse, before anything is compiled, an output that cannot be written or is one of *inputs*."""
+    try:
+        if path.is_dir():
+            raise PtxlinkError(f"{path} could not be written: it is a folder; give the path of a file.")
+        if not Path(os.path.realpath(path)).parent.is_dir():
+            raise PtxlinkError(f"{path} could not be written: its folder does not exist; create it.")
+        if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
+            raise PtxlinkError(f"{path} is an input too; give another output.")
+    except OSError as error:
+        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
+    with redirect_stdout(sys.stderr), _descriptor_replaced():
+        yield
+
+
+@contextmanager
+def _descriptor_replaced() -> Iterator[None]:
+    saved = None
+    with suppress(OSError):  # Either may be closed.
+        _flush()
+        saved = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        if saved is not None:
+            _flush()
+            os.dup2(saved, 1)
+            os.close(saved)
+
+
+def _flush() -> None:
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()

@@ -116,10 +116,10 @@ class NumbaCudaMlir(Compiler):
         inline: bool,
         launch_bounds: Any = None,
     ) -> None:
-        from .codegen import layouts, wrapper
+        from .codegen import convert, wrapper
         from .lower import INNER
 
-        layouts.check(signature, lowered.args, lowered.result)
+        convert.check(signature, lowered.args, lowered.result)
         lowered.symbol = signature.name
         lowered.text = wrapper.add(
             lowered.module,

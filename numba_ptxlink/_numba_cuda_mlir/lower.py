@@ -14,8 +14,8 @@ from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, externs, functions
 from .context import Export, exporting
+from .patches.c_abi import C_ABI
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
-from .patches.exports import EXPORTS
 from .patches.first_kernel import OPTIMIZE
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def lower(
     )
     target = jit(function).targetoptions
     modern, export = llvm_ir.is_modern(arch), Export(arch.sm, arch.cc)
-    rows = (*DRIVERLESS, *EXPORTS, *OPTIMIZE)
+    rows = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
     with global_compiler_lock, applied(rows), exporting(export):
         mlir_target.ensure_initialized()
         try:

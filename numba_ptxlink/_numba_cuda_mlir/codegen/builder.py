@@ -1,17 +1,19 @@
-"""Write the instructions of one function as LLVM IR text, with the types that nvcc gives to C types."""
+"""Write the instructions of one function as LLVM IR text, with types and prototypes as nvcc has them."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import Signature, is_large
 
-from .llvm import Float, Int, Named, Pointer, Sequence, Struct, Type, Void, members, read
+from . import llvm
+from .llvm import Float, Int, Named, Pointer, Struct, Type, Void, members, read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 I8, I64 = Int(8), Int(64)
 _PLAIN = re.compile(r"[\w.$-]+")
@@ -77,7 +79,7 @@ class Builder:
         if isinstance(ctype, c.Pointer):
             return self._pointer_to(ctype.target)
         if isinstance(ctype, c.Array):
-            return Sequence(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
+            return llvm.Sequence(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
         body = self._body(ctype, behind_pointer=behind_pointer)
         # Types of one name and different layouts stay different, by a number as in LLVM.
         for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
@@ -103,7 +105,7 @@ class Builder:
         if isinstance(ctype, c.Compound):
             return Struct((read(ctype.row.ir),) * ctype.row.lanes)
         if isinstance(ctype, c.View):
-            extents = (Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
+            extents = (llvm.Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return Struct((self._pointer_to(ctype.element), *extents))
         if isinstance(ctype, c.Struct):
             parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
@@ -140,13 +142,87 @@ class Builder:
             return self.insert(want, "undef", only, self.convert(have, value, only), 0)
         out = "undef"
         for at, (old, new) in enumerate(zip(members(have), members(want), strict=True)):
-            if isinstance(have, Sequence) and have.vector:
+            if isinstance(have, llvm.Sequence) and have.vector:
                 part = self.value(f"extractelement {have} {value}, i32 {at}")
             else:
                 part = self.extract(have, value, at)
             part = self.convert(old, part, new)
-            if isinstance(want, Sequence) and want.vector:
+            if isinstance(want, llvm.Sequence) and want.vector:
                 out = self.value(f"insertelement {want} {out}, {new} {part}, i32 {at}")
             else:
                 out = self.insert(want, out, new, part, at)
         return out
+
+
+class Prototype(NamedTuple):
+    """
+    A C function in LLVM IR.
+
+    Args:
+        head: What follows `define` or `declare`: result, symbol and parameters.
+        symbol: The symbol with its type, as metadata names it.
+        values: Each parameter: its name, and the type of its address where it is passed by address.
+        notes: Its annotations.
+    """
+
+    head: str
+    symbol: str
+    values: tuple[tuple[str, Type | None], ...]
+    notes: tuple[str, ...]
+
+
+def prototype(builder: Builder, signature: Signature) -> Prototype:
+    """Return the prototype of *signature*, with the types of *builder*."""
+    returned = builder.c_type(signature.result)
+    params, bare, alignments = [], [], []
+    values: list[tuple[str, Type | None]] = []
+    if signature.result.align != signature.result.natural_align:
+        alignments.append(signature.result.align)
+    for number, (_, ctype) in enumerate(signature.params):
+        kind, value = builder.c_type(ctype), f"%p{number}"
+        if is_large(ctype) and not signature.kernel:
+            address = builder.pointer(kind)
+            params.append(argument(builder, ctype, value))
+            bare.append(str(address))
+            values.append((value, address))
+            continue
+        restrict = "noalias " if isinstance(ctype, c.Pointer) and ctype.restrict else ""
+        by_kernel = f"{kind} {restrict}{value}"
+        params.append(by_kernel if signature.kernel else argument(builder, ctype, f"{restrict}{value}"))
+        bare.append(str(kind))
+        values.append((value, None))
+        if ctype.align != ctype.natural_align:
+            # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
+            alignments.append((number + 1) << 16 | ctype.align)
+    modern = builder.pointer(returned).target is None
+    result = f"{'' if signature.kernel else extension(signature.result)}{returned}"
+    return Prototype(
+        f"{result} @{signature.name}({', '.join(params)})",
+        f"ptr @{signature.name}" if modern else f"{returned} ({', '.join(bare)})* @{signature.name}",
+        tuple(values),
+        tuple(f'!"align", i32 {alignment}' for alignment in alignments),
+    )
+
+
+def argument(builder: Builder, ctype: c.CType, value: str) -> str:
+    """Return *value* as an argument or a parameter of a device function, by address if it is large."""
+    kind = builder.c_type(ctype)
+    if not is_large(ctype):
+        return f"{kind} {extension(ctype)}{value}"
+    address = builder.pointer(kind)
+    byval = f"byval({kind})" if address.target is None else "byval"
+    return f"{address} {byval} align {ctype.align} {value}"
+
+
+def extension(ctype: c.CType) -> str:
+    """Return how a device function extends a narrow integer, in front of what it stands before."""
+    return f"{ctype.extension} " if isinstance(ctype, c.Scalar) and ctype.extension else ""
+
+
+def nvvm_annotations(first: int, symbol: str, notes: Sequence[str]) -> list[str]:
+    """Return the metadata that gives *notes* to *symbol*, in nodes from number *first* on."""
+    if not notes:
+        return []
+    numbers = ", ".join(f"!{number}" for number in range(first, first + len(notes)))
+    nodes = [f"!{number} = !{{{symbol}, {note}}}" for number, note in enumerate(notes, first)]
+    return [*nodes, f"!nvvm.annotations = !{{{numbers}}}"]

@@ -1,7 +1,7 @@
 """
-Convert values between C and the ABI of numba-cuda-mlir.
+Convert values between C and the ABI of numba-cuda-mlir, and refuse types that it would misread.
 
-In the latter, tuples are spread over parameters, records are passed and returned by address, and arrays are
+In that ABI, tuples are spread over parameters, records are passed and returned by address, and arrays are
 memrefs: two addresses, an offset, and shape and strides in elements.
 """
 
@@ -10,14 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.type_defs.vector_types import VectorType
 
+from numba_ptxlink import abi
 from numba_ptxlink._cabi import types as c
+from numba_ptxlink._cabi.signatures import unaligned_member
+from numba_ptxlink.errors import AbiError
 
+from . import llvm
 from .builder import I8, I64
-from .llvm import Int, Pointer, Sequence, Struct, Type, members
+from .llvm import Int, Pointer, Struct, Type, members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numba_ptxlink._cabi.signatures import Signature
 
     from .builder import Builder
 
@@ -95,7 +102,7 @@ def memrefs(builder: Builder, ty: Any, arguments: Iterator[Typed]) -> Iterator[T
         for inner in ty.types:
             yield from memrefs(builder, inner, arguments)
     elif isinstance(ty, types.Array):
-        extents = Sequence(ty.ndim, I64)
+        extents = llvm.Sequence(ty.ndim, I64)
         parts = [next(arguments) for _ in range(3 + 2 * ty.ndim)]
         address = parts[0][0]
         kind = Struct((address, address, I64, *((extents, extents) if ty.ndim else ())))
@@ -187,3 +194,82 @@ def _selected(builder: Builder, condition: str, kind: Type, value: str) -> str:
         member = _selected(builder, condition, part, builder.extract(kind, value, at))
         out = builder.insert(kind, out, part, member, at)
     return out
+
+
+def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
+    """
+    Check the Numba types *args* and *result* of the function of *signature*.
+
+    Raises:
+        AbiError: Values of one would be misread. Names the function, the parameter and the type.
+    """
+    labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
+    for where, ty in (*labeled, ("the return value", result)):
+        reason = _misread(ty)
+        if reason is not None:
+            raise AbiError(
+                f"Function {signature.name}: {where}, of Numba type {ty}, {reason}, or choose "
+                'front_end="numba-cuda".'
+            )
+
+
+def _misread(ty: Any) -> str | None:
+    """Return why values of the Numba type *ty* would be misread, with the cure; None if they are not."""
+    reason = None
+    if isinstance(ty, types.BaseTuple):
+        reason = next(filter(None, map(_misread, ty.types)), None)
+    elif isinstance(ty, types.Optional):
+        reason = _misread(ty.type)
+    elif isinstance(ty, types.Record):
+        reason = _misread_record(ty)
+    elif isinstance(ty, types.CPointer):
+        reason = _misread_pointee(ty.dtype)
+    elif isinstance(ty, types.Array):
+        reason = _misread_array(ty)
+    return reason
+
+
+def _misread_array(array: Any) -> str | None:
+    if _is_of_three(array.dtype):
+        return (
+            "is an array of vectors of three, which numba-cuda-mlir lays out as vectors of four; take a "
+            "CPointer of their elements"
+        )
+    if not isinstance(array.dtype, types.Record):
+        return None
+    # In one dimension both contiguous orders are one.
+    contiguous = array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1)
+    if not contiguous:
+        return (
+            "is an array of records with strides, which numba-cuda-mlir ignores; declare it in C order and "
+            "with one dimension, record[::1]"
+        )
+    return _misread_record(array.dtype)
+
+
+def _misread_record(record: Any) -> str | None:
+    if unaligned_member(abi.c_type(record)) is None:
+        return None
+    return (
+        "has members that are not aligned, which numba-cuda-mlir takes for aligned ones; create its dtype "
+        "with align=True"
+    )
+
+
+def _misread_pointee(target: Any) -> str | None:
+    if isinstance(target, types.CPointer):
+        return _misread_pointee(target.dtype)
+    if isinstance(target, types.Record):
+        return "leads to records, which numba-cuda-mlir takes for their addresses; take an array, record[::1]"
+    if isinstance(target, types.BaseTuple):
+        return "leads to tuples, which numba-cuda-mlir has not in memory; take an array of records"
+    if _is_of_three(target):
+        return (
+            "leads to vectors of three, which numba-cuda-mlir lays out as vectors of four; take a pointer to "
+            "their elements"
+        )
+    return None
+
+
+def _is_of_three(ty: Any) -> bool:
+    return isinstance(ty, VectorType) and ty.length == 3

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import abi
 
-from . import layouts, llvm, prototypes
-from .builder import Builder
-from .convert import from_c, memrefs, to_c
+from . import llvm
+from .builder import Builder, argument, extension, nvvm_annotations, prototype
+from .convert import check, from_c, memrefs, to_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Extern(NamedTuple):
         """Its signature in C; raises an `AbiError` where a type has no counterpart or would be misread."""
         params = [(f"arg{number}", ty) for number, ty in enumerate(self.args)]
         signature = abi.c_signature(self.name, self.result, params)
-        layouts.check(signature, self.args, self.result)
+        check(signature, self.args, self.result)
         return signature
 
 
@@ -64,19 +64,19 @@ def _define(
 ) -> None:
     signature = extern.signature
     builder = Builder(module.types, modern=modern)
-    prototype = prototypes.of(builder, signature)
+    outer = prototype(builder, signature)
     given = iter([(kind, f"%a{number}") for number, kind in enumerate(kinds)])
     leaves = iter([leaf for ty in extern.args for leaf in memrefs(builder, ty, given)])
     passed = []
-    for (_, ctype), ty, (_, address) in zip(signature.params, extern.args, prototype.values, strict=True):
+    for (_, ctype), ty, (_, address) in zip(signature.params, extern.args, outer.values, strict=True):
         kind, value = builder.c_type(ctype), to_c(builder, ctype, ty, leaves)
         if address is not None:
             slot = builder.value(f"alloca {kind}, align {ctype.align}")
             builder.do(f"store {kind} {value}, {address} {slot}, align {ctype.align}")
             value = slot
-        passed.append(prototypes.argument(builder, ctype, value))
+        passed.append(argument(builder, ctype, value))
     returned = builder.c_type(signature.result)
-    call = f"call {prototypes.extension(signature.result)}{returned} @{extern.name}({', '.join(passed)})"
+    call = f"call {extension(signature.result)}{returned} @{extern.name}({', '.join(passed)})"
     if isinstance(returned, llvm.Void):
         builder.do(call)
         builder.do("ret void")
@@ -89,8 +89,8 @@ def _define(
     module.more.append("\n".join(body))
     module.add_types(builder.bodies)
     if not any(line.startswith("declare ") and f"@{extern.name}(" in line for line in module.rest):
-        module.rest.append(f"declare {prototype.head}")
-        module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, prototype.notes)
+        module.rest.append(f"declare {outer.head}")
+        module.rest += nvvm_annotations(module.last_node + 1, outer.symbol, outer.notes)
 
 
 def _together(builder: Builder, inner: llvm.Type, results: list[tuple[llvm.Type, str]]) -> str:

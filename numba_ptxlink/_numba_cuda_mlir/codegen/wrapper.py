@@ -13,8 +13,7 @@ from numba_cuda_mlir.numba_cuda import types
 
 from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 
-from . import prototypes
-from .builder import I8, Builder
+from .builder import I8, Builder, nvvm_annotations, prototype
 from .convert import count, from_c, holds_record, to_c
 from .llvm import Void, members
 
@@ -61,9 +60,9 @@ def add(
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = Builder(module.types, modern=modern)
-    prototype = prototypes.of(builder, signature)
+    outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
-    for (_, ctype), ty, (value, address) in zip(signature.params, args, prototype.values, strict=True):
+    for (_, ctype), ty, (value, address) in zip(signature.params, args, outer.values, strict=True):
         kind, loaded = builder.c_type(ctype), value
         if address is not None and isinstance(ty, types.Record) and unaligned_member(ctype) is None:
             # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
@@ -79,7 +78,7 @@ def add(
     if inline or holds_record(result):
         # A record is returned by address, which may point into the function's frame.
         function.attributes = f"alwaysinline {function.attributes}".rstrip()
-    notes = [*prototype.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
+    notes = [*outer.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
     small = sum(len(block.lines) for block in function.blocks) < _SMALL
     types_passed = (signature.result, *(ctype for _, ctype in signature.params))
     # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
@@ -88,10 +87,10 @@ def add(
     attributes = " alwaysinline" if inlined and not signature.kernel else ""
     module.add_types(builder.bodies)
     module.rest += location.nodes
-    module.rest += prototypes.metadata(module.last_node + 1, prototype.symbol, notes)
+    module.rest += nvvm_annotations(module.last_node + 1, outer.symbol, notes)
     if signature.kernel:
-        module.rest.append(_used(prototype.symbol, modern=modern))
-    body = "\n".join([f"define {prototype.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
+        module.rest.append(_used(outer.symbol, modern=modern))
+    body = "\n".join([f"define {outer.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
     functions = [each.text("internal") for each in module.functions.values()]
     return "\n".join([*module.rest, *functions, *module.more, body])
 

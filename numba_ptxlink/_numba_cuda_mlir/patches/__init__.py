@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from numba_ptxlink._numba_cuda_mlir import linker
 
-from . import c_abi, disk_cache, driverless, exports, first_kernel
+from . import c_abi, disk_cache, driverless, first_kernel
 
 TABLE = (
     *linker.SUBSTITUTIONS,
     *driverless.SUBSTITUTIONS,
     *first_kernel.SUBSTITUTIONS,
     *disk_cache.SUBSTITUTIONS,
-    *exports.EXPORTS,
+    *c_abi.C_ABI,
     *c_abi.SUBSTITUTIONS,
 )
 """The rows, by purpose."""

@@ -1,18 +1,202 @@
-"""`cuda.compile` and `compile_ptx` with the C ABI of this package, where `abi_info` asks for it."""
+"""
+What exported functions need, and `cuda.compile` with their C ABI, where `abi_info` asks for it.
+
+They are compiled for their architecture, with an end where they raise, and unlinked. They call what
+`cuda.declare_device(abi="c")` declares by the prototypes that C++ has for it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda_mlir.context import requested_cc
+from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
+from numba_ptxlink.errors import AbiError, ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numba_ptxlink._arch import Arch
+
+CALLED = "numba_ptxlink_called"
+"""The key in a function's metadata of the C functions that it calls, with the names of their C types."""
+
+
+def _wrap_compile_as_device_callee(original: Any) -> Any:
+    @functools.wraps(original)
+    def _compile_as_device_callee(self: Any, *args: Any, **kwargs: Any) -> Any:
+        export = current().export
+        if export is None:
+            return original(self, *args, **kwargs)
+        export.borrow(self)
+        compiled = original(self, *args, **kwargs)
+        from numba_cuda_mlir.numba_cuda import types
+
+        if isinstance(compiled.signature.return_type, types.Array):
+            # numba-cuda-mlir finds no end of the results of its call.
+            raise ExportError(
+                f"{self.py_func.__qualname__} returns an array, and numba-cuda-mlir compiles no call of such "
+                "a function; pass it an array to write to"
+            )
+        return compiled
+
+    return _compile_as_device_callee
+
+
+def _wrap_lower_to_mlir(original: Any) -> Any:
+    @functools.wraps(original)
+    def lower_to_mlir(self: Any) -> None:
+        if current().export is None:
+            original(self)
+            return
+        try:
+            original(self)
+            # numba-cuda-mlir prints what it finds invalid.
+            self.mlir_module.operation.verify()
+        except ExportError:
+            raise
+        except Exception as error:
+            loc = _place(error) or self.func_ir.loc
+            kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
+            raise ExportError(
+                f"{Path(loc.filename).name}:{loc.line}: numba-cuda-mlir has no code for it: {kind}{error}"
+            ) from error
+
+    return lower_to_mlir
+
+
+def _place(error: BaseException) -> Any:
+    """Return where the statement is whose lowering raised *error*; None where no statement's did."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    lowering = [frame for frame in frames if frame.f_code.co_name == "lower_inst"]
+    return lowering[-1].f_locals["inst"].loc if lowering else None
+
+
+def _wrap_lower_static_raise(original: Any) -> Any:
+    @functools.wraps(original)
+    def lower_static_raise(self: Any, inst: Any) -> None:
+        export = current().export
+        if export is None:
+            original(self, inst)
+            return
+        from numba_cuda_mlir._mlir import ir
+        from numba_cuda_mlir._mlir.dialects import cf
+
+        export.raises[inst.loc.filename, inst.loc.line] = None
+        self.set_error_code(1)
+        # numba-cuda-mlir goes on at the last return, whose value need not be known here. LLVM's word for no
+        # end has no counterpart in NVVM's older dialect.
+        never = self.mlir_funcOp.body.blocks.append()
+        cf.br([], never)
+        with ir.InsertionPoint(never):
+            cf.br([], never)
+
+    return lower_static_raise
+
+
+def _wrap_link_external_item(original: Any) -> Any:
+    @functools.wraps(original)
+    def link_external_item(self: Any, link_item: Any) -> None:
+        export = current().export
+        if export is None:
+            original(self, link_item)
+        else:
+            export.links[link_item] = None
+
+    return link_external_item
+
+
+def _note(metadata: dict[str, Any], name: str, args: tuple[Any, ...], result: Any) -> None:
+    from numba_ptxlink._numba_cuda_mlir.codegen.externs import Extern
+
+    # What has no C type is not compared.
+    with contextlib.suppress(AbiError):
+        signature = Extern(name, args, result).signature
+        types = (signature.result, *(ctype for _, ctype in signature.params))
+        metadata.setdefault(CALLED, {})[name] = tuple(ctype.name for ctype in types)
+
+
+def _wrap_call_external_function(original: Any) -> Any:
+    @functools.wraps(original)
+    def lower_call_external_function(self: Any, target: Any, fn_value: Any, args: Any, kws: Any) -> None:
+        export, sig = current().export, fn_value.sig
+        if export is None or fn_value.abi != "c":
+            if export is not None:
+                export.declared[fn_value] = None
+            elif fn_value.abi == "c":
+                _note(self.metadata, fn_value.name, tuple(sig.args), sig.return_type)
+            original(self, target, fn_value, args, kws)
+            return
+        from numba_cuda_mlir._mlir import ir
+        from numba_cuda_mlir._mlir.dialects import func
+        from numba_cuda_mlir.lowering_utilities import get_or_insert_function
+
+        from numba_ptxlink._numba_cuda_mlir.codegen import externs
+
+        export.declared[fn_value] = None
+        self._link_external_function(fn_value)
+        types = [ty for each in sig.args for ty in self._flatten_type(each)]
+        results = [self.get_return_type(ty) for ty in self._flatten_type(sig.return_type)]
+        kind = ir.FunctionType.get([self.get_argument_type(ty) for ty in types], results)
+        extern = externs.Extern(fn_value.name, tuple(sig.args), sig.return_type)
+        callee = get_or_insert_function(externs.symbol(extern, export.externs), kind, self.mlir_gpu_module)
+        operands = self._call_operands_from_vars(args, expected_types=sig.args)
+        raw = func.call(result=results, callee=callee.name.value, operands_=operands)
+        if results:
+            # An array in MLIR can be indexed without an end.
+            values = (raw,) if isinstance(raw, ir.Value) else tuple(raw)
+            value = self._unflatten_abi_value(sig.return_type, iter(values))
+            self.store_var(target, self.from_return(sig.return_type, value))
+
+    return lower_call_external_function
+
+
+_LOWERING = "numba_cuda_mlir.mlir_lowering"
+
+C_ABI = (
+    Substitution(
+        "numba_cuda_mlir.descriptor",
+        "MLIRDispatcher._compile_as_device_callee",
+        _wrap_compile_as_device_callee,
+        "Callees of an exported function are compiled with it; numba-cuda-mlir reuses the first result.",
+        purpose="C ABI",
+    ),
+    Substitution(
+        _LOWERING,
+        "MLIRLower.lower_to_mlir",
+        _wrap_lower_to_mlir,
+        "The error of an export names the line and the cause, instead of a file that contains them.",
+        purpose="C ABI",
+    ),
+    Substitution(
+        _LOWERING,
+        "MLIRLower.lower_static_raise",
+        _wrap_lower_static_raise,
+        "A `raise` ends an exported function, where numba-cuda-mlir goes on.",
+        purpose="C ABI",
+    ),
+    Substitution(
+        _LOWERING,
+        "MLIRLower.link_external_item",
+        _wrap_link_external_item,
+        "An export links the files of its functions itself.",
+        purpose="C ABI",
+    ),
+    Substitution(
+        _LOWERING,
+        "MLIRLower.lower_call_external_function",
+        _wrap_call_external_function,
+        'In an export, `cuda.declare_device(abi="c")` calls by the prototype that C++ declares, tuples and '
+        "halves too; the types that a kernel declares are compared with those of the export that it links.",
+        purpose="C ABI",
+    ),
+)
+"""The rows that an export applies, too."""
 
 
 def _wrap_compile(original: Any) -> Any:

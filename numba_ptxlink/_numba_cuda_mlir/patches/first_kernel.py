@@ -14,7 +14,7 @@ from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
-from . import exports
+from . import c_abi
 
 # The options that choose the passes and NVVM's options; what the others change is in the MLIR.
 _OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
@@ -43,7 +43,7 @@ def _wrap_optimize(original: Any) -> Any:
             # The caller takes the MLIR of what it calls.
             return
         module = get_mlir_module_str(cres.metadata)
-        called = tuple(cres.metadata.get(exports.CALLED, {}).items())
+        called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
         request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
         with find.explaining(), entered(**request):
             if not config().cache or _is_shown(options) or _NAMED_STRUCT in module:
