@@ -70,17 +70,15 @@ _ALIGNED_VECTORS = """\
 {old}#endif
 """
 # GCC warns that the members of a packed struct are not aligned, which is intended.
-_QUIET = (
-    "#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)",
-    "#pragma GCC diagnostic push",
-    '#pragma GCC diagnostic ignored "-Wpacked-not-aligned"',
-    "#endif",
-)
-_LOUD = (
-    "#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)",
-    "#pragma GCC diagnostic pop",
-    "#endif",
-)
+_QUIET = """\
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpacked-not-aligned"
+#endif"""
+_LOUD = """\
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic pop
+#endif"""
 _DEVICE = """\
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define NUMBA_PTXLINK_DEVICE __device__
@@ -147,7 +145,13 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Sig
         *_includes(types),
         *existing.preamble(structs),
         _DEVICE,
-        *(_only_cxx(_struct(struct), cxx=_needs_cxx([struct])) for struct in structs),
+        *(
+            _only_cxx(
+                existing.assertions(struct) if struct.existing else _definition(struct),
+                cxx=_needs_cxx([struct]),
+            )
+            for struct in structs
+        ),
         *_views(types),
         '#if defined(__cplusplus)\nextern "C" {\n#endif\n',
         *(_only_cxx(_declaration(function), cxx=_is_cxx(function.signature)) for function in declarations),
@@ -240,21 +244,17 @@ def _only_cxx(text: str, *, cxx: bool) -> str:
     return f"#if defined(__cplusplus)\n{text}#endif\n" if cxx else text
 
 
-def _struct(struct: c.Struct) -> str:
-    return existing.assertions(struct) if struct.existing else _definition(struct)
-
-
 def _definition(struct: c.Struct) -> str:
     macro = f"NUMBA_PTXLINK_STRUCT_{struct.name}"
     lines = [
         f"#if !defined({macro})",
         f"#define {macro} 0x{struct.fingerprint:08x}u",
         f"/* {as_comment(struct.about)} */",
-        *(_QUIET if struct.packed else ()),
+        *[_QUIET] * struct.packed,
         f"typedef struct {_attribute(struct)}{struct.name} {{",
         *(f"  {line};" for line in _members(struct)),
         f"}} {struct.name};",
-        *(_LOUD if struct.packed else ()),
+        *[_LOUD] * struct.packed,
         f'static_assert(sizeof({struct.name}) == {struct.size}, "size of {struct.name}");',
         f'static_assert(alignof({struct.name}) == {struct.align}, "alignment of {struct.name}");',
         *(
@@ -270,13 +270,8 @@ def _definition(struct: c.Struct) -> str:
 
 
 def _attribute(struct: c.Struct) -> str:
-    if not struct.packed:
-        return ""
-    return (
-        f"__attribute__((packed, aligned({struct.align}))) "
-        if struct.align > 1
-        else "__attribute__((packed)) "
-    )
+    aligned = f", aligned({struct.align})" if struct.align > 1 else ""
+    return f"__attribute__((packed{aligned})) " if struct.packed else ""
 
 
 def _members(struct: c.Struct) -> Iterable[str]:
