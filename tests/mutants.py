@@ -361,7 +361,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/substitution.py", "        if there.wanted:\n            return\n", "", ACTIVE),
         (
             "_front_end/disk_keys.py",
-            "if search_path is not None:",
+            "if options:",
             "if search_path is None:",
             "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
         ),

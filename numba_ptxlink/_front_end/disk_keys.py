@@ -16,13 +16,15 @@ from numba_ptxlink.errors import PtxlinkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    SearchPath = Callable[[Path | None], tuple[str, ...]]
-
 log = logging.getLogger(__name__)
 
 
 def of_kernel(
-    kind: str, options: Mapping[str, Any], link: Iterable[Any], search_path: SearchPath, tools: Sequence[str]
+    kind: str,
+    options: Mapping[str, Any],
+    link: Iterable[Any],
+    source_options: Callable[..., Any],
+    tools: Sequence[str],
 ) -> str | None:
     """
     Return the digest of all that a kernel depends on beside its code; None where that cannot be told.
@@ -31,11 +33,11 @@ def of_kernel(
         kind: A name that no other front end's keys have.
         options: The decorator's options, without the link files.
         link: The files that the kernel links.
-        search_path: Returns where NVRTC searches for headers, by the folder of the source.
+        source_options: Returns the options for CUDA C++, by the folder of the source.
         tools: The libraries that compile and link.
     """
     try:
-        files = [of_item(item, search_path) for item in link]
+        files = [of_item(item, source_options) for item in link]
         settings = config()._asdict().items()
         relevant = [item for item in settings if not item[0].startswith(("cache", "log"))]
         parts = {
@@ -59,7 +61,7 @@ def _spelled(value: Any) -> str:
     return text
 
 
-def of_file(path: str, search_path: SearchPath) -> str:
+def of_file(path: str, source_options: Callable[..., Any]) -> str:
     """
     Return a digest of the file at *path* and, for CUDA C++, of its includes.
 
@@ -68,23 +70,23 @@ def of_file(path: str, search_path: SearchPath) -> str:
         ValueError: What it includes cannot be told.
     """
     content = Path(path).read_bytes()
-    return _digest(content, search_path(Path(path).parent) if Path(path).suffix == ".cu" else None)
+    return _digest(content, Path(path).suffix == ".cu" and source_options(folder=Path(path).parent))
 
 
-def of_item(item: Any, search_path: SearchPath) -> str:
+def of_item(item: Any, source_options: Callable[..., Any]) -> str:
     """Return the name and digest of a path or of a front end's `LinkableCode`; raises as `of_file` does."""
     if isinstance(item, (str, os.PathLike)):
-        return f"{Path(item).name} {of_file(os.fspath(item), search_path)}"
+        return f"{Path(item).name} {of_file(os.fspath(item), source_options)}"
     content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
-    return f"{item.kind} {item.name} {_digest(content, search_path(None) if item.kind == 'cu' else None)}"
+    return f"{item.kind} {item.name} {_digest(content, item.kind == 'cu' and source_options())}"
 
 
-def _digest(content: bytes, search_path: tuple[str, ...] | None) -> str:
-    """Return a digest of *content* and, with a search path, of what it includes."""
+def _digest(content: bytes, options: Any) -> str:
+    """Return a digest of *content* and, for CUDA C++ with its *options*, of what it includes."""
     digest = hashlib.sha256(content)
-    if search_path is not None:
+    if options:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
-        included = includes.of(content, Path(), search_path).key
+        included = includes.of(content, Path(), options.search_path()).key
         if included is None:
             raise ValueError("what a link file includes is unknown")
         digest.update(repr(included).encode())

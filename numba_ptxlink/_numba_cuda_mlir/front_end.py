@@ -111,7 +111,7 @@ class NumbaCudaMlir(Compiler):
         self,
         lowered: Lowered,
         signature: Signature,
-        abi: AbiOptions,
+        abi: AbiOptions,  # noqa: ARG002 - `lower` has ended what fails
         *,
         inline: bool,
         launch_bounds: Any = None,
@@ -129,7 +129,6 @@ class NumbaCudaMlir(Compiler):
             lowered.result,
             modern=lowered.modern,
             inline=inline,
-            trap=abi.on_error == "trap",
             launch_bounds=launch_bounds,
         )
 

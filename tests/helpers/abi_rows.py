@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import re
 import zlib
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
@@ -119,13 +120,24 @@ def _is_only_in_numba_cuda(spec: Any) -> bool:
     if kind == "optional":
         return _is_aggregate(parts[0]) or _is_only_in_numba_cuda(parts[0])
     if kind == "array":
-        return _has_strided_records(spec) or _has_vectors_of_three(spec) or _is_only_in_numba_cuda(parts[0])
+        return (
+            _has_strided_records(spec)
+            or _has_strided_parts(spec)
+            or _has_vectors_of_three(spec)
+            or _is_only_in_numba_cuda(parts[0])
+        )
     if kind == "record":
         return _is_packed(spec)
     if kind == "pointer":
         return _leads_to_struct(parts[0])
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
     return kind in ("tuple", "named") and any(map(_is_only_in_numba_cuda, inner))
+
+
+def _has_strided_parts(spec: Any) -> bool:
+    _, element, ndim, layout = spec
+    name = str(element if isinstance(element, str) else element[-1])
+    return ndim > 0 and layout == "A" and bool(re.search("complex|64x4$", name))
 
 
 def _has_strided_records(spec: Any) -> bool:

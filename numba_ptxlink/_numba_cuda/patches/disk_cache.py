@@ -7,13 +7,11 @@ numba-cuda's per-function index of compiled kernels is kept; its keys gain the i
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from numba_ptxlink._numba_cuda.linker import source_options
 
 
 def _wrap_enable_caching(original: Any) -> Any:
@@ -39,7 +37,7 @@ def _wrap_index_key(original: Any) -> Any:
         # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
         if noted.options is not None and key not in noted.digests:
             tools = ["nvvm", "nvJitLink", *(["nvrtc"] if noted.link else ())]
-            digest = disk_keys.of_kernel("jit", noted.options, noted.link, _search_path, tools)
+            digest = disk_keys.of_kernel("jit", noted.options, noted.link, source_options, tools)
             # What cannot be told is found by this process alone.
             noted.digests[key] = digest or f"{id(noted)}"
         return (*key, ("numba-ptxlink", noted.digests.get(key)))
@@ -87,15 +85,9 @@ def _stamp(path: str) -> str:
     from numba_ptxlink._front_end import disk_keys
 
     try:
-        return disk_keys.of_file(path, _search_path)
+        return disk_keys.of_file(path, source_options)
     except (OSError, ValueError):
         return ""
-
-
-def _search_path(folder: Path | None) -> tuple[str, ...]:
-    from numba_ptxlink._numba_cuda.linker import source_options
-
-    return source_options(folder=folder).search_path()
 
 
 SUBSTITUTIONS = (

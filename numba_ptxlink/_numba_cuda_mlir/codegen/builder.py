@@ -28,14 +28,12 @@ class Builder:
         modern: Whether pointers have no target.
         taken: The types that the module defines already: their bodies by name.
 
-    Its `conditions`, values of i1, are what the arguments have to fulfil, and its `bodies` are those of the
-    types that it needs, by name: "opaque" of what is only pointed to.
+    Its `bodies` are those of the types that it needs, by name: "opaque" of what is only pointed to.
     """
 
     def __init__(self, taken: Mapping[str, str], *, modern: bool) -> None:
         self.lines: list[str] = []
         self.bodies: dict[str, str] = {}
-        self.conditions: list[str] = []
         self._modern = modern
         self._taken = taken
         self._known: dict[str, str] = {}

@@ -66,12 +66,6 @@ def _unit(ctype: c.View, ty: Any) -> int:
     return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
 
-def _is_composed(element: c.CType) -> bool:
-    """Return whether aligned elements may have a distance that is not a multiple of their size."""
-    is_complex = isinstance(element, c.Compound) and element.row.kind == "complex"
-    return is_complex or element.size != element.align
-
-
 def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]:
     kind, unit = builder.c_type(ctype), _unit(ctype, ty)
     address = members(kind)[0]
@@ -88,10 +82,6 @@ def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]
     else:
         strides = [builder.extract(kind, value, 2, axis) for axis in range(ctype.ndim)]
         if unit > 1:
-            if _is_composed(ctype.element):
-                for stride in strides:
-                    rest = builder.value(f"srem i64 {stride}, {unit}")
-                    builder.conditions.append(builder.value(f"icmp eq i64 {rest}, 0"))
             strides = [builder.value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
     return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
 
@@ -236,7 +226,15 @@ def _misread_array(array: Any) -> str | None:
             "CPointer of their elements"
         )
     if not isinstance(array.dtype, types.Record):
-        return None
+        element = abi.c_type(array.dtype)
+        # Only where an element is aligned as a whole, each stride is a multiple of its size.
+        whole = element.size == element.align and not isinstance(array.dtype, types.Complex)
+        if whole or array.ndim == 0 or array.layout != "A":
+            return None
+        return (
+            "is an array of complex numbers or long vectors with strides, which numba-cuda-mlir counts in "
+            "elements; declare it in C order, such as complex64[::1]"
+        )
     # In one dimension both contiguous orders are one.
     contiguous = array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1)
     if not contiguous:

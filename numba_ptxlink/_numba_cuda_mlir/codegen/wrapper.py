@@ -42,7 +42,6 @@ def add(
     *,
     modern: bool,
     inline: bool,
-    trap: bool,
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> str:
     """
@@ -56,7 +55,6 @@ def add(
         result: The Numba type of its result.
         modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
         inline: Whether NVVM may inline the Python function into the new one.
-        trap: Whether arguments that numba-cuda-mlir has no form for stop the kernel, rather than return zero.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = Builder(module.types, modern=modern)
@@ -71,7 +69,6 @@ def add(
         if address is not None:
             loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
         arguments += from_c(builder, ctype, ty, loaded)
-    _require(builder, signature, trap=trap)
     function = module.functions[inner]
     location = _location("\n".join(module.rest), function.attributes, signature.name)
     _call(builder, function, arguments, signature, result, location.call)
@@ -93,22 +90,6 @@ def add(
     body = "\n".join([f"define {outer.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
     functions = [each.text("internal") for each in module.functions.values()]
     return "\n".join([*module.rest, *functions, *module.more, body])
-
-
-def _require(builder: Builder, signature: Signature, *, trap: bool) -> None:
-    """Leave the function where the arguments do not fulfil the conditions of *builder*."""
-    if not builder.conditions:
-        return
-    met, *others = builder.conditions
-    for other in others:
-        met = builder.value(f"and i1 {met}, {other}")
-    builder.do(f"br i1 {met}, label %accepted, label %refused")
-    builder.lines.append("refused:")
-    if trap:
-        builder.do('call void asm sideeffect "trap;", ""()')
-    kind = builder.c_type(signature.result)
-    builder.do("ret void" if isinstance(kind, Void) else f"ret {kind} zeroinitializer")
-    builder.lines.append("accepted:")
 
 
 def _call(  # noqa: PLR0917 - one call

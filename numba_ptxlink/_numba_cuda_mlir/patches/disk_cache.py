@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
+from numba_ptxlink._numba_cuda_mlir.linker import source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # The digests that the kernels of each cache were looked up by, by the keys of numba-cuda-mlir.
 _digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
@@ -70,12 +70,6 @@ def _link_items(cache: Any) -> Iterator[Any]:
             yield from value.link or ()
 
 
-def _search_path(folder: Path | None) -> tuple[str, ...]:
-    from numba_ptxlink._numba_cuda_mlir.linker import source_options
-
-    return source_options(folder=folder).search_path()
-
-
 def _digest(cache: Any) -> str | None:
     from numba_ptxlink._front_end import disk_keys
 
@@ -87,7 +81,7 @@ def _digest(cache: Any) -> str | None:
         if name not in ("link", "cache", "extensions")
     }
     tools = ["nvvm", "nvJitLink", "nvrtc"]
-    return disk_keys.of_kernel("jit-mlir", options, _link_items(cache), _search_path, tools)
+    return disk_keys.of_kernel("jit-mlir", options, _link_items(cache), source_options, tools)
 
 
 SUBSTITUTIONS = (
