@@ -362,7 +362,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "_front_end/disk_keys.py",
             "if options:",
-            "if search_path is None:",
+            "if not options:",
             "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),

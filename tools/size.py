@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 154_000, "tests": 230_000}
-MODULES = {"numba_ptxlink": 163, "tests": 249}
+BUDGET = {"numba_ptxlink": 149_000, "tests": 230_000}
+MODULES = {"numba_ptxlink": 150, "tests": 249}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
