@@ -17,7 +17,7 @@ HEAD = """\
 # The command line
 
 `python -m numba_ptxlink` is the same command. For an unknown command, option or value
-the error proposes a similar one.
+the error lists the choices.
 
 | exit status | |
 | --- | --- |

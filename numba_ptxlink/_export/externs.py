@@ -74,7 +74,7 @@ def check_declarations(lowered: Iterable[Lowered]) -> None:
 
 def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
     """
-    Refuse calls with floating point for an integer or an address, which PTX may spell alike.
+    Refuse calls with other types, which PTX may spell alike.
 
     Args:
         lowered: The functions of the export.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import llvm_ir
@@ -24,20 +25,24 @@ if TYPE_CHECKING:
 _MARK = "numba-ptxlink declares"
 # The log quotes the line of any error in an assertion, such as that of an overloaded name.
 _FAILED = 'static assertion failed with "{}"'
-_FLOATING = ("float", "double")
+# What a type is; the bytes of the type are added, but for void.
+_INTEGRAL, _REAL, _VOID = 16, 32, 48
+_FLOATING = {"float": 4, "double": 8}
 # Of C, and of LLVM IR.
-_INTEGER = re.compile(r"u?int\d+_t|bool|.*\*|i\d+|ptr")
-# Only arithmetic types, enumerations and addresses are compared.
+_INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
+# Only void, arithmetic types, enumerations and addresses are compared.
 _TEMPLATES = """
 namespace numba_ptxlink_declared {
 template <class T, bool = __is_enum(T)> struct kind { static const int value = 0; };
-template <class T> struct kind<T, true> { static const int value = 2; };
-template <class T> struct kind<T*, false> { static const int value = 2; };
-template <class T> struct kind<T&, false> { static const int value = 2; };
+template <class T> struct kind<T, true> { static const int value = 16 + sizeof(T); };
+template <class T> struct kind<T*, false> { static const int value = 16 + sizeof(T*); };
+template <class T> struct kind<T&, false> { static const int value = 16 + sizeof(T*); };
+template <> struct kind<void, false> { static const int value = 48; };
 %s
 template <class... T> struct types {};
 template <int... K> struct kinds {};
-template <class T, class K> struct all { static const bool value = true; };
+template <class T, class K> struct all { static const bool value = false; };
+template <> struct all<types<>, kinds<> > { static const bool value = true; };
 template <class H, class... T, int k, int... K> struct all<types<H, T...>, kinds<k, K...> > {
   static const bool value = (k == 0 || kind<H>::value == 0 || kind<H>::value == k)
       && all<types<T...>, kinds<K...> >::value;
@@ -48,7 +53,8 @@ template <class R, class... A, class K> struct agrees<R(A...), K> {
 };
 }
 """ % "\n".join(  # noqa: UP031 - the text is full of braces
-    f"template <> struct kind<{name}, false> {{ static const int value = {1 if name in _FLOATING else 2}; }};"
+    f"template <> struct kind<{name}, false> {{ "
+    f"static const int value = {_REAL if name in _FLOATING else _INTEGRAL} + sizeof({name}); }};"
     for name in (
         *_FLOATING,
         *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
@@ -106,7 +112,7 @@ def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
     Compare what the LLVM IR *text* declares of *functions* with what they are.
 
     Raises:
-        LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
+        LinkError: It declares one of them with other types.
     """
     refuse(name, contradicted(text, functions))
 
@@ -129,7 +135,7 @@ def check_types(
         functions: What is linked with it.
 
     Raises:
-        LinkError: It declares one of them with floating point for an integer or an address, or the reverse.
+        LinkError: It declares one of them with other types.
     """
     refuse(name, _wrong(((symbol, list(map(_kind, types))) for symbol, types in called), functions))
 
@@ -140,9 +146,15 @@ def _wrong(declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declar
         for function in functions:
             own = list(map(_kind, function.types))
             pairs = zip(own, kinds, strict=True) if symbol == function.name and len(own) == len(kinds) else ()
-            if function not in wrong and any(a and b and a != b for a, b in pairs):
+            if function not in wrong and any(starmap(_contradict, pairs)):
                 wrong.append(function)
     return wrong
+
+
+def _contradict(one: int, other: int) -> bool:
+    """Return whether kinds of types differ; LLVM IR may have integers of 32 bits for what is narrower."""
+    extended = max(one, other) < _REAL and min(one, other) < _INTEGRAL + 4
+    return bool(one and other) and one != other and not extended
 
 
 def refuse(name: str, wrong: Sequence[Declared]) -> None:
@@ -159,8 +171,8 @@ def refuse(name: str, wrong: Sequence[Declared]) -> None:
     if wrong:
         lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in wrong)
         raise LinkError(
-            f"{name} declares {', '.join(function.name for function in wrong)} with floating point in "
-            f"the place of an integer or an address, or the reverse. What is linked is:\n{lines}\n"
+            f"{name} declares {', '.join(function.name for function in wrong)} with other types. "
+            f"What is linked is:\n{lines}\n"
             "A call would pass wrong values. Include the generated header, or make the declaration agree.",
             inputs=(name,),
         )
@@ -193,7 +205,13 @@ def assertions(functions: Sequence[Declared]) -> str:
 
 
 def _kind(name: str) -> int:
-    """Return 1 for floating point, 2 for an integer or an address, 0 for what is not compared."""
+    """Return what a type is and its size, as the templates do, 0 for what is not compared."""
+    if name == "void":
+        return _VOID
     if name in _FLOATING:
-        return 1
-    return 2 if _INTEGER.fullmatch(name) else 0
+        return _REAL + _FLOATING[name]
+    found = _INTEGER.fullmatch(name)
+    if not found:
+        return 0
+    bits = int(found[1] or found[2] or (8 if name == "bool" else 64))
+    return _INTEGRAL + max(1, bits // 8)
