@@ -180,25 +180,6 @@ def launches():
     yield make(), (2, 32, 0), (np.zeros(64), np.arange(64))
 """
 
-CASES["typeof_registered_for_object"] = """
-from numba.cuda.extending import typeof_impl
-
-@cuda.jit(device=True)
-def replacement(v):
-    return v + 41
-
-generic = typeof_impl.dispatch(object)
-
-@typeof_impl.register(object)
-def typeof_anything(value, context):
-    return generic(replacement if value is math.erfc else value, context)
-
-@cuda.jit
-def kernel(out, src):
-    i = cuda.grid(1)
-    out[i] = math.erfc(src[i])
-"""
-
 CASES["constant_records_with_padding"] = """
 ROW = np.dtype([("key", "i1"), ("weight", "f8")], align=True)
 ROWS = np.array([(k, k / 2) for k in range(4)], ROW)
@@ -208,32 +189,6 @@ def kernel(out, src):
     i = cuda.grid(1)
     rows = cuda.const.array_like(ROWS)
     out[i] = rows[src[i] & 3].key
-"""
-
-CASES["fastmath_conversions"] = """
-@cuda.jit(fastmath=True)
-def kernel(out, src, small):
-    i = cuda.grid(1)
-    wide = types.float64(small[i]) * 1e30
-    out[i] = wide
-    small[i] = types.float32(wide * 1e-32)
-# arguments: np.linspace(1e-41, 1e-37, 64).astype(np.float32)
-"""
-
-CASES["options_of_other_types"] = """
-@cuda.jit(launch_bounds=(np.int64(128), np.int32(2)))
-def kernel(out, src):
-    i = cuda.grid(1)
-    out[i] = src[i] + 1
-
-@cuda.jit(fastmath={"fast"})
-def second(out, src):
-    i = cuda.grid(1)
-    out[i] = src[i] / 3.0
-
-def launches():
-    yield kernel, (2, 32, 0), (np.zeros(64, np.int64), np.arange(64))
-    yield second, (2, 32, 0), (np.zeros(64), np.arange(64.0))
 """
 
 CASES["cubin_with_static_shared_memory"] = """
@@ -305,8 +260,6 @@ def source(name: str) -> str:
     made = HEAD.format(seed=name, names=name, n=N) + text
     if "def launches" not in text:
         parts = [f"np.zeros({N}, np.int64)", f"np.arange({N}) % 13", *filter(None, [arguments.strip()])]
-        if name == "fastmath_conversions":
-            parts[0] = f"np.zeros({N})"
         made += f"\n\ndef launches():\n    yield kernel, ({BLOCKS}, {THREADS}, 0), ({', '.join(parts)})\n"
     return made
 

@@ -110,17 +110,6 @@ def factory(rng: random.Random, n: str) -> Piece:
     )
 
 
-def lambdas(rng: random.Random, n: str) -> Piece:
-    """Return lambdas made in a list."""
-    expression = whole(rng)
-    capture = rng.choice(("", ", k=i"))
-    inner = f"lambda v: {expression}" if not capture else f"(lambda k: lambda v: ({expression}) + k)(i)"
-    return Piece(
-        f"l{n} = [{rng.choice(WRAP)}({inner}) for i in range(3)]\nl{n}_0, l{n}_1, l{n}_2 = l{n}",
-        f"acc += l{n}_0(x) + l{n}_1(x) - l{n}_2(x)",
-    )
-
-
 def arguments(rng: random.Random, n: str) -> Piece:
     """Return a helper that gets functions as arguments."""
     return Piece(
@@ -225,47 +214,6 @@ def turn{n}(t, v):
     )
 
 
-def local_arrays(rng: random.Random, n: str) -> Piece:
-    """Return local arrays of different types and sizes, two of them of equal helpers."""
-    size = rng.randrange(2, 12)
-    return Piece(
-        f"""
-def local_plain{n}(v):
-    a = cuda.local.array({size}, types.{rng.choice(("int64", "int32", "float32"))})
-    for j in range({size}):
-        a[j] = (v + j) & 255
-    total = 0
-    for j in range({size}):
-        total += int(a[(j * 3 + int(v)) % {size}])
-    return total
-
-
-la{n} = cuda.jit(device=True)(local_plain{n})
-lb{n} = {rng.choice((f"la{n}", f"cuda.jit(device=True)(local_plain{n})"))}
-""",
-        f"acc += la{n}(x) + lb{n}(x + 1)",
-    )
-
-
-def constants(rng: random.Random, n: str) -> Piece:
-    """Return constant arrays of numbers."""
-    values = [rng.randrange(100) for _ in range(8)]
-    ty = rng.choice(("int64", "float32", "int8", "complex64"))
-    take = ".real" if ty == "complex64" else ""
-    return Piece(
-        f"""
-TABLE{n} = np.array({values}, np.{ty})
-
-
-@cuda.jit(device=True)
-def look{n}(v):
-    table = cuda.const.array_like(TABLE{n})
-    return int(table[v & 7]{take})
-""",
-        f"acc += look{n}(x) + int(cuda.const.array_like(TABLE{n})[i & 7]{take})",
-    )
-
-
 def constant_records(rng: random.Random, n: str) -> Piece:
     """Return a constant array of records, with padding or without."""
     align = rng.random() < 0.85
@@ -315,24 +263,6 @@ def weigh{n}(r):
             f"one{n}": f"filled(ONE{n})",
             f"two{n}": f"filled({rng.choice(('TWO', 'TWO', 'ONE'))}{n})",
         },
-    )
-
-
-def nested_records(rng: random.Random, n: str) -> Piece:
-    """Return records in records, and arrays in records."""
-    align = "" if rng.random() < 0.15 else ", align=True"
-    return Piece(
-        f"""
-INNER{n} = np.dtype([("u", "i1"), ("w", "f4")]{align})
-OUTER{n} = np.dtype([("head", "i2"), ("pair", INNER{n}), ("many", "i4", (3,))]{align})
-
-
-@cuda.jit(device=True)
-def open{n}(r, k):
-    return r.head + r.pair.u + r.many[k]
-""",
-        f"acc += open{n}(nest{n}[i], t % 3)\nval += nest{n}[i].pair.w\nnest{n}[i].many[1] = x",
-        params={f"nest{n}": f"filled(OUTER{n})"},
     )
 
 

@@ -9,7 +9,6 @@ from pieces import DEVICE, Piece, real, whole
 if TYPE_CHECKING:
     import random
 
-COUNTERS = ("fB2v1", "_cudapy_smem_3", "B3v12B", "_ZN1m1kB2v1E", "v1", "c_ZN3abcE", "bytes_12")
 STRINGS = (
     "_cudapy_smem_3",
     "_ZN1m1kB2v1B5flagsEf",
@@ -126,41 +125,6 @@ val += second{n}
     )
 
 
-def unrolled(rng: random.Random, n: str) -> Piece:
-    """Return a loop over values of different types, which Numba unrolls."""
-    values = rng.choice(("(1, 2.5, 3)", "(np.int32(4), 7, 0.25)", "(1, 1, 1.0)"))
-    return Piece(
-        f"VALUES{n} = {values}",
-        f"for each{n} in literal_unroll(VALUES{n}):\n    val += each{n} * y",
-    )
-
-
-def odd_names(rng: random.Random, n: str) -> Piece:
-    """Return functions whose names look like what compilers count up."""
-    first, second = rng.sample(COUNTERS, 2)
-    return Piece(
-        f"""
-@cuda.jit(device=True)
-def {first}{n}(v):
-    return {whole(rng)}
-
-
-def make_{second}{n}():
-    @cuda.jit(device=True)
-    def {first}(v):
-        a = cuda.local.array(2, types.int64)
-        a[v & 1] = v
-        a[1 - (v & 1)] = 3
-        return a[0]
-    return {first}
-
-
-odd{n} = make_{second}{n}()
-""",
-        f"acc += {first}{n}(x) + odd{n}(x)",
-    )
-
-
 def linked_source(rng: random.Random, n: str) -> Piece:
     """Return functions in CUDA C++ that are linked, some with shared or constant memory of their own."""
     name = f"outer{n}"
@@ -210,18 +174,6 @@ def linked_ptx(rng: random.Random, n: str) -> Piece:
     )
 
 
-def complexes(rng: random.Random, n: str) -> Piece:
-    """Return complex arithmetic."""
-    return Piece(
-        f"""
-{rng.choice(DEVICE[:4])}
-def mul{n}(a, b):
-    return a * b + {rng.choice(("1j", "2.5", "(1 - 1j)"))}
-""",
-        f"z{n} = mul{n}(complex(y, 1.0), complex(x, y))\nval += z{n}.real - z{n}.imag",
-    )
-
-
 def halves(rng: random.Random, n: str) -> Piece:
     """Return arithmetic of halves."""
     return Piece(
@@ -253,21 +205,6 @@ def twice{n}_impl(v):
     )
 
 
-def intrinsics(rng: random.Random, n: str) -> Piece:
-    """Return an intrinsic of the program's own."""
-    operation = rng.choice(("add", "mul", "xor"))
-    return Piece(
-        f"""
-@intrinsic
-def mix{n}(typingctx, a, b):
-    def generate(context, builder, signature, args):
-        return builder.{operation}(*args)
-    return types.int64(types.int64, types.int64), generate
-""",
-        f"acc += mix{n}(x, acc)",
-    )
-
-
 def typed_calls(rng: random.Random, n: str) -> Piece:
     """Return a function with typer and lowering of the program's own."""
     return Piece(
@@ -288,19 +225,6 @@ def lower_shift{n}(context, builder, signature, args):
     return builder.add(args[0], args[0].type({rng.randrange(50)}))
 """,
         f"acc += shift{n}(x)",
-    )
-
-
-def whole_and_real(rng: random.Random, n: str) -> Piece:
-    """Return one helper for arguments of many types."""
-    return Piece(
-        f"""
-{rng.choice(DEVICE)}
-def many{n}(v):
-    return {rng.choice(("v + v", "v * 3", "abs(v)"))}
-""",
-        f"acc += many{n}(x) + many{n}(np.int32(x)) + many{n}(np.uint8(x))\n"
-        f"val += many{n}(y) + many{n}(np.float32(y))",
     )
 
 

@@ -2,9 +2,9 @@
 Compile programs in this process and write what became of each: `python worker.py MANIFEST RESULTS`.
 
 MANIFEST is a JSON list of paths of programs; RESULTS gets a line of JSON for each, as soon as it is done, so
-that whoever started this process knows where it died. Cubins and LLVM IR are kept beside RESULTS. The
-environment says which linker is in use, where the cache is and which hash seed holds; DIFFERENTIAL_EXECUTE=1
-launches on the device instead of compiling for a stand-in.
+that whoever started this process knows where it died. The environment says which linker is in use, where the
+cache is and which hash seed holds; DIFFERENTIAL_EXECUTE=1 launches on the device instead of compiling for a
+stand-in.
 """
 
 from __future__ import annotations
@@ -47,34 +47,10 @@ def failure(error: BaseException) -> dict[str, Any]:
     return {"error": classes, "message": first_line(error), "text": str(error)[-3000:]}
 
 
-def compile_launch(dispatcher: Any, args: tuple[Any, ...], keep: Path) -> dict[str, Any]:
-    """Compile the kernel that these arguments need, link it, keep the cubin and return what came out."""
+def compile_launch(dispatcher: Any, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Compile the kernel that these arguments need, link it, and return what came out."""
     kernel = dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in args))
-    library = kernel._codelibrary
-    cubin = library.get_cubin().code
-    files = bool(library._linking_files or library.needs_cudadevrt)
-    made = {**describe(kernel, cubin), "lto": bool(library._lto), "files": files, "lineinfo": kernel.lineinfo}
-    keep.with_suffix(".cubin").write_bytes(cubin)
-    keep.with_suffix(".ll").write_text("\n\n".join(library.llvm_strs))
-    if not pl.status().active:
-        made["without_lto"] = None
-        with contextlib.suppress(pl.PtxlinkError):
-            reference = link_without_lto(library)
-            made["without_lto"] = machine.code(reference)
-            keep.with_suffix(".without_lto.cubin").write_bytes(reference)
-    return made
-
-
-def link_without_lto(library: Any) -> bytes:
-    """Return what stock's own PTX becomes where it is not optimised at link time, without a driver."""
-    from numba_ptxlink.linker import PtxLinker
-
-    cc = library._ensure_cc(None)
-    linker = PtxLinker(cc=cc, lto=False, max_registers=library._max_registers)
-    linker.describe(library.name, library.llvm_strs)
-    library._lto = False
-    library._link_all(linker, cc)
-    return linker.complete().code
+    return describe(kernel, kernel._codelibrary.get_cubin().code)
 
 
 def describe(kernel: Any, cubin: bytes) -> dict[str, Any]:
@@ -148,18 +124,16 @@ def printed():
             text.append(file.read().decode(errors="replace"))
 
 
-def run(path: Path, *, execute: bool, keep: Path) -> list[dict[str, Any]]:
+def run(path: Path, *, execute: bool) -> list[dict[str, Any]]:
     """Return the outcome of each launch of the program at *path*, and of an error outside of launches."""
     outcomes: list[dict[str, Any]] = []
     source = path.read_text()
     try:
         program = runpy.run_path(str(path), run_name=path.stem)
-        for number, (dispatcher, shape, args) in enumerate(program["launches"]()):
+        for dispatcher, shape, args in program["launches"]():
             try:
                 outcomes.append(
-                    execute_launch(dispatcher, shape, args)
-                    if execute
-                    else compile_launch(dispatcher, args, keep / f"{path.stem}_{number}")
+                    execute_launch(dispatcher, shape, args) if execute else compile_launch(dispatcher, args)
                 )
             except Exception as error:  # noqa: BLE001 - exceptions are outcomes
                 outcomes.append(failure(error))
@@ -185,7 +159,7 @@ def main() -> None:
         for path in map(Path, json.loads(Path(sys.argv[1]).read_text())):
             before = pl.status()
             with contextlib.redirect_stdout(io.StringIO()) if not execute else contextlib.nullcontext():
-                outcomes = run(path, execute=execute, keep=Path(sys.argv[2]).parent)
+                outcomes = run(path, execute=execute)
             after = pl.status()
             line = {
                 "program": path.stem,
