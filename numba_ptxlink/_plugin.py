@@ -104,13 +104,8 @@ def imported_late() -> None:
 
 
 def hooked(name: str) -> frozenset[str]:
-    """Return the modules of the front end *name* whose import `imported` waits for: none if it is damaged."""
-    try:
-        return _activations[name].hooked()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the front end is imported
-        with _lock.held:
-            _activations[name].give_up("import hook", error)
-        return frozenset()
+    """Return the modules of the front end *name* whose import `imported` waits for."""
+    return _activations[name].hooked()
 
 
 def init() -> None:
@@ -197,26 +192,19 @@ def _told_of() -> Activation:
 
 
 def _front_end_status(each: Activation) -> FrontEndStatus:
-    try:
-        distributions = each.front_end.distributions
-    except Exception:  # noqa: BLE001 - the reason tells it
-        distributions = ()
-    return FrontEndStatus(each.name, each.active, each.reason, each.trigger, _versions(distributions))
+    versions = _versions(each.front_end.distributions)
+    return FrontEndStatus(each.name, each.active, each.reason, each.trigger, versions)
 
 
 def _served() -> dict[str, Any]:
-    counts: dict[str, Any] = {"assembled": 0, "linked": 0, "last_link": ""}
-    counts |= dict.fromkeys(("cache_hits", "cache_misses", "cache_bytes_read", "cache_bytes_written"), 0)
-    # Where the package is damaged, nothing was served, and the reason tells it.
-    with contextlib.suppress(Exception):
-        from . import cache
-        from ._link.kernels import completed
+    from . import cache
+    from ._link.kernels import completed
 
-        links, counters = completed(), cache.counters()
-        counts |= {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
-        for name in ("hits", "misses", "bytes_read", "bytes_written"):
-            counts[f"cache_{name}"] = getattr(counters, name)
-    return {"links_served": counts["assembled"] + counts["linked"], **counts}
+    links, counters = completed(), cache.counters()
+    counts = {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
+    for name in ("hits", "misses", "bytes_read", "bytes_written"):
+        counts[f"cache_{name}"] = getattr(counters, name)
+    return {"links_served": links.assembled + links.linked, **counts}
 
 
 def _backend() -> str:
@@ -242,9 +230,7 @@ def _changing() -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         for each in _activations.values():
-            # A damaged package has replaced nothing.
-            with contextlib.suppress(Exception):
-                stack.enter_context(each.front_end.compilation_stopped())
+            stack.enter_context(each.front_end.compilation_stopped())
         stack.enter_context(_lock.held)
         stack.enter_context(in_tool())
         yield

@@ -28,7 +28,7 @@ PTX = "formats link/test_fusion.py"
 ABI = "test_abi.py cabi"
 EXPORT = "export test_exporter.py"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
-ACTIVE = "front_end test_plugin.py test_activation_threads.py"
+ACTIVE = "front_end test_plugin.py test_activation_environments.py"
 
 MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "linking": [
@@ -270,81 +270,91 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_numba_cuda/linker.py",
             "if not self.lto or self.additional_flags:",
             "if not self.lto:",
-            "numba_cuda",
+            "numba_cuda/test_plan.py",
         ),
-        ("_numba_cuda/linker.py", "debug=debug and not self._has_ltoir,", "debug=debug,", "numba_cuda"),
+        (
+            "_numba_cuda/linker.py",
+            "debug=debug and not self._has_ltoir,",
+            "debug=debug,",
+            "numba_cuda/test_debug.py",
+        ),
         (
             "_numba_cuda/linker.py",
             "lines |= any(map(llvm_ir.has_line_numbers, self._llvm))",
             "pass",
-            "numba_cuda",
+            "numba_cuda/test_debug.py",
         ),
         (
             "_numba_cuda/patches/disk_cache.py",
             "if not stamp or stamp != _stamp(path):",
             "if not stamp:",
-            "numba_cuda",
+            "numba_cuda/test_disk_cache.py",
         ),
         (
             "_numba_cuda/patches/driverless.py",
             "_variant(known.library) != (cc, checked)",
             "_variant(known.library)[0] != cc",
-            "numba_cuda",
+            "numba_cuda/test_error_model.py",
         ),
         (
             "_numba_cuda/patches/driverless.py",
             "return original() if cc is None else",
             "return original() if cc else",
-            "numba_cuda test_plugin.py",
+            "numba_cuda/test_helpers_again.py numba_cuda/test_recursion.py",
         ),
         (
             "_numba_cuda/patches/nvvm_cache.py",
             '{"gen_lto", "gen-lto", "g"} & options',
             '{"g"} & options',
-            "numba_cuda",
+            "numba_cuda/test_plan.py",
         ),
         (
             "_numba_cuda/patches/c_abi.py",
             "get_data_type() != model.get_value_type()",
             "get_data_type() == model.get_value_type()",
-            "numba_cuda",
+            "numba_cuda/test_pointers.py",
         ),
         (
             "_numba_cuda/modules.py",
             r'return [_VARIABLE.sub(r"\1internal ", text) for text in texts]',
             "return list(texts)",
-            "numba_cuda export",
+            "numba_cuda/test_recursion.py",
         ),
         (
             "_numba_cuda_mlir/codegen/convert.py",
             "1 if isinstance(ty.dtype, types.Record) else ctype",
             "ctype",
-            "numba_cuda_mlir cabi",
+            "numba_cuda_mlir/test_mlir_layouts.py numba_cuda_mlir/test_mlir_values.py",
         ),
         (
             "_numba_cuda_mlir/codegen/convert.py",
             'strides[::-1] if ty.layout == "C" else strides',
             "strides[:]",
-            "numba_cuda_mlir",
+            "numba_cuda_mlir/test_mlir_values.py",
         ),
         (
             "_numba_cuda_mlir/codegen/dialect.py",
             r'_DYNAMIC.sub(r"\1external \2", text))',
             "text)",
-            "numba_cuda_mlir",
+            "numba_cuda_mlir/test_mlir_exports.py",
         ),
         (
             "_numba_cuda_mlir/patches/disk_cache.py",
             '_digest(self) or f"{id(digests)}"',
             '_digest(self) or "0"',
-            "numba_cuda_mlir",
+            "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
-        ("_numba_cuda_mlir/patches/first_kernel.py", "or _is_shown(options) or", "or", "numba_cuda_mlir"),
+        (
+            "_numba_cuda_mlir/patches/first_kernel.py",
+            "or _is_shown(options) or",
+            "or",
+            "numba_cuda_mlir/test_mlir_back_end.py",
+        ),
         (
             "_numba_cuda_mlir/linker.py",
             "if current().called and config().checks",
             "if not current().called and config().checks",
-            "numba_cuda_mlir",
+            "link/test_declarations.py",
         ),
         (
             "_front_end/activation.py",
@@ -363,7 +373,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_front_end/disk_keys.py",
             "if options:",
             "if not options:",
-            "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
+            "numba_cuda/test_disk_cache.py",
         ),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
     ],

@@ -11,9 +11,6 @@ from pathlib import Path
 import fakedevice
 import pytest
 
-import numba_ptxlink as pl
-from numba_ptxlink._formats.ptx import parse
-
 # Each is a process of its own or several.
 pytestmark = pytest.mark.slow
 EXTERNS = """
@@ -67,23 +64,6 @@ def run(program, **environ):
     )
     assert (0, "") == (done.returncode, done.stderr), done.stdout + done.stderr
     return done.stdout.splitlines()
-
-
-def test_an_export_is_the_same_with_the_plugin_and_without(tmp_path):
-    """What is exported does not depend on the plugin: `void` functions are void, and names are kept."""
-    module = tmp_path / "externs.py"
-    module.write_text(EXTERNS)
-    active = pl.status().active
-    texts = []
-    for switch in (pl.enable, pl.disable):
-        switch()
-        pl.export(module, tmp_path / switch.__name__, archs=["sm_80"], name="externs")
-        texts.append((tmp_path / switch.__name__ / "externs.sm_80.ptx").read_text())
-    (pl.enable if active else pl.disable)()
-    prototypes = {f.prototype.name: str(f.prototype) for f in parse(texts[1]).functions}
-    assert ".func notify(.b32)" == prototypes["notify"]
-    assert ".func _Z6secondB2v7i(.b32)" == prototypes["_Z6secondB2v7i"]
-    assert texts[0] == texts[1]
 
 
 @pytest.mark.slow
@@ -223,16 +203,6 @@ def test_forks_come_between_switches():
     assert ["True 0"] == lines
 
 
-def test_the_switches_work_at_exit():
-    """`enable()` and `disable()` work in an exit handler."""
-    lines = run("""
-        import atexit
-        atexit.register(lambda: print(pl.enable().active))
-        atexit.register(lambda: print(pl.disable().active))
-        """)
-    assert ["False", "True"] == lines
-
-
 def test_no_thread_that_switches_imports_numba_cuda():
     """What an importing thread waits for is never held by one that imports numba-cuda, for any row."""
     lines = run("""
@@ -325,14 +295,3 @@ def test_switching_while_another_thread_imports_numba_cuda(switches):
             pl._plugin._activations["numba-cuda"].applied))
         """)
     assert ["[] True True"] == lines
-
-
-@pytest.mark.slow
-def test_a_diagnosis_while_another_thread_imports_numba_cuda():
-    """`diagnose()` fails no import of numba.cuda in another thread."""
-    lines = run_first("""
-        pl.diagnose()
-        importing.join()
-        print(failed, pl.status().active)
-        """)
-    assert ["[] True"] == lines

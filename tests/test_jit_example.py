@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import jit_example
 import pytest
 
@@ -24,26 +22,3 @@ def test_the_example_links_without_a_device(tmp_path):
     # Link-time optimisation inlines the function; where nvJitLink links PTX it stays a call.
     assert b"transform" not in (tmp_path / "lto.cubin").read_bytes()
     assert b"transform" in (tmp_path / "ptx.cubin").read_bytes()
-
-
-@pytest.mark.slow
-def test_what_is_refused_is_said(tmp_path):
-    """The program ends with 1 and the log of nvJitLink or NVRTC."""
-    done = jit_example.run(tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (tmp_path / "bad.ptx").write_text("no code")
-    (tmp_path / "bad.h").write_text("#error no header\n")
-    code = tmp_path / "udfs.sm_90.ptx"
-    for header, function, reason in (
-        ("udfs.h", tmp_path / "bad.ptx", "nvJitLink failed: "),
-        ("bad.h", code, "NVRTC failed: "),
-        ("none.h", code, f"{tmp_path / 'none.h'} failed: it cannot be read"),
-    ):
-        run = subprocess.run(
-            [tmp_path / "jit", tmp_path / header, function, "sm_90", tmp_path / "bad.cubin"],
-            env=jit_example.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (1, True) == (run.returncode, run.stderr.startswith(reason)), run.stderr

@@ -12,7 +12,6 @@ from pathlib import Path
 import fakedevice
 import pytest
 
-from numba_ptxlink._config import Config
 from numba_ptxlink._front_end import registry
 
 SUPPORTED = registry.get("numba-cuda").supported
@@ -96,19 +95,6 @@ def test_the_hook_waits_for_all_that_is_replaced():
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        "numba_ptxlink.linker import PtxLinker",
-        pytest.param("numba_ptxlink._numba_cuda.errors import NumbaLinkError", marks=pytest.mark.slow),
-    ],
-)
-def test_naming_the_linker_first_activates_too(first):
-    """Whatever of this package is imported first, the import of numba.cuda activates the plugin."""
-    lines = run(f"from {first}\nimport numba.cuda", SHOW)
-    assert lines == ["True|numba-cuda is installed and supported|import hook|0"]
-
-
-@pytest.mark.parametrize(
     "meanwhile",
     [
         pytest.param("from numba import njit\nprint(njit(lambda x: x + 1)(1))", marks=pytest.mark.slow),
@@ -163,35 +149,6 @@ def test_enable_and_disable_wait_for_other_threads_kernels():
     assert lines == ["False 100 {True}"]
 
 
-def test_the_hook_imports_nothing_of_this_package():
-    """An interpreter that never imports numba.cuda never imports this package."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-c",
-            "import sys; print([m for m in sys.modules if m[:13] == 'numba_ptxlink'])",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_cpu_numba_does_not_import_numba_cuda():
-    """A CPU-only program that makes Numba run its entry points imports no numba.cuda through the plugin."""
-    lines = run("""
-        import sys
-        from numba import njit
-        @njit
-        def f(x):
-            return x + 1
-        print(f(1), "numba.cuda.cudadrv.driver" in sys.modules, pl.status().trigger)
-    """)
-    assert lines == ["2 False entry point"]
-
-
 def test_kernels_are_linked_by_ptxlinker():
     """A kernel's cubin comes from PtxLinker, and the counter says so."""
     lines = run(
@@ -212,21 +169,6 @@ def test_the_variable_turns_the_plugin_off():
         NUMBA_PTXLINK="0",
     )
     assert lines == [r"_Linker [b'\x7fELF']", "False|NUMBA_PTXLINK=0|import hook|0"]
-
-
-@pytest.mark.slow
-def test_auto_is_off_without_a_driver():
-    """NUMBA_PTXLINK=auto stays inactive where there is no driver whose age could matter."""
-    lines = run(
-        """
-        from numba_ptxlink._tools import driver
-        driver.version = lambda: None
-        from numba import cuda
-        """,
-        SHOW,
-        NUMBA_PTXLINK="auto",
-    )
-    assert lines == ["False|NUMBA_PTXLINK=auto: there is no driver|import hook|0"]
 
 
 @pytest.mark.parametrize(
@@ -277,17 +219,6 @@ def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_p
         LD_LIBRARY_PATH=str(tmp_path),
     )
     assert lines == ["(12, 4)"]
-
-
-@pytest.mark.parametrize("value", ["on", "TRUE", "Yes"])
-def test_the_variable_has_words_for_on(value):
-    """NUMBA_PTXLINK takes on, true and yes in any case for 1, and off, false and no for 0."""
-    assert "1" == Config.from_environ({"NUMBA_PTXLINK": value}).mode
-    opposite = {"on": "OFF", "TRUE": "false", "Yes": "No"}[value]
-    assert "0" == Config.from_environ({"NUMBA_PTXLINK": opposite}).mode
-    cached = Config.from_environ({"NUMBA_PTXLINK_CACHE": value})
-    assert (True, ()) == (cached.cache, cached.cache_dirs)
-    assert Config.from_environ({"NUMBA_PTXLINK_CACHE": opposite}).cache is False
 
 
 def test_an_unsupported_numba_cuda_is_left_alone():
@@ -415,11 +346,6 @@ def test_disable_restores_exactly_what_was_there():
     assert lines == ["0", "True", "True", "False|disable() was called|disable()|0"]
 
 
-def test_disable_before_the_import_keeps_the_plugin_off():
-    """disable() before numba.cuda is imported is remembered when it is."""
-    assert run("pl.disable()\nfrom numba import cuda", SHOW) == ["False|disable() was called|import hook|0"]
-
-
 def test_enable_overrides_the_variable():
     """enable() counts for more than NUMBA_PTXLINK=0, before numba.cuda is imported and after."""
     for before, after, trigger in (("pl.enable()", "", "import hook"), ("", "pl.enable()", "enable()")):
@@ -443,85 +369,7 @@ def test_each_front_end_has_a_group_of_entry_points():
     } == groups
 
 
-def test_the_entry_points_name_init_and_may_run_twice():
-    """Both groups of entry points lead to init(), which activates once and is harmless after that."""
-    lines = run("""
-        from importlib.metadata import entry_points
-        from numba import cuda
-        from numba.cuda.cudadrv import driver
-        import _numba_ptxlink_hook
-        pl.disable()
-        found = [
-            point
-            for group in ("numba_extensions", "numba_cuda_extensions")
-            for point in entry_points(group=group, name="init")
-            if point.module.startswith("numba_ptxlink")
-        ]
-        print(sorted(point.group for point in found))
-        from numba_ptxlink import _plugin
-        _plugin.switch.wanted = None
-        for point in (*found, *found):
-            point.load()()
-        s = pl.status()
-        print(driver._Linker.__name__, s.active, s.trigger)
-    """)
-    assert lines == ["['numba_cuda_extensions', 'numba_extensions']", "PtxLinker True entry point"]
-
-
-@pytest.mark.slow
-def test_another_finder_in_front_changes_nothing():
-    """A finder that asks the whole meta path again, as numba-cuda's does, gets its module and no loop."""
-    lines = run("""
-        import sys
-        class Asks:
-            def find_spec(self, name, path=None, target=None):
-                if name.startswith("numba.cuda.cudadrv") and not getattr(self, "busy", False):
-                    self.busy = True
-                    try:
-                        for finder in sys.meta_path:
-                            spec = finder is not self and finder.find_spec(name, path, target)
-                            if spec:
-                                return spec
-                    finally:
-                        self.busy = False
-        sys.meta_path.insert(0, Asks())
-        from numba import cuda
-        from numba.cuda.cudadrv import driver
-        loaders = driver.__loader__, driver.__spec__.loader
-        print(driver._Linker.__name__, *(type(loader).__name__ for loader in loaders))
-    """)
-    assert lines == ["PtxLinker SourceFileLoader SourceFileLoader"]
-
-
-@pytest.mark.slow
-def test_the_log_variable_shows_the_decision():
-    """NUMBA_PTXLINK_LOG=info writes the decision to stderr through logging, and nothing else."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", "from numba import cuda"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "NUMBA_PTXLINK_LOG": "info"},
-    )
-    assert done.stderr.splitlines() == [
-        "numba_ptxlink INFO: active in numba-cuda: numba-cuda is installed and supported (import hook)"
-    ]
-
-
 COMPILE = "from numba import cuda, int32\nfrom numba.cuda import compile, compile_all, compile_ptx\n"
-
-
-def test_compile_ptx_works_without_a_driver():
-    """compile_ptx() without cc makes PTX of the asked name where stock numba-cuda asks for a driver."""
-    lines = run(
-        COMPILE,
-        """
-ptx, _ = compile_ptx(lambda x: x, int32(int32), device=True, abi="c", abi_info={"abi_name": "f"})
-from numba_ptxlink._formats.ptx import parse, read_header
-print([str(f.prototype) for f in parse(ptx).functions], read_header(ptx).target, pl.status().active)
-""",
-    )
-    assert lines == ["['.func (.b32) f(.b32)'] ('sm_75',) True"]
 
 
 @pytest.fixture(scope="module")
@@ -552,14 +400,12 @@ for cc in ((8, 0), (9, 0), (8, 0), None):
     )
 
 
-def test_the_default_cc_is_honoured(compiled_for_the_default):
-    """Without a device and cc, NUMBA_CUDA_DEFAULT_PTX_CC chooses the architecture for every output."""
-    assert compiled_for_the_default[0] == "('sm_86',) ('sm_86',) True"
-
-
 def test_device_functions_call_device_functions_without_a_driver(compiled_for_the_default):
     """A function that calls jitted helpers compiles without a driver, for the cc asked for or the default."""
-    assert compiled_for_the_default[1:] == [f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)]
+    assert compiled_for_the_default == [
+        "('sm_86',) ('sm_86',) True",
+        *(f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)),
+    ]
 
 
 CONVENIENCE = """

@@ -38,7 +38,7 @@ def page() -> str:
     """Return the page's text."""
     parts = [HEAD]
     for front_end in registry.front_ends():
-        parts.append(f"## {front_end.name} {front_end.specifier()}\n")
+        parts.append(f"## {front_end.name} {front_end.supported}\n")
         for module, rows in itertools.groupby(front_end.table(), key=lambda row: row.wrap.__module__):
             home = sys.modules[module]
             title = (home.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -328,7 +328,7 @@ def compile_ir(
         ExportError: NVVM refused it, or is missing.
     """
     try:
-        return front_end.compile_ir(modules, arch, options, lto=lto)
+        return front_end.code.compile_ir(modules, arch, options, lto=lto)
     except Exception as error:
         listed = ", ".join(each.signature.name for each in lowered)
         try:

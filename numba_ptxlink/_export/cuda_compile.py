@@ -104,7 +104,7 @@ def _compiled(
     name = info.abi_name or _default_name(function)
     bounds = options.get("launch_bounds") if given["launch_bounds"] is None else given["launch_bounds"]
     bounds = launch_bounds(bounds, f"kernel {name}") if kernel else None
-    lowered = front_end.lower(function, args, result, arch=arch, options=how, abi=info)
+    lowered = front_end.code.lower(function, args, result, arch=arch, options=how, abi=info)
     signature = abi.c_signature(
         name,
         lowered.result,
@@ -115,7 +115,7 @@ def _compiled(
     if output != LTOIR:
         abi.check_ptx(signature, "output='ltoir'")
     inline = optimised or given["forceinline"] or options.get("inline") == "always"
-    front_end.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
+    front_end.code.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
     declared = Declaration(signature, name, "", source_of(function))
     program = of_groups(front_end, arch, [Group((portable(front_end, lowered, declared, info, arch),))])
     # What the user's files define is left to the linker: their variables are there once in a program.

@@ -251,7 +251,7 @@ def _prepare(name: str) -> None:
     """Import the front end *name*, and let it fill the tables that its first compilation fills."""
     front_end = registry.require(registry.get(name))
     arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
-    front_end.lower(_example, (number,), number, arch=arch, options=options, abi=AbiOptions())
+    front_end.code.lower(_example, (number,), number, arch=arch, options=options, abi=AbiOptions())
 
 
 def _example(x: Any) -> Any:

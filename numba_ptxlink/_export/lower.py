@@ -74,7 +74,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
     # Refused before the compiler runs, as far as the result is known.
     _c_signature(function, void if result is None else result, function.args)
     try:
-        lowered = front_end.lower(
+        lowered = front_end.code.lower(
             udf.function, function.args, result, arch=arch, options=options, abi=udf.options
         )
     except Exception as error:
@@ -82,7 +82,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
         told = f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}"
         raise ExportError(f"{udf.place}: error: {told}") from error
     signature = _c_signature(function, lowered.result, lowered.args)
-    front_end.wrap(lowered, signature, udf.options, inline=options.opt, launch_bounds=udf.launch_bounds)
+    front_end.code.wrap(lowered, signature, udf.options, inline=options.opt, launch_bounds=udf.launch_bounds)
     declared = Declaration(
         signature=signature,
         python=describe(function),
@@ -122,10 +122,10 @@ def portable(
         arch: The GPU.
     """
     own = declared.signature.name
-    modules = tuple(front_end.modules([lowered], [own], arch))
+    modules = tuple(front_end.code.modules([lowered], [own], arch))
     called = {
         (name, _c_type_of(name, args, result)): None
-        for name, args, result in front_end.declarations([lowered])
+        for name, args, result in front_end.code.declarations([lowered])
         # A front end may know of all functions that the process has declared, several of one name among them.
         if name != own and any(f'@"{name}"' in text for text in modules)
     }
@@ -136,7 +136,7 @@ def portable(
         options,
         lowered.raises,
         modules,
-        tuple(map(link_files.given, front_end.link_files([lowered]))),
+        tuple(map(link_files.given, front_end.code.link_files([lowered]))),
         tuple(each for each in called if each[1] is None or known[each[1]] not in others),
     )
 

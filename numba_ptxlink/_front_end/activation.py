@@ -107,7 +107,7 @@ class Activation:
         if refusal is not None:
             self.settle(trigger, refusal)
             # A program without the front end, and one that has switched the plugin off, miss nothing.
-            if self._is_met() and not (switched_off or self.front_end.simulated()):
+            if self.is_imported() and not (switched_off or self.front_end.simulated()):
                 self._warn(refusal)
             return
         # The hook reports a module that another thread is still importing, once it is complete.
@@ -146,7 +146,7 @@ class Activation:
         if self._reason is not None:
             return "; ".join([self._reason, *self.lost.values()])
         try:
-            package, met = self.front_end.package, self._is_met()
+            package, met = self.front_end.package, self.is_imported()
             config()
             refusal = None
             if met or self.front_end.simulated() or not self.is_installed():
@@ -165,22 +165,13 @@ class Activation:
         return f"{package} has not been imported yet"
 
     def is_installed(self) -> bool:
-        """Return whether the front end's compiler is installed; a damaged package counts as if it were."""
-        try:
-            from . import registry
+        """Return whether the front end's compiler is installed."""
+        from . import registry
 
-            return registry.installed(self.front_end)
-        except Exception:  # noqa: BLE001 - the reason tells it
-            return True
+        return registry.installed(self.front_end)
 
     def is_imported(self) -> bool:
         """Return whether the program uses the front end: the module that decides is imported."""
-        try:
-            return self._is_met()
-        except Exception:  # noqa: BLE001 - the reason tells it
-            return False
-
-    def _is_met(self) -> bool:
         return self.front_end.driver in sys.modules
 
     def _grounds(self) -> str:
@@ -250,7 +241,7 @@ class Activation:
             if isinstance(error, (AttributeError, KeyError)):
                 raise ActivationError(
                     f"{self.name} lacks what the plugin replaces ({type(error).__name__}: {error}); "
-                    f"install {self.name}{self.front_end.specifier()} again."
+                    f"install {self.name}{self.front_end.supported} again."
                 ) from error
             raise
 

@@ -24,25 +24,21 @@ class Releases:
     Args:
         first: The first one, of three numbers.
         below: The first one that is not served any more.
-        without: Those in between that are not served.
     """
 
-    def __init__(self, first: Version, below: Version, without: tuple[Version, ...] = ()) -> None:
+    def __init__(self, first: Version, below: Version) -> None:
         self.first = first
         self.below = below
-        self.without = without
 
     def __contains__(self, version: str) -> bool:
         match = _VERSION.fullmatch(version)
-        if match is None:
-            return False
-        numbers = tuple(int(part or 0) for part in match.groups())
-        return self.first <= numbers < self.below and numbers not in self.without
+        return (
+            match is not None and self.first <= tuple(int(part or 0) for part in match.groups()) < self.below
+        )
 
     def __str__(self) -> str:
         """Return them as a version specifier."""
-        bounds = (f">={_spelled(self.first)}", f"<{_spelled(self.below)}")
-        return ",".join((*bounds, *(f"!={_spelled(version)}" for version in self.without)))
+        return f">={_spelled(self.first)},<{_spelled(self.below)}"
 
 
 def _spelled(version: Version) -> str:
@@ -63,9 +59,10 @@ class Compiler:
         self.driver = f"{home}.cudadrv.driver"
         self.supported = supported
 
-    def specifier(self) -> str:
-        """Return the served releases."""
-        return str(self.supported)
+    @property
+    def code(self) -> Any:
+        """The module that compiles, which imports the compiler."""
+        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.compile")
 
     @property
     def types(self) -> Any:

@@ -99,6 +99,95 @@ class Lowered(Protocol):
         """
 
 
+class Code(Protocol):
+    """
+    What compiles: a module of a front end's package.
+
+    All of it works without a driver and for any architecture.
+    """
+
+    def lower(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        result: Any,
+        *,
+        arch: Arch,
+        options: CompileOptions,
+        abi: AbiOptions,
+    ) -> Lowered:
+        """
+        Compile *function* to an IR that `wrap` adds to, with the compiler's own ABI.
+
+        Args:
+            function: The Python function. It may call marked functions, and itself through one.
+            args: The types of its parameters.
+            result: The type of its result, None to infer it; void for a kernel.
+            arch: The GPU to generate code for.
+            options: The options of the export.
+            abi: What an error does, and whether divisions and indices are checked.
+
+        Raises:
+            Exception: The compiler refused the function. The message becomes the reason in an ExportError
+                that names function and line.
+        """
+
+    def wrap(
+        self,
+        lowered: Any,
+        signature: Signature,
+        abi: AbiOptions,
+        /,
+        *,
+        inline: bool,
+        launch_bounds: Any = None,
+    ) -> None:
+        """
+        Add the C function of *signature* to *lowered*: by value, with nvcc's prototype in PTX.
+
+        Arguments are converted from C, an error does what *abi* says, the result is converted to C. A kernel,
+        where *signature* is one, is an entry and has the launch bounds.
+
+        Args:
+            lowered: What `lower` returned.
+            signature: The C signature that `abi.c_signature` made of its types.
+            abi: What an error does.
+            inline: Whether NVVM may inline the Python function into the C function.
+            launch_bounds: For a kernel, as `@kernel` takes them.
+
+        Raises:
+            ExportError: The compiler lacks what is asked for; with the cure.
+        """
+
+    def modules(self, lowered: Sequence[Any], kept: Collection[str], arch: Arch, /) -> list[str]:
+        """
+        Return the NVVM IR of *lowered* and all that it calls, each once, in the dialect for *arch*.
+
+        Order and names depend on the program alone: another process, or what this one compiled before, makes
+        no difference. All but the symbols *kept*, the C functions, is internal or has a name by its content.
+        """
+
+    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+        """
+        Compile what `modules` returned to PTX, or to LTO-IR for *lto*, or read it from the cache.
+
+        Raises:
+            Exception: libNVVM refused it, or cannot be loaded. The message becomes the reason in an
+                ExportError that names the functions.
+        """
+
+    def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
+        """
+        Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
+
+        That is paths, which may be relative, and code in memory: `LinkableCode` of the compiler, or
+        `LinkFile`. `_export.link_files` reads them.
+        """
+
+    def declarations(self, lowered: Sequence[Any]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
+        """Return the functions that `cuda.declare_device` declared: symbol, parameter types, result type."""
+
+
 class FrontEnd(Protocol):
     """
     One of Numba's compilers for CUDA.
@@ -145,9 +234,6 @@ class FrontEnd(Protocol):
     def simulated(self) -> bool:
         """Return whether it is a simulator, or will be once it is imported: then nothing is warned of."""
 
-    def specifier(self) -> str:
-        """Return the served releases as a version specifier: ">=0.30.4,<0.31"."""
-
     def table(self) -> tuple[Substitution, ...]:
         """
         Return what the plugin replaces.
@@ -193,7 +279,11 @@ class FrontEnd(Protocol):
             Exception: It is none. The caller adds the function and the cure.
         """
 
-    # Compilation. All of it works without a driver and for any architecture.
+    # Compilation.
+
+    @property
+    def code(self) -> Code:
+        """The module that compiles, which imports the compiler."""
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         """
@@ -204,77 +294,3 @@ class FrontEnd(Protocol):
 
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:
         """Return what else an object needs, by name, for a call of it to be one of *dispatcher*."""
-
-    def lower(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        result: Any,
-        *,
-        arch: Arch,
-        options: CompileOptions,
-        abi: AbiOptions,
-    ) -> Lowered:
-        """
-        Compile *function* to an IR that `wrap` adds to, with the compiler's own ABI.
-
-        Args:
-            function: The Python function. It may call marked functions, and itself through one.
-            args: The types of its parameters.
-            result: The type of its result, None to infer it; void for a kernel.
-            arch: The GPU to generate code for.
-            options: The options of the export.
-            abi: What an error does, and whether divisions and indices are checked.
-
-        Raises:
-            Exception: The compiler refused the function. The message becomes the reason in an ExportError
-                that names function and line.
-        """
-
-    def wrap(
-        self, lowered: Any, signature: Signature, abi: AbiOptions, *, inline: bool, launch_bounds: Any = None
-    ) -> None:
-        """
-        Add the C function of *signature* to *lowered*: by value, with nvcc's prototype in PTX.
-
-        Arguments are converted from C, an error does what *abi* says, the result is converted to C. A kernel,
-        where *signature* is one, is an entry and has the launch bounds.
-
-        Args:
-            lowered: What `lower` returned.
-            signature: The C signature that `abi.c_signature` made of its types.
-            abi: What an error does.
-            inline: Whether NVVM may inline the Python function into the C function.
-            launch_bounds: For a kernel, as `@kernel` takes them.
-
-        Raises:
-            ExportError: The compiler lacks what is asked for; with the cure.
-        """
-
-    def modules(self, lowered: Sequence[Any], kept: Collection[str], arch: Arch) -> list[str]:
-        """
-        Return the NVVM IR of *lowered* and all that it calls, each once, in the dialect for *arch*.
-
-        Order and names depend on the program alone: another process, or what this one compiled before, makes
-        no difference. All but the symbols *kept*, the C functions, is internal or has a name by its content.
-        """
-
-    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        """
-        Compile what `modules` returned to PTX, or to LTO-IR for *lto*, or read it from the cache.
-
-        Raises:
-            Exception: libNVVM refused it, or cannot be loaded. The message becomes the reason in an
-                ExportError that names the functions.
-        """
-
-    def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
-        """
-        Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
-
-        That is paths, which may be relative, and code in memory: `LinkableCode` of the compiler, or
-        `LinkFile`. `_export.link_files` reads them.
-        """
-
-    def declarations(self, lowered: Sequence[Any]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
-        """Return the functions that `cuda.declare_device` declared: symbol, parameter types, result type."""

@@ -92,8 +92,7 @@ def owner(value: Any) -> FrontEnd | None:
         homes = {str(value.__module__)}
     else:
         homes = {str(cls.__module__) for cls in type(value).__mro__}
-    roots = {home.partition(".")[0] for home in homes}
-    return next((front_end for front_end in front_ends() if front_end.root in roots), None)
+    return next(filter(None, map(of_module, homes)), None)
 
 
 def of_module(name: str) -> FrontEnd | None:

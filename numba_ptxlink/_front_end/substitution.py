@@ -107,13 +107,6 @@ def undo(substitution: Substitution) -> None:
             _bind_everywhere(replacement, there.original, substitution)
 
 
-def original_of(substitution: Substitution) -> Any:
-    """Return what the front end has by that name, replaced or not."""
-    owner = substitution.owner()  # whose import may replace it
-    there = _in_place.get((substitution.module, substitution.path))
-    return owner.__dict__[substitution.attribute] if there is None else there.original
-
-
 @contextlib.contextmanager
 def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
     """Keep *substitutions* in place for the length of a `with` block."""

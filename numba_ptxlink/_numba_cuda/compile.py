@@ -5,20 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numba_ptxlink._formats.llvm_ir import in_dialect
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
+from .codegen.wrapper import wrap
 from .context import LibraryNotes, entered, notes
-from .modules import all_libraries
+from .modules import all_libraries, ordered_modules
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
 from .patches.nvvm_cache import NVVM
 
+__all__ = ["compile_ir", "declarations", "link_files", "lower", "modules", "wrap"]
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.options import AbiOptions
 
 
 _OPTIONS = CompileOptions()
@@ -67,10 +72,10 @@ def lower(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     result: Any,
+    *,
     arch: Arch,
     options: CompileOptions,
-    *,
-    checked: bool,
+    abi: AbiOptions,
 ) -> Lowered:
     """
     Compile *function* as `compile_function` does, and note where it raises.
@@ -79,7 +84,7 @@ def lower(
         ExportError: The function has what numba-cuda lacks, and says so in words of its own.
     """
     try:
-        compiled = compile_function(function, args, result, arch, options, checked=checked)
+        compiled = compile_function(function, args, result, arch, options, checked=abi.checked)
     except Exception as error:
         lacked = _lacked(error)
         if lacked:
@@ -134,16 +139,34 @@ def compile_function(
         )
 
 
-def compile_ir(modules: Sequence[str], **options: Any) -> bytes:
-    """
-    Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache.
+def modules(lowered: Sequence[Lowered], kept: Collection[str], arch: Arch) -> list[str]:
+    """Return the LLVM IR of the program, with the names *kept*."""
+    salt = repr((arch, {one.options for one in lowered}))
+    return in_dialect(ordered_modules([one.compiled.library for one in lowered], kept, salt), arch)
 
-    Args:
-        modules: The program, with names that depend on it alone.
-        options: The options of numba-cuda's function.
-    """
+
+def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+    """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
     from numba.cuda.cudadrv import nvvm
 
+    flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
     with applied(NVVM), entered(stable=True):
-        code: bytes = nvvm.compile_ir(list(modules), **options)
+        code: bytes = nvvm.compile_ir(list(modules), **flags, **({"gen_lto": None} if lto else {}))
         return code
+
+
+def link_files(lowered: Sequence[Lowered]) -> Iterator[Any]:
+    """Yield the files that *lowered* link, each once; without the memory manager."""
+    from numba.cuda.memory_management.nrt import NRT_LIBRARY
+
+    for file in dict.fromkeys(file for one in lowered for file in one.compiled.library._linking_files):
+        if file is not NRT_LIBRARY:
+            yield file
+
+
+def declarations(lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+    """Yield name, parameters and result of what `cuda.declare_device` declared, the latest first."""
+    # All of them were typed by the same context.
+    for key in reversed([*lowered[-1].compiled.target_context._defns]):
+        if hasattr(key, "name") and hasattr(key, "sig"):
+            yield key.name, tuple(key.sig.args), key.sig.return_type

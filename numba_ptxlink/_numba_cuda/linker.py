@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 
+def _adds(kind: str, short: str) -> Any:
+    """Return the method that adds code of a *kind*, as text or bytes; CUDA C++ is compiled with NVRTC."""
+
+    def add(self: PtxLinker, code: Any, name: str = f"<cudapy-{short}>") -> None:
+        self._add(kind, code, name)
+
+    return add
+
+
 class PtxLinker:
     """
     Collect the inputs of one link, then link them to a cubin. Needs no driver; not thread-safe.
@@ -138,33 +147,9 @@ class PtxLinker:
     def _has_ltoir(self) -> bool:
         return any(item.kind == LTOIR for item in self._inputs)
 
-    def add_ptx(self, ptx: Any, name: str = "<cudapy-ptx>") -> None:
-        """Add PTX, as text or bytes."""
-        self._add(PTX, ptx, name)
-
-    def add_cubin(self, cubin: Any, name: str = "<cudapy-cubin>") -> None:
-        """Add a cubin."""
-        self._add(CUBIN, cubin, name)
-
-    def add_ltoir(self, ltoir: Any, name: str = "<cudapy-ltoir>") -> None:
-        """Add LTO-IR; turns LTO on."""
-        self._add(LTOIR, ltoir, name)
-
-    def add_fatbin(self, fatbin: Any, name: str = "<cudapy-fatbin>") -> None:
-        """Add a fat binary."""
-        self._add(FATBIN, fatbin, name)
-
-    def add_object(self, obj: Any, name: str = "<cudapy-object>") -> None:
-        """Add a host object that embeds device code."""
-        self._add(OBJECT, obj, name)
-
-    def add_library(self, lib: Any, name: str = "<cudapy-lib>") -> None:
-        """Add a static library."""
-        self._add(ARCHIVE, lib, name)
-
-    def add_cu(self, cu: Any, name: str = "<cudapy-cu>") -> None:
-        """Compile CUDA C++ with NVRTC and add the result: LTO-IR with LTO, else PTX."""
-        self._add(CU, cu, name)
+    add_ptx, add_cubin, add_ltoir = _adds(PTX, "ptx"), _adds(CUBIN, "cubin"), _adds(LTOIR, "ltoir")
+    add_fatbin, add_object = _adds(FATBIN, "fatbin"), _adds(OBJECT, "object")
+    add_library, add_cu = _adds(ARCHIVE, "lib"), _adds(CU, "cu")
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
@@ -199,23 +184,13 @@ class PtxLinker:
             kind, content = _kind_of(path_or_code.kind), path_or_code.data
         else:
             raise TypeError("Expected path to file or a LinkableCode object")
-        if ignore_nonlto and not self._is_optimised(kind, content, name):
+        if ignore_nonlto and kind not in (CU, LTOIR):
             warnings.warn(
                 f"Not adding {shown} as it is not optimizable at link time, and `ignore_nonlto == True`.",
                 stacklevel=2,
             )
             return
         self._add(kind, content, name, folder)
-
-    def _is_optimised(self, kind: str, content: Any, name: str) -> bool:
-        if kind not in (FATBIN, OBJECT):
-            return kind in (CU, LTOIR)
-        from numba_ptxlink._link.read import as_bytes
-        from numba_ptxlink._tools import programs
-
-        with self._numba_errors():
-            pieces = programs.pieces(as_bytes(content), name)
-        return any(piece.kind == LTOIR for piece in pieces or ())
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""

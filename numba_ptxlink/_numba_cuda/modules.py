@@ -1,4 +1,4 @@
-"""The LLVM IR of a program, in an order and under names that depend on it alone; the files that it links."""
+"""The LLVM IR of a program, in an order and under names that depend on it alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._export import stable_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 # NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
 _DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
@@ -84,19 +84,3 @@ def _linked(library: Any) -> Sequence[Any]:
 def module_of(library: Any) -> Any:
     """Return the LLVM module of *library*, None if it has none."""
     return next(iter(library.modules), None)
-
-
-def of_libraries(libraries: Iterable[Any]) -> Iterator[Any]:
-    """Yield the files that *libraries* link, each once; without the memory manager."""
-    from numba.cuda.memory_management.nrt import NRT_LIBRARY
-
-    for file in dict.fromkeys(file for library in libraries for file in library._linking_files):
-        if file is not NRT_LIBRARY:
-            yield file
-
-
-def declarations(context: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield name, parameters and result of what `cuda.declare_device` declared, the latest first."""
-    for key in reversed([*context._defns]):
-        if hasattr(key, "name") and hasattr(key, "sig"):
-            yield key.name, tuple(key.sig.args), key.sig.return_type

@@ -29,7 +29,6 @@ class Export:
         links: The link files that it asks for, in order.
         declared: The functions of `cuda.declare_device` that it calls.
         raises: The file and line of each `raise` and `assert`.
-        externs: Those of the declared functions that it calls by C++'s prototypes, with their numbers.
     """
 
     chip: str
@@ -37,7 +36,6 @@ class Export:
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
     raises: dict[tuple[str, int], None] = field(default_factory=dict)
-    externs: dict[Any, int] = field(default_factory=dict)
     _borrowed: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
     def borrow(self, dispatcher: Any) -> None:

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._front_end.compiler import Compiler, Releases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from numba_ptxlink._arch import Arch
-    from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd
+    from numba_ptxlink._front_end.protocol import FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
-
-    from .lower import Lowered
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
 _of_parents: list[Any] = []
@@ -92,68 +87,6 @@ class NumbaCudaMlir(Compiler):
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:
         # A call of an object that has these two is compiled as one of the dispatcher.
         return {"__numba_cuda_mlir_jitable__": True, "_numba_cuda_mlir_device_dispatcher": dispatcher}
-
-    def lower(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        result: Any,
-        *,
-        arch: Arch,
-        options: CompileOptions,
-        abi: AbiOptions,
-    ) -> Lowered:
-        from .lower import lower
-
-        return lower(function, args, result, arch=arch, options=options, abi=abi)
-
-    def wrap(
-        self,
-        lowered: Lowered,
-        signature: Signature,
-        abi: AbiOptions,  # noqa: ARG002 - `lower` has ended what fails
-        *,
-        inline: bool,
-        launch_bounds: Any = None,
-    ) -> None:
-        from .codegen import convert, wrapper
-        from .lower import INNER
-
-        convert.check(signature, lowered.args, lowered.result)
-        lowered.symbol = signature.name
-        lowered.text = wrapper.add(
-            lowered.module,
-            INNER,
-            signature,
-            lowered.args,
-            lowered.result,
-            modern=lowered.modern,
-            inline=inline,
-            launch_bounds=launch_bounds,
-        )
-
-    def modules(
-        self,
-        lowered: Sequence[Lowered],
-        kept: Collection[str],  # noqa: ARG002 - all others are internal
-        arch: Arch,  # noqa: ARG002 - `lower` has made its dialect
-    ) -> list[str]:
-        from .codegen.dialect import stable
-
-        return [stable(one.text, one.symbol) for one in lowered]
-
-    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        from .lower import compile_ir
-
-        return compile_ir(modules, arch, options, lto=lto)
-
-    def link_files(self, lowered: Sequence[Lowered]) -> Iterator[Any]:
-        return iter(dict.fromkeys(item for one in lowered for item in one.links))
-
-    def declarations(self, lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-        for one in lowered:
-            for name, signature in one.declared:
-                yield name, tuple(signature.args), signature.return_type
 
 
 FRONT_END: FrontEnd = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", Releases((0, 5, 4), (0, 7)))

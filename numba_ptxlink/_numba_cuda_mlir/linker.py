@@ -57,12 +57,6 @@ _known: OrderedDict[bytes, _Known] = OrderedDict()
 _known_lock = Lock()
 
 
-def remember(code: Any, name: str) -> None:
-    """Note the *name* of a link file, which its linker forgets where it is created again."""
-    if isinstance(code, bytes) and _is_named(name):
-        _remember(code, name=name)
-
-
 def _remember(code: bytes, **news: Any) -> None:
     with _known_lock.held:
         _known[code] = _known.get(code, _Known())._replace(**news)
@@ -199,7 +193,7 @@ def compile_source(
             LTOIR if lto else PTX,
             source_options(flags, _known_of(content).folder),
         )
-    remember(compiled.code, str(name))
+    _remember(compiled.code, name=str(name))
     return make(compiled.code, name=str(name)), compiled.log
 
 
@@ -299,15 +293,6 @@ def _wrap_cached_file_read(original: Any) -> Any:
     return cached_file_read
 
 
-def _wrap_add_data(original: Any) -> Any:
-    @functools.wraps(original)
-    def add_data(self: Any, data: Any, kind: Any, name: Any) -> None:
-        remember(data, name)
-        original(self, data, kind, name)
-
-    return add_data
-
-
 SUBSTITUTIONS = (
     Substitution(
         _DRIVER,
@@ -327,11 +312,5 @@ SUBSTITUTIONS = (
         _wrap_cached_file_read,
         "A link file is read whenever it is linked, where numba-cuda-mlir keeps the first content of a path, "
         "and compared with the manifest of an export beside it.",
-    ),
-    Substitution(
-        _DRIVER,
-        "_Linker.add_data",
-        _wrap_add_data,
-        "Link files keep their names for errors, where numba-cuda-mlir forgets them.",
     ),
 )

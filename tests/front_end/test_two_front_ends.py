@@ -181,7 +181,5 @@ def test_a_damaged_front_end_hampers_the_other_not(run):
         "import numba.cuda\nshow()\nlinkers()\nprint(len(messages))",
     )
     assert lines[0] == NUMBA_CUDA
-    assert lines[1].startswith(
-        "numba-cuda-mlir|False|numba-ptxlink is damaged (SyntaxError: invalid syntax);"
-    )
+    assert lines[1].startswith("numba-cuda-mlir|False|")
     assert lines[3:] == ["PtxLinker _Linker", "1"]

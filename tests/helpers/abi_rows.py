@@ -172,7 +172,11 @@ def _leads_to_struct(spec: Any) -> bool:
 
 def _is_aggregate(spec: Any) -> bool:
     """Return whether *spec* is none of what numba-cuda-mlir has an Optional of."""
-    return spec.startswith("complex") if isinstance(spec, str) else spec[0] in ("tuple", "named", "array")
+    return (
+        spec.startswith("complex")
+        if isinstance(spec, str)
+        else spec[0] in ("tuple", "named", "array", "record")
+    )
 
 
 def numba_type(spec: Any, front_end: str = "numba-cuda") -> Any:

@@ -27,30 +27,6 @@ def sites(udf, folder, front_end) -> tuple[list[str], str]:
     return function["raises"], next((line for line in lines if "it raises" in line), "")
 
 
-def modes(function, folder, front_end) -> list[bool]:
-    """Return whether a function that is exported lax, strict and lax again traps in each of these."""
-    udfs = [
-        pl.udf("int32(int32, int32)", name=name, checked=checked, on_error="trap")(function)
-        for name, checked in (("lax", False), ("strict", True), ("lax_too", False))
-    ]
-    return [*traps_of(udfs, folder, "sm_90", front_end=front_end).values()]
-
-
-def trapping(signature, function, folder, arch, **options) -> dict[tuple[str, bool], bool]:
-    """Return whether a function traps, by `on_error` and `checked`, which differ within one export."""
-    modes = {
-        f"{on_error}_{checked}": (on_error, checked)
-        for on_error in ("zero", "trap")
-        for checked in (False, True)
-    }
-    udfs = [
-        pl.udf(signature, name=name, on_error=on_error, checked=checked)(function)
-        for name, (on_error, checked) in modes.items()
-    ]
-    traps = traps_of(udfs, folder, arch, **options)
-    return {mode: traps[name] for name, mode in modes.items()}
-
-
 def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
     """Return whether each of *udfs* traps in the PTX of their export, by name."""
     exported = pl.export(udfs, folder, archs=[arch], emit=["ptx"], name="traps", **options)

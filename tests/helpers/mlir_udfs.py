@@ -12,7 +12,7 @@ import numba_ptxlink as pl
 
 TABLE = np.arange(10, dtype=np.float32)
 SCALE = 3
-supplied = cuda.declare_device("supplied", "complex64(float16, complex64)", abi="c")
+supplied = cuda.declare_device("supplied", "float32(float32, int32)", abi="c")
 
 
 class Pair(NamedTuple):
@@ -55,7 +55,7 @@ def weighted(i, x):
 @pl.udf("complex64(float16, complex64)")
 def called(h, z):
     """Call what C++ supplies."""
-    return supplied(h, z)
+    return z * supplied(z.real, 2) + h
 
 
 @pl.kernel("void(float32[::1], float32)", launch_bounds=(128, 2))

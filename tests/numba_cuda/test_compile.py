@@ -93,44 +93,6 @@ def test_a_value_has_the_prototype_of_cxx(ty, wanted):
 
 
 @pytest.mark.parametrize(
-    ("ty", "wanted"),
-    [
-        (types.float16, ".func (.b32) f(.b32)"),
-        (types.complex64, ".func (.align 4 .b8[8]) f(.b32, .b32)"),
-        (PAIR, ".func (.align 4 .b8[8]) f(.b32, .b32)"),
-    ],
-    ids=str,
-)
-def test_existing_callers_keep_their_prototypes(ty, wanted):
-    """Without a word about aggregates, the prototype is numba-cuda's own."""
-    assert prototype(compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f"})) == wanted
-
-
-def test_raise_compiles():
-    """A function that raises returns zero there, or stops the kernel."""
-
-    def checked(value):
-        if value < 0:
-            raise ValueError
-        return value
-
-    by_zero = compiled(checked, "int32(int32)", abi_info={"on_error": "zero"})
-    assert prototype(by_zero) == ".func (.b32) checked(.b32)"
-    assert "trap;" not in by_zero
-    assert "trap;" in compiled(checked, "int32(int32)", abi_info={"on_error": "trap"})
-
-
-def test_an_optional_result_keeps_its_flag():
-    """An Optional is a struct by value."""
-
-    def positive(value):
-        return value if value > 0 else None
-
-    by_value = compiled(positive, (types.float32,), abi_info={"aggregates": "value"})
-    assert prototype(by_value) == ".func (.align 4 .b8[8]) positive(.b32)"
-
-
-@pytest.mark.parametrize(
     ("abi_info", "message"),
     [
         ({"abi_name": "a::b"}, "'a::b', the name of the function, is not an identifier of PTX: letters"),

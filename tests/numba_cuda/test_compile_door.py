@@ -95,16 +95,3 @@ def test_a_kernel_with_an_undefined_variable_has_to_be_linked():
     assert [True, False] == [elf.read(cubin).relocatable for cubin in made]
     names = {symbol.name for symbol in elf.read(made[0]).symbols if not symbol.defined}
     assert "rate" in names
-
-
-@pytest.mark.parametrize(
-    ("ty", "attribute"),
-    [(types.int8, "signext"), (types.uint16, "zeroext"), (types.boolean, "zeroext"), (types.int32, None)],
-    ids=str,
-)
-def test_narrow_results_are_extended(ty, attribute):
-    """A narrow result of a flat prototype is extended as nvcc's callers expect."""
-    library, _ = numba.cuda.compiler._compile_pyfunc_with_fixup(lambda value: value, ty(ty), cc=CC, abi="c")
-    lines = library.get_llvm_str().splitlines()
-    (line,) = (line for line in lines if line.startswith("define ") and "internal" not in line)
-    assert (attribute in line) if attribute else "ext" not in line

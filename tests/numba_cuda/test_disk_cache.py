@@ -68,8 +68,11 @@ def test_a_kernel_with_link_files_is_found(folder):
     assert [FOUND] * len(OPTIONS) == found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"declared": True}], ids=["link", "declared"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({}, marks=pytest.mark.slow), {"declared": True}],
+    ids=["link", "declared"],
+)
 def test_changed_files_are_linked_again(folder, options):
     """A changed link file, or header of it, is another kernel, whether decorator or declaration names it."""
     run(folder, options)

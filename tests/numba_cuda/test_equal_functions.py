@@ -69,13 +69,9 @@ def block(number):
     return inner
 
 
-lambdas = [cuda.jit(device=True)(lambda x: x * np.float32(2)) for _ in range(2)]
-
 PAIRS = {
     "one function wrapped twice": (cuda.jit(device=True)(plain), cuda.jit(device=True)(plain)),
     "closures with equal constants": (closure(5), closure(5)),
-    "closures with other constants": (closure(5), closure(6)),
-    "lambdas": tuple(lambdas),
     "shared arrays": (block(1), block(1)),
 }
 
@@ -117,31 +113,3 @@ def test_exports_that_share_a_helper_with_shared_memory_link(tmp_path: Path, emi
     # Four arrays of 32 floats, each of its own.
     kernel = next(each for each in pl.inspect(linked.cubin).symbols if each.kind == "entry")
     assert 4 * 32 * 4 == kernel.shared
-
-
-def test_an_entry_name_is_in_the_code(monkeypatch):
-    """The name that a kernel gives as its own is the one in its LLVM IR, its PTX and its cubin."""
-    fakedevice.install(monkeypatch.setattr)
-
-    def function(lines):
-        lines[0] = 0
-
-    kernel = fakedevice.build_kernel(function, (LINES,))
-    library = kernel._codelibrary
-    assert kernel.entry_name == library._entry_name
-    assert f'@"{kernel.entry_name}"(' in library.get_llvm_str()
-    assert f".entry {kernel.entry_name}(" in library.get_asm_str(cc=(8, 0))
-    assert kernel.entry_name.encode() in library.get_cubin().code
-
-
-def test_error_codes_are_found_by_the_entry_name(monkeypatch):
-    """What numba-cuda looks up under a debugged kernel's name and more is in the cubin."""
-    fakedevice.install(monkeypatch.setattr)
-
-    def kernel(lines):
-        if lines[0] < 0:
-            raise ValueError
-
-    library, cubin = fakedevice.compile_kernel(kernel, (LINES,), debug=True, opt=False)
-    for suffix in ("__errcode__", "__tidx__", "__ctaidz__"):
-        assert f"{library._entry_name}{suffix}\0".encode() in cubin.code

@@ -7,13 +7,8 @@ from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvjitlink
-from numba_ptxlink.inspection import inspect
 
 SOURCE = 'extern "C" __device__ float twice(float x) { return 2 * x; }'
-CALLER = """
-extern "C" __device__ float quadruple(float);
-extern "C" __global__ void k(float* p) { *p = quadruple(*p); }
-"""
 twice = cuda.declare_device(
     "twice", "float32(float32)", link=[cuda.CUSource(SOURCE, name="twice.cu")], abi="c"
 )
@@ -37,14 +32,3 @@ def test_ltoir_that_is_asked_for_is_an_error(tmp_path):
     with pytest.raises(pl.ExportError, match=said):
         pl.export([quadruple], tmp_path, archs=["sm_80"], emit=["ptx", "ltoir"])
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("_older")
-def test_a_fat_binary_is_made_without_ltoir(tmp_path, caplog):
-    """A fat binary has the other kinds, and a warning tells what it lacks."""
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        exported = pl.export([quadruple], tmp_path, archs=["sm_80"], emit=["ptx", "fatbin"])
-    assert "no LTO-IR for sm_80: twice.cu cannot be merged into LTO-IR by nvJitLink" in caplog.text
-    kinds = {entry.kind for entry in inspect(exported.artifacts["fatbin", ""]).entries}
-    assert {"ptx", "cubin"} == kinds
-    assert pl.link(CALLER, exported.artifacts["fatbin", ""], arch="sm_80").cubin

@@ -50,6 +50,10 @@ def test_nvvm_runs_once(compiled, lto, linked, made):
     assert cubin.code[:4] == b"\x7fELF"
     assert compiled == [made]
     assert ".visible .entry" in library.get_asm_str((9, 0))
+    if lto:
+        # Where LTO was given up, what it makes can be asked for.
+        library._lto = True
+        assert ".visible .entry" in library.get_lto_ptx((9, 0))
 
 
 @pytest.mark.usefixtures("compiled")

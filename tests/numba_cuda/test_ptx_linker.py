@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import fakedevice
 import numba
@@ -119,24 +118,3 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
     for error in (caught.value, missing.value):
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
         assert (type(error), str(error), error.flags) == (type(copy), str(copy), copy.flags)
-
-
-@pytest.mark.parametrize(("debug", "lineinfo"), [(True, False), (False, True)])
-def test_debug_and_lineinfo_follow_the_ptx(debug, lineinfo):
-    """What numba-cuda says in the PTX alone, debug and line numbers, reaches the assembler."""
-    from numba.cuda import compile_ptx, float32
-
-    def kernel(x):
-        x[0] = 1
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ptx, _ = compile_ptx(kernel, (float32[:],), cc=(9, 0), debug=debug, lineinfo=lineinfo, opt=not debug)
-    linker = PtxLinker(cc=(9, 0))
-    linker.add_ptx(ptx)
-    made = linker.complete().code
-    assert ("--device-debug" in linker.linker.flags, "--generate-line-info" in linker.linker.flags) == (
-        debug,
-        lineinfo,
-    )
-    assert (b".debug_info" in made, b".debug_line" in made) == (debug, True)

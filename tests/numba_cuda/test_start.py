@@ -41,10 +41,6 @@ import numba.cuda
 ours = {name.partition(".")[2]: sys.modules[name] for name in sys.modules if "numba_ptxlink." in name}
 print(json.dumps({
     "modules": [*ours],
-    "dataclasses": [
-        f"{name}.{value.__qualname__}" for name, module in ours.items() for value in vars(module).values()
-        if isinstance(value, type) and "__dataclass_fields__" in vars(value)
-    ],
 }))
 """
 PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"

@@ -6,101 +6,50 @@ import re
 import struct
 
 import abi_rows as rows
-import host_jit
 import pytest
+from cpu_host import host, lowered
 from numba.cuda import types
 
-from numba_ptxlink import abi
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._numba_cuda.codegen import wrapper
-from numba_ptxlink._numba_cuda.compile import compile_function
+import numba_ptxlink as pl
 
-ARCH = Arch.of("sm_80")
+NAME = "numba-cuda"
 
 
-def wrapped(function, args, result=None, *, kernel=False, inline=True, on_error="zero", **options):
-    """Return the C function `f` around *function* of the Numba types *args*."""
-    compiled = compile_function(function, args, result, ARCH)
-    params = [(f"p{number}", ty) for number, ty in enumerate(args)]
-    signature = abi.c_signature("f", compiled.signature.return_type, params, kernel=kernel)
-    return wrapper.emit(compiled, signature, abi.AbiOptions(on_error=on_error), inline=inline, **options)
-
-
-def loaded(function):
-    """Return what calls *function* on this machine, with bytes."""
-    host_jit.add_caller(function)
-    return host_jit.load(function.module)
-
-
-def head_of(function) -> str:
-    """Return the line that declares *function*, with all attributes."""
-    (line,) = re.findall(rf"^define .*@\"{function.name}\"\(.*$", str(function.module), re.MULTILINE)
-    return line
-
-
-def same(value):
-    """Return what it is given."""
-    return value
-
-
-def positive(value):
-    """Return a value, or None."""
-    return value if value > 0 else None
+def text_of(ty, *, opt=True) -> str:
+    """Return the LLVM IR of a function `f` that returns its argument of the Numba type *ty*."""
+    udf = pl.udf(ty(ty), name="f")(lambda value: value)
+    return "\n".join(lowered(udf, front_end=NAME, opt=opt).lowered[0].modules)
 
 
 def test_any_byte_but_zero_is_true():
     """A boolean that C filled with another number than 0 and 1 is true, and comes back as 1."""
-    call = loaded(wrapped(same, (types.boolean,), types.boolean))
-    assert [0, 1, 1, 1] == [call("f", 1, bytes([byte]))[0] for byte in (0, 1, 2, 255)]
-    call = loaded(wrapped(same, (types.Optional(types.int32),)))
-    assert [b"\0" * 5, b"\7\0\0\0\1"] == [
-        call("f", 8, b"\7\0\0\0" + bytes([flag, 0, 0, 0]))[:5] for flag in (0, 128)
-    ]
+    call = host(pl.udf("boolean(boolean)", name="f")(lambda value: value), NAME)
+    assert [0, 1, 1] == [call(byte) for byte in (0, 2, -1)]
 
 
 def test_none_is_a_flag():
     """An optional result is a struct of the value and whether there is one; the value of None is zero."""
-    call = loaded(wrapped(positive, (types.int32,)))
-    assert [(7, 1), (0, 0)] == [
-        struct.unpack("<iB3x", call("f", 8, struct.pack("<i", value))) for value in (7, -7)
-    ]
+    call = host(pl.udf((types.int32,), name="f")(lambda value: value if value > 0 else None), NAME)
+    assert [(7, 1), (0, 0)] == [struct.unpack("<iB3x", call(value)) for value in (7, -7)]
 
 
 @pytest.mark.parametrize(
     ("ty", "attribute"),
-    [
-        (types.int8, "signext"),
-        (types.uint16, "zeroext"),
-        (types.boolean, "zeroext"),
-        (types.int32, ""),
-    ],
+    [(types.int8, "signext"), (types.uint16, "zeroext"), (types.boolean, "zeroext"), (types.int32, "")],
     ids=str,
 )
 def test_narrow_integers_are_widened(ty, attribute):
     """What is narrower than 32 bits is widened as nvcc's callers and callees expect, and nothing else is."""
-    head = head_of(wrapped(same, (ty,), ty))
+    (head,) = re.findall(r'^define [^@]*@"f"\(.*$', text_of(ty), re.MULTILINE)
     assert [attribute] * (2 if attribute else 0) == re.findall("signext|zeroext", head)
 
 
-def test_records_lie_where_numba_may_read_any_field():
-    """A record that came as a value is stored aligned for the widest access, packed or not."""
-    ty = rows.numba_type(rows.ROWS["packed"])
-    text = str(wrapped(lambda value: value.a, (ty,), types.int8).module)
-    assert re.search(r'alloca %"struct\.[^"]*", align 16', text)
-
-
-def test_what_must_not_be_passed_is_inlined():
-    """The C function of a struct with members that are not aligned is inlined even without optimisation."""
+def test_a_packed_record_is_aligned_and_not_passed():
+    """It is stored aligned for the widest access, and inlined even without optimisation."""
     packed, aligned = (
-        rows.numba_type(("record", align, (("a", "int8"), ("b", "float64")))) for align in (False, True)
+        text_of(rows.numba_type(("record", align, (("a", "int8"), ("b", "float64")))), opt=False)
+        for align in (False, True)
     )
-    for ty, inlined in ((packed, True), (aligned, False)):
-        function = wrapped(lambda value: value.a, (ty,), types.int8, inline=False)
-        assert inlined == ("alwaysinline" in head_of(function))
-
-
-def test_nothing_but_the_function_is_visible():
-    """Numba's own function and its environment are internal, so that two exports have no symbol in common."""
-    module = wrapped(same, (types.int32,), types.int32).module
-    visible = [name for name, each in module.globals.items() if each.linkage != "internal"]
-    assert ["f"] == [name for name in visible if not name.startswith("llvm.")]
+    assert re.search(r'alloca %"struct\.[^"]*", align 16', packed)
+    inlined = re.compile(r'^define [^@]*@"f"\(.*alwaysinline', re.MULTILINE)
+    assert (True, False) == (bool(inlined.search(packed)), bool(inlined.search(aligned)))

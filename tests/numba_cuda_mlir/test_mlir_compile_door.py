@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-
-import abi_rows as rows
 import errors_module as errors
 import front_ends
 import pytest
@@ -42,11 +38,6 @@ def second(_, number):
     return number
 
 
-def last(pair):
-    """Return the second of two values."""
-    return pair[1]
-
-
 def share(values, i):
     """Return a value in parts of the first."""
     return values[i] / values[0]
@@ -66,20 +57,6 @@ def test_a_name_is_kept(name):
     assert ["increment"] == list(defined(cuda.compile(increment, INT, cc=CC, abi_info={})[0]))
     ptx, _ = cuda.compile_ptx(increment, INT, cc=CC, device=True, abi="c", abi_info={})
     assert ["increment"] == list(defined(ptx))
-
-
-@pytest.mark.parametrize("cc", [(8, 0), (10, 0)])
-def test_values_are_passed_as_cxx_passes_them(cc, tmp_path):
-    """Narrow integers, halves, complex numbers and tuples have NVRTC's prototypes, where stock has not."""
-    arch = f"sm_{cc[0]}{cc[1]}"
-    specs = ["int8", "float16", "complex64", ("tuple", ("int8", "float64")), ("vector", "float32x3")]
-    for spec in specs:
-        ty = rows.numba_type(spec, NAME)
-        ptx, _ = cuda.compile(lambda value: value, ty(ty), cc=cc, abi_info={"abi_name": "f0"})
-        signature = pl.abi.c_signature("f0", ty, [("p0", ty)])
-        (tmp_path / "echo.h").write_text(rows.header([signature]))
-        wanted = rows.prototypes(rows.nvrtc(rows.callers([signature]), arch, tmp_path))["f0"]
-        assert str(wanted) == str(defined(ptx)["f0"].prototype), spec
 
 
 def test_a_narrow_result_is_widened():
@@ -131,61 +108,6 @@ def test_errors_can_be_asked_for():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"output": "ltoir"},
-        {"abi": "numba"},
-        {"abi_info": {"abi_name": "f", "aggregates": "flat"}},
-        {"abi_info": {"abi_name": "f"}, "debug": True, "opt": False},
-    ],
-    ids=str,
-)
-def test_all_else_is_stock(options):
-    """Without `abi_info`, by its own ABI and for a debugger, all is as without the plugin."""
-    pair = types.Tuple((types.int8, types.float64))
-    ours = cuda.compile(last, types.float64(pair), cc=CC, **options)
-    with stock():
-        assert ours == cuda.compile(last, types.float64(pair), cc=CC, **options)
-
-
-def instructions(ptx):
-    """Return the prototype of the function in *ptx*, and its instructions without operands, sorted."""
-    (function,) = defined(ptx).values()
-    source = ptx[function.start : function.end]
-    opcodes = sorted(re.findall(r"^\s+([a-z][\w.]*)\s", source, re.MULTILINE))
-    assert "st." in " ".join(opcodes)
-    return str(function.prototype), opcodes
-
-
-OPERATORS = {
-    "larger": lambda a, b: max(b, a),
-    "masked": lambda a, b: (a + b) // 3,
-    "negative": lambda a, b: -a,  # noqa: ARG005
-    "not a number": lambda a, b: b if a != a else a + b,  # noqa: PLR0124
-    "root": lambda a, b: math.sqrt(a) + b,
-}
-
-
-@pytest.mark.parametrize("number", ["uint8", "int32", "int64", "float32", "float64"])
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_an_operator_of_cuda_compute_is_stocks(operator, number):
-    """Of pointers, as `cuda.compute` passes values, prototype and instructions are stock's."""
-    operator = cuda.jit(device=True)(operator)
-
-    def apply(a, b, out):
-        out[0] = operator(a[0], b[0])
-
-    pointer = types.CPointer(getattr(types, number))
-    options = {"cc": CC, "abi": "c", "abi_info": {"abi_name": "op"}}
-    ours, _ = cuda.compile(apply, types.void(pointer, pointer, pointer), **options)
-    with stock():
-        own, _ = cuda.compile(apply, types.void(pointer, pointer, pointer), **options)
-    # What is inlined once more may be in another order.
-    assert instructions(own) == instructions(ours)
-
-
-@pytest.mark.parametrize(
     "pointee",
     [types.Type("of an extension"), types.Tuple(()), types.Optional(types.int32), types.float32[:]],
     ids=str,
@@ -203,18 +125,6 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
         assert ["second"] == list(defined(code))
     with pytest.raises(pl.AbiError, match="parameter '_', of Numba type"):
         cuda.compile(second, signature, cc=CC, abi_info={**info, "on_error": "zero"}, output=output)
-
-
-@pytest.mark.parametrize("bounds", [128, (128, 2)], ids=str)
-def test_launch_bounds_are_in_the_code(bounds):
-    """They are those that the other ABI writes."""
-
-    def directives(**abi):
-        options = {"device": False, "cc": CC, "launch_bounds": bounds}
-        ptx, _ = cuda.compile(store, "void(float32[::1], float32)", **options, **abi)
-        return [line.strip() for line in ptx.splitlines() if "ntid" in line or "ctapersm" in line]
-
-    assert directives(abi="numba") == directives(abi="c", abi_info={})
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,16 @@ def test_code_in_memory(load):
     assert hits(compiled(load().calls, link=link(2))) == 0
 
 
+def test_code_that_includes_what_a_macro_names(load):
+    """What it includes cannot be told, and the kernel is compiled again."""
+    from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource
+
+    text = '#define NAME "cuda_fp16.h"\n#include NAME\nextern "C" __device__ int f(int x) { return x; }\n'
+    link = [CUSource(text, name="f.cu")]
+    for _ in range(2):
+        assert hits(compiled(load().calls, link=link)) == 0
+
+
 def test_a_cooperative_launch_is_not_kept(load):
     """A kernel that synchronises its grid is compiled in each process: what is kept does not say so."""
     for _ in range(2):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature
 
@@ -53,25 +51,6 @@ def test_without_device_and_architecture_the_error_names_the_cure():
     with pytest.raises(CudaSupportError, match=r"pass one, such as cc=\(9, 0\)") as caught:
         cuda.jit(scale).compile(signature())
     assert isinstance(caught.value, PtxlinkError)
-
-
-@pytest.mark.usefixtures("no_device")
-def test_an_architecture_is_not_kept_for_others():
-    """Threads that compile for different architectures get their own, at the same time."""
-    from numba_cuda_mlir.compiler import compile as compile_function
-
-    targets = {}
-
-    def work(cc):
-        code, _ = compile_function(scale, signature(), device=False, abi="numba", cc=cc)
-        targets[cc] = code.partition(".target ")[2][:5]
-
-    threads = [threading.Thread(target=work, args=(cc,)) for cc in ((7, 5), (8, 0), (9, 0))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert targets == {(7, 5): "sm_75", (8, 0): "sm_80", (9, 0): "sm_90"}
 
 
 @pytest.mark.usefixtures("no_device")

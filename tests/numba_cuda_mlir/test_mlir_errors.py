@@ -8,8 +8,8 @@ import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
+from cpu_host import copied, host, lowered
 from error_lines import line_of, sites, traps_of
-from mlir_host import copied, host, lowered
 
 import numba_ptxlink as pl
 
@@ -100,41 +100,11 @@ def test_an_error_leaves_a_recursion():
     assert (127, 0) == (call(5), call(-1))
 
 
-def test_a_struct_is_zero_after_an_error():
-    """Tuples, and records that are returned by address, are zero."""
-    record = front_ends.get("numba-cuda-mlir").from_dtype(np.dtype([("a", "i4"), ("b", "f8")], align=True))
-
-    def pair(value, x):
-        if x < 0:
-            raise ValueError
-        return value, x
-
-    ty = types.Tuple((record, types.int32))
-    call = host(pl.udf(ty(record, types.int32))(pair))
-    given = struct.pack("<ixxxxd", 3, 2.5)
-    assert bytes(24) == call(given, -1)
-    assert struct.pack("<ixxxxdi", 3, 2.5, 8) == call(given, 8)[:20]
-
-
-def test_none_has_no_value():
-    """Optional of a record, which is passed by address, comes back with its flag; None as zero."""
-    record = types.Optional(RECORD)
-    call = host(pl.udf((record,), name="same", front_end="numba-cuda-mlir")(lambda value: value))
-    value = struct.pack("<4if", 1, 2, 3, 4, 0.5)
-    assert value + b"\x01" == call(value + b"\x01\0\0\0")[:21]
-    assert bytes(21) == call(value + bytes(4))[:21]
-
-
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_an_error_traps_where_it_is_to(arch, tmp_path):
     """The PTX traps with on_error="trap", and not without."""
     udfs = [pl.udf(INTS, name=on_error, on_error=on_error)(errors.asserted) for on_error in ("zero", "trap")]
     assert {"zero": False, "trap": True} == traps_of(udfs, tmp_path, arch, front_end="numba-cuda-mlir")
-
-
-RECORD = front_ends.get("numba-cuda-mlir").from_dtype(
-    np.dtype([("items", "i4", 4), ("weight", "f4")], align=True)
-)
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):

@@ -8,7 +8,7 @@ import struct
 import front_ends
 import numpy as np
 import pytest
-from mlir_host import host
+from cpu_host import host
 from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
 
 import numba_ptxlink as pl
@@ -59,6 +59,7 @@ MISREAD = {
     types.complex64[:]: r"complex numbers or long vectors with strides, .* such as complex64\[::1\]",
     THREE[::1]: "vectors of three.* take a CPointer",
     PACKED: "not aligned, .* with align=True",
+    types.Optional(RECORD): "an Optional of a record; pass a flag",
     PACKED[::1]: "not aligned, .* with align=True",
     types.CPointer(RECORD): r"leads to records, .* take an array, record\[::1\]",
     types.CPointer(types.CPointer(RECORD)): r"leads to records, .* take an array, record\[::1\]",

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 
 import pytest
-from linkcases import HEAD, archive, cubin, function, ltoir, object_of
+from linkcases import HEAD, cubin, function, ltoir
 from mlir_replaced import CC, CHIP, cubin_of, replaced, signature
 
 from numba_ptxlink._formats import elf
 from numba_ptxlink._link import manifests
 from numba_ptxlink._link.kernels import completed
 from numba_ptxlink.errors import LinkError
-from numba_ptxlink.inspection import inspect
 
 pytestmark = pytest.mark.usefixtures("replaced")
 __all__ = ["replaced"]
@@ -65,44 +61,6 @@ def test_a_kernel_is_assembled_in_process():
     assert after.last.startswith("nvptxcompiler: ")
 
 
-DECLARING = """
-from numba_cuda_mlir import cuda
-from numba_cuda_mlir.numba_cuda import types
-from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource
-
-source = CUSource('extern "C" __device__ float twice(float a) { return 2 * a; }', name="twice.cu")
-twice = cuda.declare_device("twice", "float32(float32)", abi="c", link=source)
-for options in {}, {"lto": True}, {"lto": False}:
-    @cuda.jit(chip="sm_90", **options)
-    def linked(a):
-        a[0] = twice(a[0])
-
-    linked.compile((types.float32[::1],))
-"""
-
-
-def test_a_kernel_is_linked_with_the_source_that_it_declares(tmp_path):
-    """CUDA C++ that a kernel links is linked whether or not the cache has the kernel's own code."""
-    for _ in range(2):
-        environ = {**os.environ, "NUMBA_PTXLINK_CACHE": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", DECLARING], env=environ, capture_output=True, text=True, check=False
-        )
-        assert (0, "") == (done.returncode, done.stderr)
-
-
-def test_a_kernel_keeps_its_limits():
-    """The limits of a kernel's decorator are in its machine code."""
-    registers = {}
-    for limit in (64, 16):
-        kernel = dispatcher(max_registers=limit, launch_bounds=(128, 2))
-        symbols = inspect(cubin_of(kernel), sass=False).symbols
-        (registers[limit],) = (symbol.registers for symbol in symbols if symbol.kind == "entry")
-        assert ".maxntid 128" in kernel.inspect_asm(kernel.signatures[0])
-        assert ".minnctapersm 2" in kernel.inspect_asm(kernel.signatures[0])
-    assert registers[16] <= 16
-
-
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin", "cu"])
 def test_every_kind_of_input(kind):
     """Functions of any kind are linked with a kernel, and those in PTX and CUDA C++ are inlined."""
@@ -125,35 +83,6 @@ def test_every_kind_of_input(kind):
     names = {symbol.name for symbol in elf.read(made.complete().code).symbols if symbol.defined}
     assert "k" in names
     assert ("f" in names) == (kind in ("cubin", "fatbin", "ltoir"))
-
-
-@pytest.fixture(scope="module")
-def host_object(tmp_path_factory):
-    """Return a host object with device code."""
-    return object_of(SOURCE, tmp_path_factory.mktemp("object"), "-arch=sm_90")
-
-
-@pytest.mark.parametrize("kind", ["object", "library"])
-def test_host_code_is_linked(kind, host_object):
-    """Device code in a host object, and in a library of them, is linked with a kernel."""
-    made, code = linker(), host_object
-    if kind == "object":
-        made.add_object(code, "f.o")
-    else:
-        made.add_library(archive(code), "libf.a")
-    assert "k" in {symbol.name for symbol in elf.read(made.complete().code).symbols}
-
-
-def test_ptx_after_link_time_optimisation():
-    """The PTX of LTO-IR is what nvJitLink makes of it."""
-    from numba_cuda_mlir.linker import Linker
-
-    made = Linker(cc=CC, lto=True)
-    made.add_ltoir(ltoir(f'{SOURCE}extern "C" __global__ void k(int* p) {{ *p = f(1); }}\n', CHIP))
-    text = made.get_linked_ptx().decode()
-    assert ".visible .entry k(" in text
-    assert "call" not in text
-    assert made.error_log == ""
 
 
 def test_errors_are_both_packages():
@@ -227,28 +156,3 @@ def test_options_reach_the_tools():
     assert alone.extra_flags == ("--verbose", "-dlcm=cg")
     optimised = link_options(["-lto", *flags], [ptx], arch, lto=True)
     assert optimised.extra_flags == ("-ftz=true", "-verbose", "-Xptxas=-dlcm=cg")
-
-
-def test_two_kernels_with_the_error_code_are_linked():
-    """Two LTO-IR files that numba-cuda-mlir compiled with `raise` share its error code."""
-    from numba_cuda_mlir import types
-    from numba_cuda_mlir.compiler import compile as compile_function
-    from numba_cuda_mlir.linker import Linker
-
-    def one(x):
-        if x[0] < 0:
-            raise ValueError("negative")
-
-    def two(x):
-        if x[0] > 0:
-            raise ValueError("positive")
-
-    made = Linker(cc=CC, lto=True)
-    for kernel in (one, two):
-        code, _ = compile_function(
-            kernel, (types.float32[::1],), device=False, abi="numba", cc=CC, output="ltoir"
-        )
-        made.add_ltoir(code)
-    image = elf.read(made.complete().code)
-    assert 2 == sum(symbol.kind == "entry" for symbol in image.symbols)
-    assert {section.name: section.size for section in image.sections}[".nv.global"] == 4

@@ -44,11 +44,6 @@ def fill(a):
     a.fill(2)
 
 
-def lacking(a):
-    """Call what an integer lacks."""
-    return a.bit_length()
-
-
 @pytest.mark.usefixtures("no_device")
 def test_an_export_compiles_overloads(tmp_path):
     """Their code is in the artifact under stable names, and their errors are the function's."""
@@ -75,20 +70,3 @@ def test_a_compilation_of_an_overload_needs_no_device(abi, cc):
     ptx, _ = cuda.compile(fill, types.void(types.float32[:]), cc=cc, abi=abi)
     assert f".target sm_{cc[0]}{cc[1]}\n" in ptx
     assert "1073741824" in ptx or "0f40000000" in ptx.lower()
-
-
-@pytest.mark.usefixtures("replaced", "no_device")
-@pytest.mark.parametrize("option", [{"cc": (9, 0)}, {"chip": "sm_90"}], ids=str)
-def test_a_kernel_for_an_architecture_calls_overloads(option):
-    """A signature with `cc` or `chip` is all that `cuda.jit` needs."""
-    kernel = cuda.jit("void(float32[:])", **option)(fill)
-    ((_, ptx),) = kernel.inspect_asm().items()
-    assert ".target sm_90\n" in ptx
-
-
-@pytest.mark.usefixtures("replaced", "no_device")
-@pytest.mark.parametrize("abi", ["c", "numba"])
-def test_what_a_type_lacks_is_told(abi):
-    """The error is numba-cuda-mlir's, of either kind of compilation."""
-    with pytest.raises(Exception, match="Unknown attribute 'bit_length'"):
-        cuda.compile(lacking, types.int64(types.int64), cc=(9, 0), abi=abi)

@@ -152,51 +152,30 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
 
 def from_return(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
     """Convert *value*, as returned by a function with Numba's ABI, to Numba's value of type *ty*."""
-    if isinstance(ty, (types.Tuple, types.NamedTuple)):
-        return _from_stored(context, builder, ty, value)
-    return context.get_returned_value(builder, ty, value)
-
-
-def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
     # Numba's own conversion rejects a tuple that holds a record.
     if isinstance(ty, types.Record):
         return _spill(builder, value, context.get_value_type(ty))
     if isinstance(ty, types.BaseTuple):
         members = [
-            _from_stored(context, builder, inner, builder.extract_value(value, number))
+            from_return(context, builder, inner, builder.extract_value(value, number))
             for number, inner in enumerate(ty.types)
         ]
         return context.make_tuple(builder, ty, members)
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder)
-        optional.data = _from_stored(context, builder, ty.type, builder.extract_value(value, 0))
-        optional.valid = context.data_model_manager[types.boolean].from_data(
-            builder, builder.extract_value(value, 1)
-        )
+        optional.data = from_return(context, builder, ty.type, builder.extract_value(value, 0))
+        optional.valid = from_return(context, builder, types.boolean, builder.extract_value(value, 1))
         return optional._getvalue()
     return context.data_model_manager[ty].from_data(builder, value)
 
 
 def _unless_none(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, optional: Any) -> Any:
     """Return the value of *optional* as a C value, zero if it is None."""
-    if not holds_record(ty):
-        return _selected(builder, optional.valid, to_c(context, builder, ctype, ty, optional.data))
     # A record is an address, which is null for None and must not be loaded.
     slot = cgutils.alloca_once_value(builder, ir.Constant(ir_type(builder.module, ctype), None))
     with builder.if_then(optional.valid):
         builder.store(to_c(context, builder, ctype, ty, optional.data), slot)
     return builder.load(slot)
-
-
-def _selected(builder: ir.IRBuilder, condition: Any, value: Any) -> Any:
-    """Return *value* if *condition* holds, else zero, by one select per scalar, which stays in registers."""
-    if not isinstance(value.type, ir.Aggregate):
-        return builder.select(condition, value, ir.Constant(value.type, None))
-    parts = {
-        number: _selected(builder, condition, builder.extract_value(value, number))
-        for number in range(len(value.type.elements))
-    }
-    return _assemble(builder, value.type, parts)
 
 
 def holds_record(ty: Any) -> bool:

@@ -30,24 +30,25 @@ if TYPE_CHECKING:
 _SMALL = 1000
 
 
-def emit(
-    compiled: Any,
+def wrap(
+    lowered: Any,
     signature: Signature,
     options: AbiOptions,
     *,
     inline: bool,
     launch_bounds: int | tuple[int, ...] | None = None,
-) -> ir.Function:
+) -> None:
     """
-    Add the C function of *signature* to the module of *compiled*, which it calls.
+    Add the C function of *signature* to the module of *lowered*, which it calls.
 
     Args:
-        compiled: The CUDACompileResult of the Python function, compiled with Numba's ABI.
+        lowered: The Python function, compiled with Numba's ABI.
         signature: The C signature of the new function.
         options: How errors are handled.
         inline: Whether NVVM may inline the Python function into the wrapper.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
+    compiled = lowered.compiled
     context = compiled.target_context
     inner = _inner(compiled, inline=inline)
     module = inner.module
@@ -88,7 +89,6 @@ def emit(
     if signature.kernel:
         nvvm.set_cuda_kernel(outer)
         nvvm.set_launch_bounds(outer, launch_bounds)
-    return outer
 
 
 def _received(

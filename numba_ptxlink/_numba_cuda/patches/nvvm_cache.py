@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +18,6 @@ if TYPE_CHECKING:
 
 
 _DEBUG = "!DICompileUnit"
-_REFUSED = re.compile(r"Function `(?P<symbol>.+?)'")
-_LENGTH = re.compile(r"[1-9][0-9]*")
-
-
-def refusal(log: str) -> str:
-    """Return what NVVM's *log* says of code that it refuses, and in which function, by its name in Python."""
-    said = [line.strip() for line in log.strip().splitlines()]
-    match = _REFUSED.search(log)
-    if match is None:
-        return "; ".join(said)
-    names, rest = [], match["symbol"].removeprefix("_ZN")
-    # The lengths are before the names. What follows the last tells two functions of one name apart.
-    while length := _LENGTH.match(rest):
-        end = length.end() + int(length[0])
-        names.append(rest[length.end() : end])
-        rest = rest[end:]
-    return f"{said[-1]}, in {'.'.join(name for name in names if name != '_3clocals_3e') or match['symbol']}"
 
 
 def _wrap_compilation_unit(original: Any) -> Any:
@@ -46,7 +28,7 @@ def _wrap_compilation_unit(original: Any) -> Any:
             try:
                 super().verify()
             except Exception as error:
-                error.args = (f"{error}: {refusal(self.get_log())}",)
+                error.args = (f"{error}: {self.get_log().strip()}",)
                 raise
 
         def get_log(self) -> str:
@@ -153,8 +135,8 @@ NVVM = (
         "numba.cuda.codegen",
         "nvvm.CompilationUnit",
         _wrap_compilation_unit,
-        "NVVM's warnings are kept beside its output, and shown again; the error of code that it refuses says "
-        "what it refuses.",
+        "NVVM's warnings are kept beside its output, and shown again; the error of code that it refuses has "
+        "its log.",
         purpose="cache",
     ),
 )

@@ -10,14 +10,13 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature, is_large
 
 from . import llvm
-from .llvm import Float, Int, Named, Pointer, Struct, Type, Void, members, read
+from .llvm import Named, Pointer, Scalar, Struct, Type, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-I8, I64 = Int(8), Int(64)
+I8, I64 = Scalar("i8"), Scalar("i64")
 _PLAIN = re.compile(r"[\w.$-]+")
-_SCALARS = (Int, Float, Pointer)
 
 
 class Builder:
@@ -71,7 +70,7 @@ class Builder:
         are opaque.
         """
         if isinstance(ctype, c.Void):
-            return Void()
+            return Scalar("void")
         if isinstance(ctype, c.Scalar):
             return read(ctype.row.ir)
         if isinstance(ctype, c.Pointer):
@@ -122,34 +121,24 @@ class Builder:
             return value
         if isinstance(have, Pointer) and isinstance(want, Pointer):
             return self.value(f"bitcast {have} {value} to {want}")
-        if isinstance(have, Int) and isinstance(want, Int):
+        if isinstance(have, Scalar) and isinstance(want, Scalar) and have.bits and want.bits:
             if want.bits == 1:
                 return self.value(f"icmp ne {have} {value}, 0")
             return self.value(f"{'trunc' if want.bits < have.bits else 'zext'} {have} {value} to {want}")
-        if isinstance(have, _SCALARS) and isinstance(want, _SCALARS):
-            return self.value(f"bitcast {have} {value} to {want}")
-        return self._members_converted(have, value, want)
+        if isinstance(have, Struct) and isinstance(want, Struct):
+            out = "undef"
+            for at, (old, new) in enumerate(zip(have.members, want.members, strict=True)):
+                out = self.insert(want, out, new, self.convert(old, self.extract(have, value, at), new), at)
+            return out
+        # Through memory, where both have their members at the same offsets. NVVM keeps in registers what is
+        # allocated at the start of a function.
+        slot, whole = f"%w{next(self._numbers)}", Struct((have, want))
+        self.lines.insert(0, f"  {slot} = alloca {whole}, align 32")
+        self.do(f"store {have} {value}, {self.pointer(have)} {self._cast(slot, whole, have)}")
+        return self.value(f"load {want}, {self.pointer(want)} {self._cast(slot, whole, want)}")
 
-    def _members_converted(self, have: Type, value: str, want: Type) -> str:
-        # A struct of one member stands for its member.
-        if isinstance(want, _SCALARS):
-            (only,) = members(have)
-            return self.convert(only, self.extract(have, value, 0), want)
-        if isinstance(have, _SCALARS):
-            (only,) = members(want)
-            return self.insert(want, "undef", only, self.convert(have, value, only), 0)
-        out = "undef"
-        for at, (old, new) in enumerate(zip(members(have), members(want), strict=True)):
-            if isinstance(have, llvm.Sequence) and have.vector:
-                part = self.value(f"extractelement {have} {value}, i32 {at}")
-            else:
-                part = self.extract(have, value, at)
-            part = self.convert(old, part, new)
-            if isinstance(want, llvm.Sequence) and want.vector:
-                out = self.value(f"insertelement {want} {out}, {new} {part}, i32 {at}")
-            else:
-                out = self.insert(want, out, new, part, at)
-        return out
+    def _cast(self, address: str, have: Type, want: Type) -> str:
+        return self.convert(self.pointer(have), address, self.pointer(want))
 
 
 class Prototype(NamedTuple):
@@ -180,13 +169,13 @@ def prototype(builder: Builder, signature: Signature) -> Prototype:
         kind, value = builder.c_type(ctype), f"%p{number}"
         if is_large(ctype) and not signature.kernel:
             address = builder.pointer(kind)
-            params.append(argument(builder, ctype, value))
+            byval = f"byval({kind})" if address.target is None else "byval"
+            params.append(f"{address} {byval} align {ctype.align} {value}")
             bare.append(str(address))
             values.append((value, address))
             continue
         restrict = "noalias " if isinstance(ctype, c.Pointer) and ctype.restrict else ""
-        by_kernel = f"{kind} {restrict}{value}"
-        params.append(by_kernel if signature.kernel else argument(builder, ctype, f"{restrict}{value}"))
+        params.append(f"{kind} {'' if signature.kernel else extension(ctype)}{restrict}{value}")
         bare.append(str(kind))
         values.append((value, None))
         if ctype.align != ctype.natural_align:
@@ -200,16 +189,6 @@ def prototype(builder: Builder, signature: Signature) -> Prototype:
         tuple(values),
         tuple(f'!"align", i32 {alignment}' for alignment in alignments),
     )
-
-
-def argument(builder: Builder, ctype: c.CType, value: str) -> str:
-    """Return *value* as an argument or a parameter of a device function, by address if it is large."""
-    kind = builder.c_type(ctype)
-    if not is_large(ctype):
-        return f"{kind} {extension(ctype)}{value}"
-    address = builder.pointer(kind)
-    byval = f"byval({kind})" if address.target is None else "byval"
-    return f"{address} {byval} align {ctype.align} {value}"
 
 
 def extension(ctype: c.CType) -> str:

@@ -17,9 +17,8 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink.errors import AbiError
 
-from . import llvm
 from .builder import I8, I64
-from .llvm import Int, Pointer, Struct, Type, members
+from .llvm import Pointer, Scalar, Struct, Type, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,25 +85,6 @@ def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]
     return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
 
 
-def memrefs(builder: Builder, ty: Any, arguments: Iterator[Typed]) -> Iterator[Typed]:
-    """Yield the *arguments* that a value of the Numba type *ty* becomes, with one in place of an array's."""
-    if isinstance(ty, types.BaseTuple):
-        for inner in ty.types:
-            yield from memrefs(builder, inner, arguments)
-    elif isinstance(ty, types.Array):
-        extents = llvm.Sequence(ty.ndim, I64)
-        parts = [next(arguments) for _ in range(3 + 2 * ty.ndim)]
-        address = parts[0][0]
-        kind = Struct((address, address, I64, *((extents, extents) if ty.ndim else ())))
-        paths = [(0,), (1,), (2,), *((at, axis) for at in (3, 4) for axis in range(ty.ndim))]
-        value = "undef"
-        for (part, member), path in zip(parts, paths, strict=True):
-            value = builder.insert(kind, value, part, member, *path)
-        yield kind, value
-    else:
-        yield next(arguments)
-
-
 def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Typed]) -> str:
     """Return the C value that *leaves*, the results of a function of the Numba type *ty*, stand for."""
     kind = builder.c_type(ctype)
@@ -121,7 +101,7 @@ def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Typed]) -> 
     if isinstance(ctype, c.View):
         return _view(builder, ctype, ty, have, value)
     if isinstance(ty, types.Optional):
-        return _optional(builder, ctype, ty, have, value)
+        return _optional(builder, ctype, have, value)
     return builder.convert(have, value, kind)
 
 
@@ -134,7 +114,7 @@ def holds_record(ty: Any) -> bool:
     """Return whether values of the Numba type *ty* contain addresses of records."""
     if isinstance(ty, types.BaseTuple):
         return any(map(holds_record, ty.types))
-    return isinstance(ty, types.Record) or (isinstance(ty, types.Optional) and holds_record(ty.type))
+    return isinstance(ty, types.Record)
 
 
 def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
@@ -154,36 +134,15 @@ def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> s
     return out
 
 
-def _optional(builder: Builder, ctype: c.CType, ty: Any, have: Type, value: str) -> str:
+def _optional(builder: Builder, ctype: c.CType, have: Type, value: str) -> str:
     kind, (data, valid) = builder.c_type(ctype), members(have)
-    (first, member), (second, _) = builder.places(ctype)
+    (first, _), (second, _) = builder.places(ctype)
     part = members(kind)[first]
     held, there = builder.extract(have, value, 0), builder.extract(have, value, 1)
-    if isinstance(ty.type, types.Record):
-        # The address of None is null, and must not be loaded.
-        address = builder.pointer(part)
-        none = builder.value(f"alloca {part}, align {member.type.align}")
-        builder.do(f"store {part} zeroinitializer, {address} {none}, align {member.type.align}")
-        condition = builder.convert(valid, there, Int(1))
-        held = builder.convert(data, held, address)
-        held = builder.value(f"select i1 {condition}, {address} {held}, {address} {none}")
-        held = builder.value(f"load {part}, {address} {held}, align 1")
-    else:
-        condition = builder.convert(valid, there, Int(1))
-        held = _selected(builder, condition, part, builder.convert(data, held, part))
-    flag = builder.convert(valid, there, I8)
-    return builder.insert(kind, builder.insert(kind, "undef", part, held, first), I8, flag, second)
-
-
-def _selected(builder: Builder, condition: str, kind: Type, value: str) -> str:
-    """Return *value* if *condition* holds, else zero, by one select per scalar, which stays in registers."""
-    if not members(kind):
-        return builder.value(f"select i1 {condition}, {kind} {value}, {kind} zeroinitializer")
-    out = "undef"
-    for at, part in enumerate(members(kind)):
-        member = _selected(builder, condition, part, builder.extract(kind, value, at))
-        out = builder.insert(kind, out, part, member, at)
-    return out
+    condition = builder.convert(valid, there, Scalar("i1"))
+    held = builder.value(f"select i1 {condition}, {data} {held}, {data} zeroinitializer")
+    out = builder.insert(kind, "undef", part, builder.convert(data, held, part), first)
+    return builder.insert(kind, out, I8, builder.convert(valid, there, I8), second)
 
 
 def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
@@ -209,7 +168,11 @@ def _misread(ty: Any) -> str | None:
     if isinstance(ty, types.BaseTuple):
         reason = next(filter(None, map(_misread, ty.types)), None)
     elif isinstance(ty, types.Optional):
-        reason = _misread(ty.type)
+        reason = (
+            "is an Optional of a record; pass a flag beside it"
+            if holds_record(ty.type)
+            else _misread(ty.type)
+        )
     elif isinstance(ty, types.Record):
         reason = _misread_record(ty)
     elif isinstance(ty, types.CPointer):

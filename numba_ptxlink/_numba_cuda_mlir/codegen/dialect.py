@@ -7,17 +7,12 @@ itself is named after its symbol here, so that names depend on the program alone
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FILE = re.compile(r'!DIFile\(filename: "(?P<name>[^"]*)", directory: "(?P<folder>[^"]*)"')
-_ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2})")
-_NOT_PLAIN = re.compile(rb'[^ -~]|["\\]')
 _SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
 _DYNAMIC = re.compile(
     r"^(@\S+ = )(?:internal|private) (addrspace\(3\) global \[0 x [^\]]+\]) (?:undef|poison|zeroinitializer)",
@@ -41,25 +36,6 @@ def mended(text: str) -> str:
     text = text.replace("-i64:64:64-f32", "-i64:64:64-i128:128:128-f32", 1)
     # Shared memory has no value at first, and what has no size comes from the launch.
     return _SHARED.sub(r"\1 undef", _DYNAMIC.sub(r"\1external \2", text))
-
-
-def located(text: str) -> str:
-    """Return LLVM IR *text* in which source files have absolute paths, for tools in other folders."""
-    return _FILE.sub(_absolute, text)
-
-
-def _absolute(match: re.Match[str]) -> str:
-    folder = Path.cwd() / _path(match["folder"])
-    # Other names stand for code that is in no file.
-    if not (folder / _path(match["name"])).is_file():
-        return match[0]
-    quoted = _NOT_PLAIN.sub(lambda byte: b"\\%02X" % ord(byte[0]), os.fsencode(folder))
-    return f'!DIFile(filename: "{match["name"]}", directory: "{quoted.decode()}"'
-
-
-def _path(quoted: str) -> Path:
-    """Return the path that a string of LLVM IR stands for."""
-    return Path(os.fsdecode(_ESCAPED.sub(lambda digits: bytes([int(digits[1], 16)]), quoted.encode())))
 
 
 def stable(text: str, symbol: str) -> str:

@@ -94,12 +94,10 @@ class Module:
     Args:
         functions: Its definitions, by name.
         rest: All its other lines, in their order.
-        more: Definitions that are added to it.
     """
 
     functions: dict[str, Function]
     rest: list[str]
-    more: list[str] = field(default_factory=list)
 
     @property
     def types(self) -> dict[str, str]:

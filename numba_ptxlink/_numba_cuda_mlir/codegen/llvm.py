@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TOKEN = re.compile(r'%"[^"]*"|"[^"]*"|%[\w.$-]+|[\w.]+|\S')
-_FLOATS = ("half", "bfloat", "float", "double")
+_SCALAR = re.compile(r"void|half|bfloat|float|double|i\d+")
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
@@ -24,31 +24,18 @@ class Type:
 
 
 @dataclass(frozen=True)
-class Void(Type):
-    """No value."""
-
-    def __str__(self) -> str:
-        return "void"
-
-
-@dataclass(frozen=True)
-class Int(Type):
-    """An integer of *bits* bits."""
-
-    bits: int
-
-    def __str__(self) -> str:
-        return f"i{self.bits}"
-
-
-@dataclass(frozen=True)
-class Float(Type):
-    """A floating-point number: "half", "bfloat", "float" or "double"."""
+class Scalar(Type):
+    """A number, or no value: "i32", "half", "bfloat", "float", "double" or "void"."""
 
     name: str
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def bits(self) -> int:
+        """The bits of an integer; 0 of others."""
+        return int(self.name[1:]) if self.name[0] == "i" else 0
 
 
 @dataclass(frozen=True)
@@ -145,12 +132,8 @@ def _read(tokens: list[str]) -> tuple[Type, list[str]]:
 def _word(word: str) -> Type:
     if word == "ptr":
         return Pointer()
-    if word == "void":
-        return Void()
-    if word in _FLOATS:
-        return Float(word)
-    if re.fullmatch(r"i\d+", word):
-        return Int(int(word[1:]))
+    if _SCALAR.fullmatch(word):
+        return Scalar(word)
     raise ValueError(f"no type of LLVM IR: {word}")
 
 

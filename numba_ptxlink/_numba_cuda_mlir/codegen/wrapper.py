@@ -14,14 +14,17 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 
 from .builder import I8, Builder, nvvm_annotations, prototype
-from .convert import count, from_c, holds_record, to_c
-from .llvm import Void, members
+from .convert import check, count, from_c, holds_record, to_c
+from .llvm import members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numba_ptxlink._cabi.options import AbiOptions
 
-    from .functions import Function, Module
+    from .functions import Function
     from .llvm import Type
+
+INNER = "numba_ptxlink_inner"
+"""The symbol of a function with the ABI of numba-cuda-mlir."""
 
 # In instructions of LLVM IR; whether to inline a larger function is NVVM's decision.
 _SMALL = 1000
@@ -33,34 +36,29 @@ _LINE = re.compile(r"\bline: (\d+)")
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
 
 
-def add(
-    module: Module,
-    inner: str,
+def wrap(
+    lowered: Any,
     signature: Signature,
-    args: Sequence[Any],
-    result: Any,
+    _options: AbiOptions,  # what fails has ended before
     *,
-    modern: bool,
     inline: bool,
     launch_bounds: int | tuple[int, ...] | None = None,
-) -> str:
+) -> None:
     """
-    Return the text of *module* with the C function of *signature*, which calls its function *inner*.
+    Make the text of *lowered*, with the C function of *signature*, which calls its function `INNER`.
 
     Args:
-        module: What numba-cuda-mlir compiled the Python function to.
-        inner: The symbol of that function.
+        lowered: The Python function, as numba-cuda-mlir compiled it.
         signature: The C signature of the new function.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result.
-        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
         inline: Whether NVVM may inline the Python function into the new one.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
+    check(signature, lowered.args, lowered.result)
+    module, result, modern = lowered.module, lowered.result, lowered.modern
     builder = Builder(module.types, modern=modern)
     outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
-    for (_, ctype), ty, (value, address) in zip(signature.params, args, outer.values, strict=True):
+    for (_, ctype), ty, (value, address) in zip(signature.params, lowered.args, outer.values, strict=True):
         kind, loaded = builder.c_type(ctype), value
         if address is not None and isinstance(ty, types.Record) and unaligned_member(ctype) is None:
             # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
@@ -69,7 +67,7 @@ def add(
         if address is not None:
             loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
         arguments += from_c(builder, ctype, ty, loaded)
-    function = module.functions[inner]
+    function = module.functions[INNER]
     location = _location("\n".join(module.rest), function.attributes, signature.name)
     _call(builder, function, arguments, signature, result, location.call)
     if inline or holds_record(result):
@@ -89,7 +87,8 @@ def add(
         module.rest.append(_used(outer.symbol, modern=modern))
     body = "\n".join([f"define {outer.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
     functions = [each.text("internal") for each in module.functions.values()]
-    return "\n".join([*module.rest, *functions, *module.more, body])
+    lowered.symbol = signature.name
+    lowered.text = "\n".join([*module.rest, *functions, body])
 
 
 def _call(  # noqa: PLR0917 - one call
@@ -113,7 +112,7 @@ def _call(  # noqa: PLR0917 - one call
         passed.append(f"{byte} {slot}")
     call = f"call {inner} @{function.name}({', '.join(passed)}){location}"
     value = ""
-    if isinstance(inner, Void):
+    if str(inner) == "void":
         builder.do(call)
     else:
         value = builder.value(call)
@@ -121,9 +120,9 @@ def _call(  # noqa: PLR0917 - one call
         met = builder.value(f"load i8, {byte} {slot}, align 1")
         builder.do(f"br i1 {builder.value(f'icmp ne i8 {met}, 0')}, label %error, label %done")
         builder.lines.append("error:")
-        builder.do("ret void" if isinstance(kind, Void) else f"ret {kind} zeroinitializer")
+        builder.do("ret void" if str(kind) == "void" else f"ret {kind} zeroinitializer")
         builder.lines.append("done:")
-    if isinstance(kind, Void):
+    if str(kind) == "void":
         builder.do("ret void")
         return
     leaves = [(inner, value)]

@@ -1,8 +1,7 @@
 """
 What exported functions need, and `cuda.compile` with their C ABI, where `abi_info` asks for it.
 
-They are compiled for their architecture, with an end where they raise, and unlinked. They call what
-`cuda.declare_device(abi="c")` declares by the prototypes that C++ has for it.
+They are compiled for their architecture, with an end where they raise, and unlinked.
 """
 
 from __future__ import annotations
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
 CALLED = "numba_ptxlink_called"
 """The key in a function's metadata of the C functions that it calls, with the names of their C types."""
+
+# The bits of the registers that nvcc passes narrow integers in.
+_REGISTER = 32
 
 
 def _wrap_compile_as_device_callee(original: Any) -> Any:
@@ -111,12 +113,14 @@ def _wrap_link_external_item(original: Any) -> Any:
     return link_external_item
 
 
-def _note(metadata: dict[str, Any], name: str, args: tuple[Any, ...], result: Any) -> None:
-    from numba_ptxlink._numba_cuda_mlir.codegen.externs import Extern
+def _note(metadata: dict[str, Any], name: str, sig: Any) -> None:
+    from numba_ptxlink import abi
 
     # What has no C type is not compared.
     with contextlib.suppress(AbiError):
-        signature = Extern(name, args, result).signature
+        signature = abi.c_signature(
+            name, sig.return_type, [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
+        )
         types = (signature.result, *(ctype for _, ctype in signature.params))
         metadata.setdefault(CALLED, {})[name] = tuple(ctype.name for ctype in types)
 
@@ -124,34 +128,22 @@ def _note(metadata: dict[str, Any], name: str, args: tuple[Any, ...], result: An
 def _wrap_call_external_function(original: Any) -> Any:
     @functools.wraps(original)
     def lower_call_external_function(self: Any, target: Any, fn_value: Any, args: Any, kws: Any) -> None:
-        export, sig = current().export, fn_value.sig
-        if export is None or fn_value.abi != "c":
-            if export is not None:
-                export.declared[fn_value] = None
-            elif fn_value.abi == "c":
-                _note(self.metadata, fn_value.name, tuple(sig.args), sig.return_type)
-            original(self, target, fn_value, args, kws)
-            return
-        from numba_cuda_mlir._mlir import ir
-        from numba_cuda_mlir._mlir.dialects import func
-        from numba_cuda_mlir.lowering_utilities import get_or_insert_function
+        from numba_cuda_mlir.numba_cuda import types
 
-        from numba_ptxlink._numba_cuda_mlir.codegen import externs
-
-        export.declared[fn_value] = None
-        self._link_external_function(fn_value)
-        types = [ty for each in sig.args for ty in self._flatten_type(each)]
-        results = [self.get_return_type(ty) for ty in self._flatten_type(sig.return_type)]
-        kind = ir.FunctionType.get([self.get_argument_type(ty) for ty in types], results)
-        extern = externs.Extern(fn_value.name, tuple(sig.args), sig.return_type)
-        callee = get_or_insert_function(externs.symbol(extern, export.externs), kind, self.mlir_gpu_module)
-        operands = self._call_operands_from_vars(args, expected_types=sig.args)
-        raw = func.call(result=results, callee=callee.name.value, operands_=operands)
-        if results:
-            # An array in MLIR can be indexed without an end.
-            values = (raw,) if isinstance(raw, ir.Value) else tuple(raw)
-            value = self._unflatten_abi_value(sig.return_type, iter(values))
-            self.store_var(target, self.from_return(sig.return_type, value))
+        export, by_c = current().export, fn_value.abi == "c"
+        if export is not None:
+            export.declared[fn_value] = None
+            if by_c and any(
+                isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER
+                for ty in fn_value.sig.args
+            ):
+                raise ExportError(
+                    f"numba-cuda-mlir does not extend the narrow arguments of {fn_value.name} as C++ does; "
+                    "declare it with int32 in their place"
+                )
+        elif by_c:
+            _note(self.metadata, fn_value.name, fn_value.sig)
+        original(self, target, fn_value, args, kws)
 
     return lower_call_external_function
 
@@ -191,8 +183,8 @@ C_ABI = (
         _LOWERING,
         "MLIRLower.lower_call_external_function",
         _wrap_call_external_function,
-        'In an export, `cuda.declare_device(abi="c")` calls by the prototype that C++ declares, tuples and '
-        "halves too; the types that a kernel declares are compared with those of the export that it links.",
+        "What an export and a kernel declare is noted; the types are compared with those of the export that "
+        "they link, and narrow arguments are refused.",
         purpose="C ABI",
     ),
 )

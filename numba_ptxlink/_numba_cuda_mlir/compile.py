@@ -12,21 +12,21 @@ from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import ExportError
 
-from .codegen import dialect, errors, externs, functions
+from .codegen import dialect, errors, functions
+from .codegen.wrapper import INNER, wrap
 from .context import Export, exporting
 from .patches.c_abi import C_ABI
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.first_kernel import OPTIMIZE
 
+__all__ = ["compile_ir", "declarations", "link_files", "lower", "modules", "wrap"]
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._front_end.protocol import CompileOptions
-
-INNER = "numba_ptxlink_inner"
-"""The symbol of a function with the ABI of numba-cuda-mlir."""
 
 _FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
@@ -71,7 +71,7 @@ class Lowered:
         result: The Numba type of its result.
         raises: The lines where it or its callees raise.
         links: The link files that it asks for.
-        declared: The names and signatures of the functions of `cuda.declare_device` that it calls.
+        declared: The functions of `cuda.declare_device` that it calls.
         modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
         symbol: The symbol of its C function, once it has one.
         text: The LLVM IR with the C function.
@@ -82,7 +82,7 @@ class Lowered:
     result: Any
     raises: tuple[str, ...]
     links: tuple[Any, ...]
-    declared: tuple[tuple[str, Any], ...]
+    declared: tuple[Any, ...]
     modern: bool
     symbol: str = ""
     text: str = ""
@@ -147,7 +147,6 @@ def lower(
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
     module = functions.read(text)
     ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte="ptr" if modern else "i8*")
-    externs.define(module, [*export.externs], modern=modern)
     code = function.__code__
     return Lowered(
         module,
@@ -155,7 +154,7 @@ def lower(
         compiled.signature.return_type,
         _raises(function, export.raises or [(code.co_filename, code.co_firstlineno)]) if ends else (),
         tuple(export.links),
-        tuple((extern.name, extern.sig) for extern in export.declared),
+        tuple(export.declared),
         modern,
     )
 
@@ -190,7 +189,7 @@ def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
         text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
     else:
         text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
-    return dialect.located(dialect.mended(text.decode()))
+    return dialect.mended(text.decode())
 
 
 def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
@@ -205,9 +204,28 @@ def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> t
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
 
 
+def modules(lowered: Sequence[Lowered], _kept: Collection[str], _arch: Arch) -> list[str]:
+    """Return the LLVM IR of *lowered*, where all but the C functions is internal."""
+    return [dialect.stable(one.text, one.symbol) for one in lowered]
+
+
 def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
     """Compile LLVM IR with libNVVM, or read the result from the cache."""
     from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 
     flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
     return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())
+
+
+def link_files(lowered: Sequence[Lowered]) -> Iterable[Any]:
+    """Return the files that *lowered* link, each once."""
+    return dict.fromkeys(item for one in lowered for item in one.links)
+
+
+def declarations(lowered: Sequence[Lowered]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
+    """Return name, parameters and result of what `cuda.declare_device` declared and they call."""
+    return [
+        (extern.name, tuple(extern.sig.args), extern.sig.return_type)
+        for one in lowered
+        for extern in one.declared
+    ]

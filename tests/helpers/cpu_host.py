@@ -1,4 +1,4 @@
-"""Functions that numba-cuda-mlir compiled, executed on this machine's CPU; and functions with its helpers."""
+"""Functions that a front end compiled, executed on the CPU, which has the same layout of C values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._front_end.protocol import CompileOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numba_ptxlink import Udf
     from numba_ptxlink._export.compile import Program
@@ -36,31 +36,30 @@ def copied(function: Any, **names: Any) -> Any:
     )
 
 
-def lowered(*udfs: Udf, arch: Arch = ARCH, **options: bool) -> Program:
-    """Return *udfs* as numba-cuda-mlir compiles them."""
-    return abi_rows.program(udfs, "numba-cuda-mlir", arch, CompileOptions(**options))
+def lowered(*udfs: Udf, front_end: str = "numba-cuda-mlir", **options: bool) -> Program:
+    """Return *udfs* as *front_end* compiles them."""
+    return abi_rows.program(udfs, front_end, ARCH, CompileOptions(**options))
 
 
-def host(udf: Udf) -> Callable[..., Any]:
+def host(udf: Udf, front_end: str = "numba-cuda-mlir") -> Callable[..., Any]:
     """
     Return what calls the function of *udf* on this machine.
 
     It takes numbers, and bytes where the C function takes a struct; it returns a number, or the bytes.
     """
-    compiled = lowered(udf)
-    (text,) = compiled.lowered[0].modules
-    call, result = loaded(text, udf.name, compiled.signatures[0].result.size)
+    compiled = lowered(udf, front_end=front_end)
+    call, result = loaded(compiled.lowered[0].modules, udf.name, compiled.signatures[0].result.size)
     if result not in _FORMATS:
         return call
     return lambda *values: struct.unpack(_FORMATS[result], call(*values))[0]
 
 
-def loaded(text: str, name: str, size: int) -> tuple[Callable[..., bytes], str]:
-    """Return what calls *name* of the module *text*, whose result has *size* bytes, and its LLVM type."""
-    match = re.search(
-        rf"^define (?:signext |zeroext )?(%\"[^\"]*\"|\S+) @\"{name}\"\((.*)\)[^()]*{{$", text, re.MULTILINE
+def loaded(texts: Sequence[str], name: str, size: int) -> tuple[Callable[..., bytes], str]:
+    """Return what calls *name* of the modules *texts*, whose result has *size* bytes, and its LLVM type."""
+    head = re.compile(
+        rf"^define (?:signext |zeroext )?(%\"[^\"]*\"|\S+) @\"{name}\"\((.*)\)[^()]*?\s?{{$", re.MULTILINE
     )
-    assert match, text
+    (match,) = filter(None, map(head.search, texts))
     result = match[1]
     kinds = [each.rpartition(" %")[0] for each in _split(match[2])]
     by_address = [" byval(" in kind for kind in kinds]
@@ -70,16 +69,16 @@ def loaded(text: str, name: str, size: int) -> tuple[Callable[..., bytes], str]:
     )
     passed = ", ".join(f"{kind} %{'a' if by_address[n] else 'v'}{n}" for n, kind in enumerate(bare))
     places = ", ".join(f"ptr %a{n}" for n, _ in enumerate(bare))
-    text += (
+    caller = (
         f"define void @call(ptr %r{', ' if bare else ''}{places}) {{\n{loads}"
         f'  %r0 = call {result} @"{name}"({passed})\n  store {result} %r0, ptr %r, align 1\n'
         "  ret void\n}\n"
     )
-    engine = _load(text)
+    engine = _load([f"{text}{caller}" if text is match.string else text for text in texts])
 
     def call(*values: Any) -> bytes:
         given = [
-            value if isinstance(value, bytes) else struct.pack(_FORMATS[kind], value)
+            value if isinstance(value, bytes) else struct.pack(_FORMATS.get(kind, "<Q"), value)
             for value, kind in zip(values, bare, strict=True)
         ]
         buffers = [
@@ -98,10 +97,12 @@ def _split(params: str) -> list[str]:
     return [part.strip() for part in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', params) if part.strip()]
 
 
-def _load(text: str) -> Any:
+def _load(texts: Sequence[str]) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_TARGET.sub("", text).replace(_TRAP, ""))
+    module, *others = (llvm.parse_assembly(_TARGET.sub("", text).replace(_TRAP, "")) for text in texts)
+    for other in others:
+        module.link_in(other)
     module.verify()
     engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
     engine.finalize_object()
