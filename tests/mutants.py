@@ -28,7 +28,7 @@ PTX = "formats link/test_fusion.py"
 ABI = "test_abi.py cabi"
 EXPORT = "export test_exporter.py"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
-ACTIVE = "front_end test_plugin.py test_activation_environments.py"
+ACTIVE = "front_end test_plugin.py"
 
 MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "linking": [

@@ -118,7 +118,7 @@ def test_the_table_imports_no_compiler(name):
         "compilers = {'numba', 'numba_cuda', 'numba_cuda_mlir', 'cuda', 'llvmlite'}\n"
         "print(sorted(compilers & {m.split('.')[0] for m in sys.modules}))"
     )
-    command = [sys.executable, "-I", "-c", program]
+    command = [sys.executable, "-c", program]
     # numba-cuda's own .pth file imports its redirector, which is no import of numba.
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

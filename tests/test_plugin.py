@@ -49,13 +49,13 @@ def run(*program: str, **environ: str) -> list[str]:
     done = subprocess.run(
         [
             sys.executable,
-            "-I",
             "-c",
             "\n".join(map(textwrap.dedent, ("import numba_ptxlink as pl", *program))),
         ],
         capture_output=True,
         text=True,
         env={**env, **environ},
+        cwd=Path(__file__).parent,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
@@ -249,6 +249,28 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         f"numba-ptxlink cannot be enabled: {reason}.",
         str([f"numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."]),
     ]
+
+
+def test_enable_serves_what_the_hook_has_missed():
+    """Where numba.cuda was imported without the hook, enable() replaces all of it."""
+    lines = run(
+        "import _numba_ptxlink_hook\n_numba_ptxlink_hook.remove()\nimport numba.cuda", "pl.enable()", SHOW
+    )
+    assert lines == ["True|enable() was called|enable()|0"]
+
+
+def test_enable_where_nothing_can_be_served_is_an_error():
+    """It says so before anything is imported, and what was wanted before counts again."""
+    lines = run("""
+        import sys, numba_cuda
+        numba_cuda.__version__ = "99.0"
+        sys.modules["numba_cuda_mlir"] = None
+        try:
+            pl.enable()
+        except pl.ActivationError as error:
+            print(str(error).partition(";")[0], pl._plugin.switch.wanted)
+        """)
+    assert lines == ["numba-ptxlink cannot be enabled: numba-cuda 99.0 is not supported None"]
 
 
 def test_an_absent_numba_cuda_is_no_error():

@@ -59,7 +59,7 @@ def run(tmp_path):
         program = "\n".join(map(textwrap.dedent, (start, *parts)))
         env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
         done = subprocess.run(
-            [sys.executable, "-I", "-c", program],
+            [sys.executable, "-c", program],
             capture_output=True,
             text=True,
             env={**env, **environ},
