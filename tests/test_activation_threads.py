@@ -82,10 +82,10 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
         def compile_void():
             code, _ = cuda.compile(nothing, types.void(types.int32), cc=(8, 0), abi_info={{"abi_name": "f"}})
             return "(.param .b64 func_retval0)" in code
-        def compile_binary():
+        def compile_kernel():
             try:
-                options = {{"cc": (8, 0), "abi_info": {{}}, "output": "fatbin"}}
-                code, _ = cuda.compile(increment, types.int32(types.int32), **options)
+                options = {{"cc": (8, 0), "device": False, "abi": "c", "abi_info": {{}}}}
+                code, _ = cuda.compile(nothing, types.void(types.int32), **options)
                 return len(code) > 0
             except NotImplementedError:
                 return "refused"
@@ -98,7 +98,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
         def link():
             return len(pl.link(KERNEL, arch="sm_80").cubin) > 0
         KERNEL = 'extern "C" __global__ void k(float* x) {{ x[0] = 1; }}\\n'
-        jobs = [export, compile_void, compile_binary, kernel, link]
+        jobs = [export, compile_void, compile_kernel, kernel, link]
         pl.disable()
         stock = bound()
         seen, stop = collections.defaultdict(set), threading.Event()
@@ -135,7 +135,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
     assert [
         "export 1",
         "compile_void ['False', 'True']",
-        "compile_binary ['True', 'refused']",
+        "compile_kernel ['True', 'refused']",
         "kernel ['True']",
         "link ['True']",
         "True True False",

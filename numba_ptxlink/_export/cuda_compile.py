@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import Declaration
 from numba_ptxlink._cabi.options import launch_bounds
-from numba_ptxlink._formats.kinds import CUBIN, FATBIN, LTOIR, PTX
+from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink._link import single_ptx
-from numba_ptxlink._tools import find, nvfatbin
-from numba_ptxlink._tools.options import AssembleOptions, register_limit
+from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
@@ -56,12 +54,11 @@ def by_value(
         ExportError: A compiler refused the function.
     """
     info, output = given["abi_info"], given["output"]
-    if given["abi"] != "c" or info is None or output not in (PTX, LTOIR, CUBIN, FATBIN):
+    if given["abi"] != "c" or info is None or output not in (PTX, LTOIR):
         return None
     checked = abi.AbiOptions.of(info)
-    # Compilers have no word for these, and refuse these outputs themselves.
-    ours = output in (CUBIN, FATBIN) or not given["device"]
-    ours |= any(key in info for key in _OURS) or info.get("aggregates") == "value"
+    # Compilers have no word for these.
+    ours = not given["device"] or any(key in info for key in _OURS) or info.get("aggregates") == "value"
     if given["sig"] is None or (given["forceinline"] and output != LTOIR) or not (ours or always):
         return None
     front_end, options = registry.get(name), getattr(given["pyfunc"], "targetoptions", {})
@@ -120,24 +117,8 @@ def _compiled(
     program = of_groups(front_end, arch, [Group((portable(front_end, lowered, declared, info, arch),))])
     # What the user's files define is left to the linker: their variables are there once in a program.
     program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))
-    kinds = {PTX, LTOIR} if output == FATBIN and not kernel else {LTOIR if output == LTOIR else PTX}
-    code = build(program, kinds, how, dispensable={LTOIR} - {output})
-    artifacts, flags = code.artifacts, options.get("ptxas_options")
-    if output in (PTX, LTOIR):
-        return (artifacts[PTX].decode() if output == PTX else artifacts[LTOIR]), lowered.result
-    assembling = AssembleOptions(
-        # A kernel without undefined symbols can be loaded without linking.
-        relocatable=not kernel or bool(code.undefined),
-        opt_level=how.level,
-        lineinfo=how.lineinfo,
-        max_registers=register_limit(options.get("max_registers")),
-        extra_flags=(flags,) if flags else (),
-    )
-    artifacts[CUBIN], _ = single_ptx.compile_ptx(artifacts[PTX], arch, assembling)
-    if output == CUBIN:
-        return artifacts[CUBIN], lowered.result
-    parts = [(kind, arch, kind, artifacts[kind]) for kind in (PTX, CUBIN, LTOIR) if kind in artifacts]
-    return nvfatbin.pack(parts), lowered.result
+    code = build(program, {output}, how).artifacts[output]
+    return (code.decode() if output == PTX else code), lowered.result
 
 
 def _default_name(function: Any) -> str:

@@ -128,12 +128,3 @@ def test_a_kernel_has_a_c_name():
     )
     assert prototype(ptx) == ".entry fill_it(.align 8 .b8[24], .b8)"
     assert ".maxntid 96" in ptx
-
-
-@pytest.mark.parametrize("output", ["cubin", "fatbin"])
-def test_binary_outputs(output):
-    """Cubins and fat binaries, which stock numba-cuda lacks, link with C++."""
-    code = compiled(double, "float32(float32)", output=output, abi_info={"abi_name": "twice"})
-    assert links(code, "float twice(float)", "*p = twice(*p);")
-    magic = {"cubin": b"\x7fELF", "fatbin": b"\x50\xed\x55\xba"}[output]
-    assert code[:4] == magic

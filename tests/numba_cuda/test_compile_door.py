@@ -6,12 +6,9 @@ import warnings
 
 import numba.cuda.compiler
 import pytest
-from llvmlite import ir
 from numba.cuda import types
-from numba.cuda.extending import intrinsic
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.ptx import parse
 
 CC = (9, 0)
@@ -70,28 +67,3 @@ def test_a_name_that_numba_takes_is_kept(name):
         ptx = compiled(increment, INT, abi_info={"abi_name": name})
     assert [name] == defined(ptx)
     assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
-
-
-def test_a_kernel_with_an_undefined_variable_has_to_be_linked():
-    """Its cubin is relocatable: of a whole program, a new variable of zeros would be in it."""
-
-    @intrinsic
-    def rate(_typing):
-        def load(_context, builder, _signature, _arguments):
-            pointer = ir.GlobalVariable(builder.module, ir.FloatType(), "rate", addrspace=1)
-            generic = builder.addrspacecast(pointer, ir.PointerType(ir.FloatType()), "generic")
-            return builder.load(generic)
-
-        return types.float32(), load
-
-    def scaled(out):
-        out[0] *= rate()
-
-    def plain(out):
-        out[0] *= 2
-
-    signature = types.void(types.float32[::1])
-    made = [compiled(each, signature, device=False, abi_info={}, output="cubin") for each in (scaled, plain)]
-    assert [True, False] == [elf.read(cubin).relocatable for cubin in made]
-    names = {symbol.name for symbol in elf.read(made[0]).symbols if not symbol.defined}
-    assert "rate" in names

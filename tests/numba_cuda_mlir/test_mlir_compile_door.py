@@ -8,7 +8,6 @@ import pytest
 from mlir_replaced import no_device, replaced, stock  # noqa: F401 - fixtures
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats.containers import fatbin_entries
 from numba_ptxlink._formats.ptx import parse
 
 NAME = "numba-cuda-mlir"
@@ -81,18 +80,6 @@ def test_kernels_have_a_c_abi():
     assert ".maxntid 64" in ptx
     with pytest.raises(NotImplementedError, match="not supported for kernels"):
         cuda.compile(store, types.void(types.float64[::1], types.float64), cc=CC, device=False)
-
-
-@pytest.mark.parametrize("device", [True, False])
-def test_binaries_can_be_asked_for(device):
-    """`output="cubin"` and `"fatbin"`, which numba-cuda-mlir refuses."""
-    options = {"cc": CC, "device": device, "abi_info": {"abi_name": "f"}}
-    signature = types.void(types.float64[::1], types.float64)
-    cubin, _ = cuda.compile(store, signature, output="cubin", **options)
-    fatbin, _ = cuda.compile(store, signature, output="fatbin", **options)
-    assert b"\x7fELF" == cubin[:4]
-    kinds = {entry.kind for entry in fatbin_entries(fatbin)}
-    assert ({"ptx", "cubin", "ltoir"} if device else {"ptx", "cubin"}) == kinds
 
 
 def test_errors_can_be_asked_for():

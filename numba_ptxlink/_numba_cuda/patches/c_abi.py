@@ -235,8 +235,7 @@ SUBSTITUTIONS = (
         "numba.cuda.compiler",
         "compile",
         _wrap_compile,
-        "It needs no driver. With `abi_info`, functions and kernels have the prototype that C++ declares; "
-        "cubins and fat binaries are made, too.",
+        "It needs no driver. With `abi_info`, functions and kernels have the prototype that C++ declares.",
         bound="numba.cuda",
         purpose="C ABI",
     ),

@@ -226,8 +226,7 @@ SUBSTITUTIONS = (
         "numba_cuda_mlir.compiler",
         "compile",
         _wrap_compile,
-        "With `abi_info`, functions have the prototype that C++ declares; kernels, cubins and fat binaries "
-        "are made, too.",
+        "With `abi_info`, functions have the prototype that C++ declares; kernels are made, too.",
         bound="numba_cuda_mlir",
         purpose="C ABI",
     ),
