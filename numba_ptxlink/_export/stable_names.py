@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 _DIGITS = 16
 _NUMBER = re.compile(r"\d+")
 _COUNTER = re.compile(r"v\d+")
-# Numba numbers types that have no name: a template argument list with one integer.
-_TYPE_CODE = re.compile(r"ILi\d+EE")
-_LITERAL = re.compile(r"Li-?\d+E")
-_ADDRESS = re.compile(r"(?<=0x)[0-9a-f]{6,16}")
+# Numba numbers types that have no name, by a template argument list with one integer; and addresses.
+_OF_PROCESS = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
 # It ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
@@ -59,8 +57,6 @@ class Module:
 
     def __init__(self, text: str) -> None:
         self._pieces = text.split('"')
-        # Other emission kinds keep line numbers only.
-        self._for_debugger = "emissionKind: FullDebug" in text
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
         # Text of other writers may spell a symbol with or without quotes.
@@ -105,14 +101,13 @@ class Module:
         Return the text with renamed symbols, and with values, labels and types numbered.
 
         Numba names values after inlined functions, and labels by a counter; neither affects the compiled
-        code. Names of variables do with full debug information, and are kept there. Modules with equal texts
-        have equal meanings.
+        code. Modules with equal texts have equal meanings.
 
         Args:
             names: The new names of symbols by the old ones.
         """
         pieces = self._renamed(names)
-        _number(pieces, variables=not self._for_debugger)
+        _number(pieces)
         return '"'.join(pieces)
 
     def renamed(self, names: Mapping[str, str]) -> str:
@@ -131,14 +126,8 @@ class Module:
         return pieces
 
 
-def _number(pieces: list[str], *, variables: bool) -> None:
-    """
-    Replace the names of values, labels and types by numbers, in order of first occurrence.
-
-    Args:
-        pieces: The text, split at its quotes.
-        variables: Whether to number variables in debug information too.
-    """
+def _number(pieces: list[str]) -> None:
+    """Replace the names of values, labels and types in a text that is split at its quotes by numbers."""
     numbers: dict[str, str] = {}
 
     def number(name: str) -> str:
@@ -149,8 +138,7 @@ def _number(pieces: list[str], *, variables: bool) -> None:
         if ":" in before:
             pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
         label = before.endswith("\n") and pieces[at + 2].startswith(":")
-        local = before.endswith(", name: ") and "!DILocalVariable(" in before.rpartition("\n")[2]
-        if label or (local and variables) or before.endswith("%"):
+        if label or before.endswith("%"):
             pieces[at + 1] = number(pieces[at + 1])
     pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
 
@@ -295,22 +283,9 @@ def _tag(name: str) -> tuple[int, int] | None:
 
 
 def _signature(rest: str) -> str:
-    """Return the rest of a mangled name without tags of compiler options, type codes and addresses."""
+    """Return the types in the rest of a mangled name, none where these depend on the process."""
     at = 0
     while rest.startswith("B", at) and (number := _NUMBER.match(rest, at + 1)):
         at = number.end() + int(number[0])
-    parts: list[str] = []
-    while at < len(rest):
-        number = _NUMBER.match(rest, at)
-        literal = _LITERAL.match(rest, at)
-        if number is not None:
-            at = number.end() + int(number[0])
-            identifier = _ADDRESS.sub("0", rest[number.end() : at])
-            parts.append(f"{len(identifier)}{identifier}")
-            if code := _TYPE_CODE.match(rest, at):
-                parts.append("ILi0EE")
-                at = code.end()
-        else:
-            parts.append(literal[0] if literal else rest[at])
-            at += len(parts[-1])
-    return "".join(parts)
+    # What follows tells the types, of which some have a number or an address of the process.
+    return "Ev" if _OF_PROCESS.search(rest) else rest[at:]
