@@ -131,15 +131,10 @@ def _pointing(ctype: CType, *, const: bool, restrict: bool) -> CType:
     """Return *ctype* as a parameter that is only read, or that nothing else leads to."""
     if isinstance(ctype, Pointer):
         return pointer(ctype.target, readonly=const, restrict=restrict)
-    if restrict:
-        raise AbiError(
-            "cannot be __restrict__, which C++ has for pointers alone; take a CPointer, or leave it out of "
-            "restrict."
-        )
-    if const and isinstance(ctype, View):
+    if const and not restrict and isinstance(ctype, View):
         return view(ctype.element, ctype.ndim, ctype.layout, readonly=True)
-    if const:
-        raise AbiError("is a value, and const is for pointers and arrays; leave it out of const.")
+    if const or restrict:
+        raise AbiError("has no const or restrict: const is for pointers and arrays, restrict for pointers.")
     return ctype
 
 
@@ -154,7 +149,9 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     Raises:
         AbiError: The type has no counterpart in C.
     """
-    _check_open(ty)
+    types = of_type(ty).types
+    if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
+        raise AbiError(f"It fixes the value, whatever the caller passes; use {types.unliteral(ty)}.")
     ctype = _scalar(ty) or _composite(ty, names or {})
     if ctype is None:
         raise AbiError(
@@ -163,12 +160,6 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
             "IntEnum, datetime64 and timedelta64."
         )
     return ctype
-
-
-def _check_open(ty: Any) -> None:
-    types = of_type(ty).types
-    if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
-        raise AbiError(f"It fixes the value, whatever the caller passes; use {types.unliteral(ty)}.")
 
 
 def _scalar(ty: Any) -> CType | None:
@@ -205,9 +196,8 @@ def _composite(ty: Any, names: Names) -> CType | None:
     # Only a record has arrays inside.
     if isinstance(ty, types.NestedArray):
         return None
-    kinds = (make for kind, make in _COMPOSITES if isinstance(ty, getattr(types, kind)))
-    make = next(kinds, None)
-    return make(ty, names) if make else None
+    makers = (make for kind, make in _COMPOSITES if isinstance(ty, getattr(types, kind)))
+    return next((make(ty, names) for make in makers), None)
 
 
 def _pointer(ty: Any, names: Names) -> CType:
@@ -265,16 +255,12 @@ def _tuple(ty: Any, names: Names) -> CType:
 
 
 def _record(ty: Any, names: Names) -> CType:
-    # NumPy's title of a field is a second name of it; and C has no members without size.
-    empty = {inner: _is_empty(inner) for inner in {place.type for place in ty.fields.values()}}
-    known: dict[Any, CType] = {}
-    fields = []
-    for field, place in ty.fields.items():
-        if field == place.title or empty[place.type]:
-            continue
-        if place.type not in known:
-            known[place.type] = _field(place.type, f"Its field {field!r}", names)
-        fields.append(Member(field, known[place.type], place.offset))
+    fields = [
+        Member(field, _field(place.type, f"Its field {field!r}", names), place.offset)
+        for field, place in ty.fields.items()
+        # NumPy's title of a field is a second name of it.
+        if field != place.title
+    ]
     given = names.get(ty)
     name = cnames.legal_type(given) if isinstance(given, str) else ""
     about = f"Record({', '.join(f'{field}: {place.type}' for field, place in ty.fields.items())})"
@@ -284,16 +270,6 @@ def _record(ty: Any, names: Names) -> CType:
     if layout.packed and ty.aligned:
         layout = dataclasses.replace(layout, align=ty.dtype.alignment)
     return aggregates.finished(layout)
-
-
-def _is_empty(ty: Any) -> bool:
-    """Return whether a field of type *ty* takes no memory."""
-    types = of_type(ty).types
-    if isinstance(ty, (types.CharSeq, types.UnicodeCharSeq)):
-        return bool(ty.count == 0)
-    if isinstance(ty, types.NestedArray):
-        return 0 in ty.shape or _is_empty(ty.dtype)
-    return isinstance(ty, types.Record) and ty.size == 0
 
 
 def _field(ty: Any, what: str, names: Names) -> CType:

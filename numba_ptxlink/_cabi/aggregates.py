@@ -82,8 +82,8 @@ def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct
         AbiError: C has no such struct.
     """
     fields = list(fields)
-    if not fields:
-        raise AbiError("C has no empty struct; leave the empty record out.")
+    if not fields or not all(field.type.size for field in fields):
+        raise AbiError("C has no empty struct and no members without size; leave them out of the dtype.")
     for last, field in itertools.pairwise(fields):
         if field.offset < last.offset + last.type.size:
             raise AbiError(

@@ -77,14 +77,11 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
     """Return what a header has before the assertions about *structs*."""
     if not any(each.existing for each in structs):
         return []
-    for_c = includes(each for each in structs if not each.cxx_only)
-    lines = {name: f"#include {name}\n" for name in includes(structs)}
-    for_cxx = "".join(line for name, line in lines.items() if name not in for_c)
-    blocks = [
-        "".join(lines[name] for name in for_c),
-        for_cxx and f"#if defined(__cplusplus)\n{for_cxx}#endif\n",
-    ]
-    return [*filter(None, blocks), _KINDS]
+    lines = "".join(f"#include {name}\n" for name in includes(structs))
+    # Where one is in a namespace, C cannot read the headers.
+    for_c = not any(each.cxx_only for each in structs if each.existing)
+    included = lines if for_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
+    return [included, _KINDS] if lines else [_KINDS]
 
 
 def is_in(header: str) -> bool:

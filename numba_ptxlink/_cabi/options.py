@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from numba_ptxlink.errors import AbiError
@@ -66,9 +66,6 @@ class AbiOptions:
                 f"{abi_info!r}."
             )
         keys = [field.name for field in dataclasses.fields(cls)]
-        ignored = ", ".join(repr(key) for key in abi_info if key not in keys)
-        if ignored:
-            log.info("abi_info has unknown keys, which are ignored: %s", ignored)
         for key, allowed in _CHOICES.items():
             if key in abi_info and repr(abi_info[key]) not in map(repr, allowed):
                 choices = ", ".join(map(str, allowed))
@@ -93,18 +90,15 @@ def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
     if given is None:
         return None
     bounds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    numbers = tuple(
-        operator.index(bound) if hasattr(bound, "__index__") and not isinstance(bound, bool) else 0
-        for bound in bounds
-    )
-    known = 0 < len(bounds) <= len(_MOST)
-    if not known or any(not 0 < number <= most for number, most in zip(numbers, _MOST, strict=False)):
+    whole = all(isinstance(bound, Integral) and not isinstance(bound, bool) for bound in bounds)
+    known = whole and 0 < len(bounds) <= len(_MOST)
+    if not known or any(not 0 < bound <= most for bound, most in zip(bounds, _MOST, strict=False)):
         raise AbiError(
             f"launch_bounds={given!r} of {what}: give the maximum number of threads in a block (an int, 1 to "
             f"{_MOST[0]}), or a tuple of that, the minimum number of blocks per multiprocessor (1 to "
             f"{_MOST[1]}) and the maximum number of blocks in a cluster (1 or more), or leave it out."
         )
-    return numbers
+    return tuple(map(int, bounds))
 
 
 @dataclass(frozen=True)
@@ -168,11 +162,7 @@ class CxxOptions:
             AbiError: A name is none of C++, of a header or of a parameter.
         """
         known = list(parameters)
-        includes = tuple(_include(each) for each in _listed(include, "include", what))
-        if structs is not None and not isinstance(structs, Mapping):
-            raise AbiError(
-                f'{what}: structs is {structs!r}; pass a dict such as {{particle: "ns::Particle"}}.'
-            )
+        includes = tuple(map(_include, _listed(include)))
         return cls(
             _namespace(namespace, what),
             tuple((ty, _existing(name, includes, what)) for ty, name in (structs or {}).items()),
@@ -181,11 +171,8 @@ class CxxOptions:
         )
 
 
-def _listed(value: Any, option: str, what: str) -> tuple[str, ...]:
-    listed = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (None,)
-    if not all(isinstance(each, str) for each in listed):
-        raise AbiError(f'{what}: {option} is {value!r}; pass a name or several, such as ("a", "b").')
-    return listed
+def _listed(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _include(name: str) -> str:
@@ -193,8 +180,8 @@ def _include(name: str) -> str:
     return bare if bare.startswith("<") else f'"{bare}"'
 
 
-def _existing(name: Any, includes: tuple[str, ...], what: str) -> Existing:
-    match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
+def _existing(name: str, includes: tuple[str, ...], what: str) -> Existing:
+    match = _STRUCT.fullmatch(name.strip())
     if match is None:
         raise AbiError(
             f'{what}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
@@ -204,26 +191,22 @@ def _existing(name: Any, includes: tuple[str, ...], what: str) -> Existing:
     return Existing(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
 
 
-def _namespace(namespace: Any, what: str) -> str:
+def _namespace(namespace: str | None, what: str) -> str:
     if namespace is None:
         return ""
-    parts = namespace.split("::") if isinstance(namespace, str) else [""]
-    for number, part in enumerate(parts):
-        reason, proposed = cnames.problem_anywhere(part), cnames.propose(part)
-        if not number:
-            reason = reason or cnames.problem(part)
-            if part in _FOREIGN:
-                reason, proposed = "belongs to others", f"my_{part}"
+    parts = namespace.split("::")
+    for part in parts:
+        reason = "belongs to others" if parts[0] in _FOREIGN else cnames.problem(part)
         if reason:
             raise AbiError(
                 f"{what}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
-                f"{proposed!r}, or several joined by '::'."
+                f"{cnames.propose(f'my_{part}')!r}, or several joined by '::'."
             )
     return "::".join(parts)
 
 
-def _chosen(value: Any, option: str, known: list[str], what: str) -> frozenset[str]:
-    names = _listed(value, option, what)
+def _chosen(value: str | Iterable[str], option: str, known: list[str], what: str) -> frozenset[str]:
+    names = _listed(value)
     for name in names:
         if name not in known:
             raise AbiError(

@@ -29,14 +29,11 @@ _NAME = "numba_ptxlink_header.cu"
 _CALLER = "numba_ptxlink_calls_"
 # A parameter hides a function of its name: names that begin so are not for functions.
 _PARAM = "numba_ptxlink_value_"
-# In bytes; NVRTC's time for a call grows with the square of what it copies, and more.
-_MOST_COPIED = 1024
 # nvcc has integers of 128 bits unasked.
 _FLAGS = ("-std=c++17", "--device-int128")
 # The headers of structs may have functions for the host, which nvcc takes and NVRTC otherwise refuses.
 _LIKE_NVCC = ("-default-device",)
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
-_NO_COPY = re.compile(r"is a deleted function|is inaccessible|no suitable (copy )?constructor")
 _NO_FILE = "open source file"
 
 
@@ -84,26 +81,12 @@ def prove(
             folder=nvrtc.NOWHERE if with_structs else None,
         )
     except LinkError as error:
-        says = _missing(error.log, given, include_dirs)
-        says = says or _explanation(error.log, source, signatures, sources, given)
+        says = _explanation(error.log, source, signatures, sources, given)
         if not says:
             log.warning("The header is not compiled: %s", error)
             return
         raise AbiError(says, flags=error.flags, inputs=error.inputs, log=error.log) from error
     _compare(compiled.code.decode(), signatures, sources, modern=llvm_ir.is_modern(arch))
-
-
-def _missing(log: str, structs: Sequence[c.Struct], include_dirs: Sequence[Path]) -> str:
-    """Return which headers that define *structs* a log of NVRTC says are not found, "" for none."""
-    quoted = log.replace("<", '"').replace(">", '"')
-    missing = [name for name in existing.includes(structs) if f"{_NO_FILE} {name}" in quoted]
-    if not missing:
-        return ""
-    searched, defined = ", ".join(map(str, include_dirs)), ", ".join(each.name for each in structs)
-    return (
-        f"{', '.join(missing)}, which is to define {defined}, is not found in {searched or 'nowhere'}; name "
-        "its folder by include_dirs, or -I."
-    )
 
 
 def _explanation(
@@ -115,11 +98,16 @@ def _explanation(
 ) -> str:
     """Return what a log of NVRTC says of the header, "" where its first error is of another one."""
     first = _ERROR.search(log)
-    # A header that is missing says nothing about this one, nor does what follows from errors of another.
-    if first is None or first[1].removeprefix("/") != _NAME or _NO_FILE in log:
+    # What follows from errors of another one says nothing about this one.
+    if first is None or first[1].removeprefix("/") != _NAME:
         return ""
     number, reason = int(first[2]), first[3]
     line = source.split("\n")[number - 1]
+    header = line.removeprefix("#include ")
+    if header in existing.includes(structs):
+        return f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
+    if _NO_FILE in log:
+        return ""
     about = "; ".join(f"{each.name} stands for {each.about}" for each in structs)
     if existing.MARK in line and "assertion failed" in reason:
         return (
@@ -129,22 +117,15 @@ def _explanation(
         )
     if existing.MARK in line:
         return (
-            f"C++ cannot compare the structs of structs= with those in Python: {line}: {reason}. {about}. "
-            "Correct the name in structs=, the names of fields, or the header of include=; leave bit fields "
-            "and private members out of the dtype, which may have gaps."
+            f"C++ cannot compare structs: {line}: {reason}. {about}. Correct the name in structs=, the names "
+            "of fields, or the header of include=; leave bit fields and private members out of the dtype."
         )
-    for place, signature in enumerate(signatures):
-        if line.endswith(f" {signature};") or f" {_CALLER}{place}(" in line:
-            user = sources.get(signature.name, "for C++ to define")
-            where = f"{'kernel' if signature.kernel else 'function'} {signature.name} ({user})"
-            where += f", declared as `{signature}`"
-            break
-    else:
-        where = f"line {number} of the header ({line.strip()})"
-    cure = "Rename what it names in Python; if no name is at fault, please report this"
-    if _NO_COPY.search(reason):
-        cure = "What is passed by value is copied: let C++ copy it, or pass its address, by types.CPointer"
-    return f"C++ refuses {where}: {reason}. {cure}."
+    place, what = "", f"line {number} of the header ({line.strip()})"
+    for caller, signature in enumerate(signatures):
+        if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
+            place = f"{sources[signature.name]}: error: " if signature.name in sources else ""
+            what = f"{signature.name}, declared as `{signature}`"
+    return f"{place}C++ refuses {what}: {reason}. Rename what it names in Python, or report this."
 
 
 def _cxx_name(declaration: Declaration) -> str:
@@ -154,24 +135,13 @@ def _cxx_name(declaration: Declaration) -> str:
 
 
 def _call(number: int, signature: Signature, name: str) -> str:
-    """Return one line: a function that passes its parameters on or takes the address, or a kernel like it."""
+    """Return one line: a function that passes its parameters on, or a kernel like it."""
     params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
-    types = ", ".join(ctype.declare("") for _, ctype in signature.params)
     if signature.kernel:
         # Only a pointer to the kernel says that the two have the same type.
+        types = ", ".join(ctype.declare("") for _, ctype in signature.params)
         same = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
         return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
-    if any(
-        each.size > _MOST_COPIED for each in (signature.result, *(ctype for _, ctype in signature.params))
-    ):
-        # NVRTC leaves types out of the prototype that no code takes or returns.
-        result = (
-            () if isinstance(signature.result, c.Void) else (signature.result.declare(f"{_PARAM}result"),)
-        )
-        taken = ", ".join((*result, *filter(None, (params,))))
-        pointer = signature.result.declare(f"(*function)({types})")
-        same = f"{{ {pointer} = {name}; return (void*)function; }}"
-        return f'extern "C" __device__ void* {_CALLER}{number}({taken}) {same}'
     values = ", ".join(f"{_PARAM}{place}" for place in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'

@@ -94,15 +94,11 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
         for each in (each for part in signature.types for each in _structs(part)):
             first, user = named.setdefault(each.name, (each, signature.name))
             if _layout(first) != _layout(each):
-                described = " and ".join(
-                    f"{one.about} of {who}, with the members {', '.join(part.name for part in one.members)}"
-                    for one, who in ((first, user), (each, signature.name))
-                )
                 raise AbiError(
-                    f"Two structs would be named {each.name}: {described}; rename the record or NamedTuple "
-                    f"among them, as to {cnames.propose(each.name, named)!r}, as `import ... as` does for a "
-                    "record; say by structs= of the decorator which struct C++ has for each; or export the "
-                    "functions apart."
+                    f"Two structs would be named {each.name}: {first.about} of {user} and {each.about} of "
+                    f"{signature.name}; rename the record or NamedTuple among them, as to "
+                    f"{cnames.propose(each.name, named)!r}, as `import ... as` does for a record; say by "
+                    "structs= of the decorator which struct C++ has for each; or export the functions apart."
                 )
     return {name: each for name, (each, _) in named.items()}
 

@@ -51,26 +51,9 @@ def test_the_rules_hold_with_nvcc(tmp_path):
     run("nvcc", *quiet, "-c", "-o", "/dev/null", source)
 
 
-@pytest.mark.slow
-def test_spans_of_the_host_do_not_warn(tmp_path):
-    """A std::span, whose members are host functions, becomes a view in host code without a warning."""
-    source = tmp_path / "host.cu"
-    source.write_text("""
-        #include <span>
-        #include <vector>
-        #include <numba_ptxlink/array_view.h>
-        using view = numba_ptxlink::array_view<const float, 1, numba_ptxlink::layout_c>;
-        float first(view v) { return v[0]; }
-        float both(std::span<float> a, const std::vector<float>& b) { return first(a) + first(b); }
-    """)
-    quiet = ("-Wno-deprecated-gpu-targets", "-Werror", "all-warnings")
-    run("nvcc", *quiet, "-c", "-o", "/dev/null", source, standard="c++20")
-
-
 def nvrtc_compiles(source: str, *folders: Path) -> None:
     """Compile *source* with NVRTC."""
-    includes = [INCLUDE_DIR, RULES.parent, *folders, *nvrtc.toolkit_include_dirs()]
-    nvrtc.compile_source(source, "views.cu", ARCH, flags=["-std=c++17"], include_dirs=includes)
+    pl.link(source, arch=ARCH, include_dirs=[RULES.parent, *folders], checks="none")
 
 
 def test_the_rules_hold_with_nvrtc():
@@ -136,24 +119,6 @@ def calling(tmp_path_factory):
     """
     nvrtc_compiles(source.format("corner_c({p, 2, 3})"), folder)
     return source, folder
-
-
-@pytest.mark.slow
-def test_the_pitch_of_the_runtime_is_a_stride(tmp_path):
-    """Extents and strides that are size_t, such as those of cudaMallocPitch, go in braces."""
-    pl.export(UDFS, tmp_path, archs=[ARCH], emit=["ptx"], name="lib")
-    source = """
-        #include "lib.h"
-        extern "C" __global__ void caller(float* p, size_t w, size_t h, size_t pitch, unsigned rows) {
-            p[0] = corner_a({p, {h, w}, {pitch, sizeof(float)}});
-            p[1] = corner_a({p, {rows, 3}, {-4, pitch}});
-        }
-    """
-    nvrtc_compiles(source, tmp_path)
-    path = tmp_path / "caller.cu"
-    path.write_text(source)
-    quiet = ("-Wno-deprecated-gpu-targets", "-Werror", "all-warnings", f"-Xcompiler={','.join(WARNINGS)}")
-    run("nvcc", *quiet, "-rdc=true", "-c", "-o", "/dev/null", path)
 
 
 VIEWS = """

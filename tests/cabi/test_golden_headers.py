@@ -70,40 +70,18 @@ def test_a_golden_header_compiles(feature, tmp_path):
         assert (run.returncode, run.stderr) == (0, "")
 
 
-RETURNS_ARRAYS = [
-    pl.udf("float32[:](float32[:])", name="line")(lambda a: a),
-    pl.udf("float64[:, ::1](float64[:, ::1], int8[::1])", name="plane")(lambda a, b: a),  # noqa: ARG005
-]
-
-
-def test_two_headers_may_define_the_same_struct(tmp_path):
-    """Two exports of one named tuple can be included together."""
-    for name in ("first", "second"):
-        records = features("numba-cuda")["records"]
-        udfs = [pl.udf(each.signature, name=f"{name}_{each.name}")(each.function) for each in records]
-        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ltoir"], name=name)
-    source = """
-        #include "first.h"
-        #include "second.h"
-        __device__ wire both(wire sent) { return second_sent(first_sent(sent)); }
-    """
-    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
-    assert nvrtc.compile_source(source, "both.cu", pl.Arch.of("sm_90"), include_dirs=includes).code
-
-
-def test_two_headers_that_disagree_are_refused(tmp_path):
-    """A struct of one name that two headers lay out differently stops the compiler with a reason."""
+def test_two_headers_that_define_one_struct(tmp_path):
+    """Equal structs of one name are one; structs that differ stop the compiler with a reason."""
     from collections import namedtuple
 
     from numba.cuda import types
 
-    for name, member in (("first", types.float32), ("second", types.int64)):
-        cls = namedtuple("Shared", "x")  # noqa: PYI024 - made twice on purpose
+    for name, member in (("first", types.float32), ("second", types.float32), ("third", types.int64)):
+        cls = namedtuple("Shared", "x")  # noqa: PYI024 - made anew on purpose
         ty = types.NamedTuple([member], cls)
         udfs = [pl.udf(ty(ty), name=f"{name}_f")(lambda value: value)]
         pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name=name)
-    includes = [tmp_path, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    source = '#include "first.h"\n#include "second.h"\nextern "C" __global__ void k() {}\n'
+    assert pl.link(source, arch="sm_90", include_dirs=[tmp_path]).cubin
     with pytest.raises(pl.LinkError, match="define struct Shared differently; rename one in Python"):
-        nvrtc.compile_source(
-            '#include "first.h"\n#include "second.h"\n', "both.cu", pl.Arch.of("sm_90"), include_dirs=includes
-        )
+        pl.link(source.replace("second", "third"), arch="sm_90", include_dirs=[tmp_path])

@@ -115,15 +115,6 @@ def test_what_cxx_reserves_outside_may_be_a_name_inside():
     assert "app_max_i32" == signature.name
 
 
-def test_functions_that_cxx_cannot_tell_apart_are_refused():
-    """Two signatures of one Python function may have equal types in C++."""
-    both = pl.udf("int64(NPDatetime('s'))", name="of_date", namespace="app")(
-        pl.udf("int64(int64)", name="of_int", namespace="app")(same)
-    )
-    with pytest.raises(pl.AbiError, match=r"app::same. has already been defined .*Rename what"):
-        pl.export(both, emit=["ptx"])
-
-
 def test_overloads_by_the_result_are_refused():
     """C++ has none, whatever the C name is: the cure is another name in Python."""
     both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
@@ -158,7 +149,7 @@ def test_two_functions_of_one_symbol_are_refused_by_their_lines(tmp_path):
     """None of them is left out without a word."""
     path = tmp_path / "two.py"
     path.write_text(TWO.format("", ""))
-    with pytest.raises(pl.AbiError, match=r"function halved \(two.py:5\), is taken by .*\(two.py:2\)"):
+    with pytest.raises(pl.AbiError, match=r"two.py:5: error: 'halved', .* is taken by .*\(two.py:2\)"):
         pl.export(path, emit=["ptx"])
 
 
@@ -171,22 +162,13 @@ def same(x):
     ("namespace", "reason"),
     [
         ("std", "belongs to others"),
-        ("cub", "'cub' belongs to others; use a name such as 'my_cub'"),
-        ("cooperative_groups", "'cooperative_groups' belongs to others"),
         ("cuInit::own", "'cuInit' starts like the names of CUDA's runtime or driver"),
         ("cuda::detail", "'cuda' belongs to others; use a name such as 'my_cuda'"),
         ("a::class", "reserved word"),
         ("a::", "not a C identifier"),
-        (3, "identifier"),
     ],
 )
 def test_other_namespaces_are_refused(namespace, reason):
     """Words of the languages, and namespaces that belong to others."""
     with pytest.raises(pl.AbiError, match=reason):
         pl.udf("float32(float32)", namespace=namespace)(twice)
-
-
-def test_a_function_without_a_name_is_refused():
-    """In C++ it has its Python name, which a lambda lacks."""
-    with pytest.raises(pl.AbiError, match=r"'<lambda>', the C name of .*, is not a C identifier"):
-        pl.export([pl.udf("float32(float32)", name="f", namespace="app")(lambda x: x)])
