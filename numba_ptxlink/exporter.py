@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._arch import Arch, ArchLike
 from ._config import config
-from ._export import children, choice, externs, jobs
+from ._export import choice, externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
 from ._export.compile import build, programs
 from ._export.load import Source, check_file, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
-from ._export.write import Export, check_depfile, check_out, check_stem, write
+from ._export.write import Export, check_out, check_stem, write
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
@@ -27,10 +25,11 @@ from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from concurrent.futures import Executor
     from types import ModuleType
 
+    from ._arch import Arch, ArchLike
     from ._config import FrontEndName
 
 
@@ -91,7 +90,7 @@ def export(
         ptx_isa: The same by the newest PTX that is read, such as "8.4".
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
             imported, on what the functions link, and on the headers that define structs for them. Its folder
-            has to exist, unless it is *out_dir*. An export in memory has none.
+            is created. An export in memory has none.
         include_dirs: Where to find headers that define structs for the functions; the folders of their Python
             files are searched last.
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
@@ -99,8 +98,8 @@ def export(
             what is installed, numba-cuda first. All functions of an export have the same.
         executor: Where the functions of a file are compiled, in groups: a pool of processes or threads, a
             Dask cluster by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the
-            file in a child of its own. The bytes do not depend on it: what a worker cannot do, or was lost
-            with it, is done on this machine, all of it where the pool takes no work.
+            file in a child of its own. The bytes do not depend on it: what was lost with a worker, or what
+            another environment would compile otherwise, is done on this machine.
         progress: Called with the number of groups that are done, their total, and what was done.
         archs: The former name of *arch*.
 
@@ -117,8 +116,6 @@ def export(
     """
     config()
     arch = arch if archs is None else archs
-    if not isinstance(arch, (Arch, Iterable)):
-        raise ExportError(f'arch is {arch!r}; pass a GPU or several, such as "sm_90".')
     consumer = Consumer.of(cuda, ptx_isa)
     request = Request(
         "" if name is None else check_stem(name),
@@ -133,8 +130,8 @@ def export(
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
     check_out(out_dir)
-    check_depfile(depfile, out_dir)
-    jobs.check(executor, progress)
+    if depfile is not None and out_dir is None:
+        raise ExportError("An export in memory writes no depfile; give out_dir, or no depfile.")
     named = Source(str(source)) if isinstance(source, (str, Path)) else source
     if isinstance(named, Source):
         if not named.is_module:
@@ -169,9 +166,7 @@ def compile_udfs(
     if not isinstance(source, Path):
         return _compile(source, front_end, options)
     check_file(source)
-    named = Source(str(source))
-    prepare = jobs.preparation(front_end, named)
-    compiled: PythonCode = children.run(_compile, named, front_end, options, prepare=prepare)
+    compiled: PythonCode = jobs.in_child(_compile, Source(str(source)), front_end, options)
     return compiled
 
 
@@ -198,8 +193,6 @@ def _compile(
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(emit, Iterable):
-        raise ExportError(f"emit is {emit!r}; pass a list of kinds: {', '.join(EMIT)}.")
     kinds = tuple(filter(None, map(str.strip, emit.split(",")))) if isinstance(emit, str) else tuple(emit)
     if not kinds:
         raise ExportError(f"emit names no kind of artifact; give at least one of {', '.join(EMIT)}, or None.")

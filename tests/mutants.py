@@ -213,15 +213,15 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/jobs.py",
-            "found != unit.identity or len(own) != len(unit.names)",
-            "len(own) != len(unit.names)",
+            "_identity(loaded, functions) != identity or len(own) != len(names)",
+            "len(own) != len(names)",
             "export/test_jobs.py",
         ),
         (
             "_export/marks.py",
-            "parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)",
+            "parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)",
             "parameter.kind == parameter.VAR_KEYWORD",
-            EXPORT,
+            "numba_cuda/test_callable_from_c.py",
         ),
         (
             "_export/marks.py",

@@ -93,62 +93,6 @@ def test_cmake(folder, toolkit, generator):
     check_program(folder / "build" / "damping_lto", inlined=True)
 
 
-PARTICLE = """#pragma once
-#include <cstdint>
-namespace app { struct Particle { float mass; std::int64_t id; }; }
-"""
-STRUCTS = """
-from functools import partial
-import numpy as np
-import numba_ptxlink
-
-particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
-udf = partial(
-    numba_ptxlink.udf, structs={particle: "app::Particle"}, include="particle.h", namespace="app"
-)
-
-@udf("float32(particle)")
-def weight(p):
-    return 2 * p.mass
-
-@udf("float32(particle[::1])", const="p")
-@udf("float32(CPointer(particle))", const="p", restrict="p")
-def first_weight(p):
-    return 2 * p[0].mass
-"""
-USES = """
-#include "udfs.h"
-__global__ void use(const app::Particle* p, float* out) {
-  *out = app::first_weight(p) + app::first_weight({p, 1}) + app::weight(p[1]);
-}
-int main() { use<<<1, 1>>>(nullptr, nullptr); }
-"""
-
-
-@pytest.mark.slow
-def test_cmake_finds_structs_of_cxx(tmp_path, toolkit):
-    """The overloads take the struct of the project, whose header is a dependency."""
-    (tmp_path / "udfs.py").write_text(STRUCTS)
-    (tmp_path / "main.cu").write_text(USES)
-    (tmp_path / "include").mkdir()
-    header = tmp_path / "include" / "particle.h"
-    header.write_text(PARTICLE)
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\nproject(uses LANGUAGES CXX CUDA)\n"
-        "find_package(NumbaPtxlink CONFIG REQUIRED)\n"
-        "numba_ptxlink_add_library(udfs SOURCES udfs.py INCLUDE_DIRECTORIES include)\n"
-        "add_executable(uses main.cu)\n"
-        "set_target_properties(uses PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
-        "target_link_libraries(uses PRIVATE udfs)\n"
-    )
-    configure(tmp_path, toolkit, "-G Ninja")
-    build = Build(tmp_path, toolkit, "cmake --build build --verbose", "build/uses")
-    assert build.run() == (True, True)
-    assert build.run() == (False, False)
-    header.write_text(PARTICLE.replace("float mass;", "float mass, unused;"))
-    assert build.run() == (True, True)
-
-
 @pytest.mark.slow
 def test_make(folder, toolkit):
     """The Makefile of the example does the same."""
@@ -220,7 +164,9 @@ SEVERAL = """
 cmake_minimum_required(VERSION 3.24)
 project(several LANGUAGES CXX CUDA)
 find_package(NumbaPtxlink CONFIG REQUIRED)
-numba_ptxlink_add_library(both SOURCES one.py two.py ARCHITECTURES all-major DEPENDS other.txt QUIET)
+numba_ptxlink_add_library(
+  both SOURCES one.py two.py INCLUDE_DIRECTORIES include ARCHITECTURES all-major DEPENDS other.txt QUIET
+)
 add_executable(app main.cu)
 set_target_properties(app PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
 target_link_libraries(app PRIVATE both)
@@ -238,11 +184,22 @@ FACTOR = float(Path("factor.txt").read_text())
 def one(x):
     return FACTOR * x[0]
 """
-TWO = "from numba_ptxlink import udf\n\n\n@udf('float32(float32)')\ndef two(x):\n    return x + 2\n"
+TWO = """
+import numpy as np
+from numba_ptxlink import udf
+
+particle = np.dtype([("mass", "f4"), ("id", "i8")], align=True)
+
+
+@udf("float32(particle)", structs={particle: "app::Particle"}, include="particle.h")
+def two(p):
+    return p.mass + 2
+"""
+PARTICLE = "#pragma once\nnamespace app { struct Particle { float mass; long long id; }; }\n"
 BOTH = """
 #include "one.h"
 #include "two.h"
-__global__ void use(float* x) { x[1] = one({x, 2}) + two(x[0]); }
+__global__ void use(float* x) { x[1] = one({x, 2}) + two({x[0], 1}); }
 int main() { use<<<1, 1>>>(nullptr); }
 """
 
@@ -250,14 +207,17 @@ int main() { use<<<1, 1>>>(nullptr); }
 @pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generator):
-    """One command exports them, again after an edit of data that they read; their headers are installed."""
+    """One command exports them, again after an edit of what they read or include; headers are installed."""
     written = {"CMakeLists.txt": SEVERAL, "one.py": ONE, "two.py": TWO, "main.cu": BOTH}
-    for name, text in {**written, "factor.txt": "3", "other.txt": ""}.items():
+    (tmp_path / "include").mkdir()
+    written |= {"include/particle.h": PARTICLE, "factor.txt": "3", "other.txt": ""}
+    for name, text in written.items():
         (tmp_path / name).write_text(text)
     configure(tmp_path, toolkit, f"-G '{generator}'", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'installed'}")
     program = tmp_path / "build" / "app"
     said = []
-    for name, text in (("one.py", ONE), ("factor.txt", "4"), ("other.txt", "new"), ("two.py", TWO + "\n")):
+    edits = {"one.py": ONE, "factor.txt": "4", "other.txt": "new", "include/particle.h": f"{PARTICLE}\n"}
+    for name, text in edits.items():
         said.append(shell("cmake --build build", tmp_path, toolkit))
         assert "Exporting both" in said[-1]
         assert "Exporting both" not in shell("cmake --build build", tmp_path, toolkit)

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,25 +72,6 @@ def test_what_an_export_is_made_of(tmp_path):
     assert sources(rule, exported.manifest) == [str(tmp_path / name) for name in names]
 
 
-@pytest.mark.slow
-def test_the_depfile_of_the_command(tmp_path):
-    """`--depfile` has the manifest's path as it was given, and lists the same for a module in a package."""
-    write(tmp_path)
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    (tmp_path / "package" / "near.py").write_text("TWO = 2\n")
-    (tmp_path / "package" / "module.py").write_text(
-        "from numba_ptxlink import udf\nfrom .near import TWO\n\n"
-        "@udf('int32(int32)')\ndef twice(x):\n    return TWO * x\n"
-    )
-    command = [sys.executable, "-m", "numba_ptxlink.cli", "export", "-m", "package.module", "-o", "out"]
-    options = ["--emit", "ptx", "--depfile", "out/module.d"]
-    subprocess.run([*command, *options], cwd=tmp_path, check=True, capture_output=True)
-    names = ["__init__.py", "module.py", "near.py"]
-    expected = [str(tmp_path / "package" / name) for name in names]
-    assert sources(tmp_path / "out" / "module.d", Path("out/module.json")) == expected
-
-
 HEADERS = {
     "include/geo/point.h": '#include "geo/base.h"\nstruct Point { float x; Y y; };\n',
     "include/geo/base.h": "typedef float Y;\n",
@@ -154,12 +134,6 @@ def test_computed_imports_count(tmp_path, monkeypatch):
     names += ["own/strange.py"]
     expected = [str(tmp_path / name) for name in (*names, "own/udfs.py")]
     assert sources(tmp_path / "udfs.d", exported.manifest) == expected
-
-
-def test_paths_with_spaces_are_escaped():
-    """A depfile escapes what make would split at or replace."""
-    text = outputs.depfile(Path("a b.json"), [Path("/x/#1 $y.py")]).decode()
-    assert text == "a\\ b.json: \\\n  /x/\\#1\\ $$y.py\n\n/x/\\#1\\ $$y.py:\n"
 
 
 READ = "a:b c#$%()[]{}~@!,+\\\\d\\é.py"

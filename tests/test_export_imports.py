@@ -7,32 +7,19 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import numba_ptxlink as pl
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 HEAD = "from numba_ptxlink import udf\n"
 UDF = HEAD + "from {module} import K\n\n@udf('int32(int32)')\ndef plus(x):\n    return x + K\n"
-HELPED = """\
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
-from numba_ptxlink import udf
-
-spec = spec_from_file_location("wave", Path(__file__).with_name("wave.py"))
-wave = module_from_spec(spec)
-spec.loader.exec_module(wave)
-
-
-@udf("int32(int32)")
-def plus(x):
-    return wave.helper(x)
-"""
 
 
 def tree(folder: Path, **files: str) -> Path:
@@ -189,55 +176,3 @@ def test_a_file_that_exports_itself(tmp_path, call):
     assert str(error.value).count("failed while") <= 1
     path.write_text(f"{text}if __name__ == '__main__':\n    {call}\n")
     assert pl.export(path, emit=["ptx"]).signatures
-
-
-def factors(folder: Path, name: str, **environment: str) -> list[str]:
-    """Export *folder*/udfs.py by a command with a cache of its own; return what is added or multiplied."""
-    command = [sys.executable, "-m", "numba_ptxlink", "export", "udfs.py", "-o", "out", "--emit", "ptx"]
-    kept = {"NUMBA_PTXLINK_CACHE": str(folder / "cache")}
-    subprocess.run(
-        command, cwd=folder, env={**os.environ, **kept, **environment}, check=True, capture_output=True
-    )
-    return re.findall(rf"\b{name}\.\S+ .*, (\w+);", (folder / "out" / "udfs.sm_75.ptx").read_text())
-
-
-@pytest.mark.slow
-def test_an_edited_compiler_in_a_folder_of_pythonpath(tmp_path):
-    """An export is made by the numba-cuda that is imported, whatever release its metadata tells."""
-    import numba_cuda
-
-    def mirror(real: Path, copy: Path) -> Path:
-        """Make a folder of links to what is in *real*; return it."""
-        copy.mkdir(parents=True)
-        for entry in real.iterdir():
-            if entry.name != "__pycache__":
-                (copy / entry.name).symlink_to(entry)
-        return copy
-
-    real = Path(numba_cuda.__file__).parent
-    package = mirror(real, tmp_path / "path" / "numba_cuda")
-    for name in ("numba", "cuda"):
-        real, package = real / name, package / name
-        package.unlink()
-        mirror(real, package)
-    edited = package / "cudaimpl.py"
-    text = edited.read_text()
-    edited.unlink()
-    body = "@udf('float64(float64)')\ndef f(x):\n    return math.radians(x)\n"
-    own = tree(tmp_path / "own", udfs=f"import math\n{HEAD}\n\n{body}")
-    seen = []
-    for factor in ("3.0", "5.0"):
-        edited.write_text(text.replace("_deg2rad = math.pi / 180.0", f"_deg2rad = {factor}"))
-        seen += factors(own, "mul", PYTHONPATH=str(tmp_path / "path"))
-    assert ["0d4008000000000000", "0d4014000000000000"] == seen
-
-
-@pytest.mark.slow
-def test_an_edited_helper_of_a_module_named_like_one_of_the_standard_library(tmp_path):
-    """What its module is called does not matter: the helper is compiled as it is now."""
-    helper = "from numba import cuda\n\n\n@cuda.jit(device=True)\ndef helper(x):\n    return x + {}\n"
-    seen = []
-    for value in (5, 7):
-        tree(tmp_path, udfs=HELPED, wave=helper.format(value))
-        seen += factors(tmp_path, "add")
-    assert ["5", "7"] == seen

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._tools import nvrtc
 
 MODULE = Path(__file__).parent / "helpers" / "udfs_module.py"
 COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
@@ -50,32 +47,6 @@ def test_one_artifact_of_each_kind_per_arch(exported):
     assert exported.artifacts["ptx", "sm_90"].name == "udfs_module.sm_90.ptx"
 
 
-def ptx_by_nvrtc(folder: Path, arch: str) -> str:
-    """Return the PTX that NVRTC makes of the caller."""
-    return nvrtc.compile_source(CALLER, "caller.cu", pl.Arch.of(arch), include_dirs=[folder]).code.decode()
-
-
-def ptx_by_nvcc(folder: Path, arch: str) -> str:
-    """Return the PTX that nvcc makes of the caller."""
-    nvcc = find_tool("nvcc")
-    if nvcc is None:
-        pytest.skip("nvcc is not installed")
-    command = [nvcc, "-ptx", "-rdc=true", f"-arch={arch}", f"-I{folder}", "-x", "cu", "-", "-o", "-"]
-    return subprocess.run(command, input=CALLER, capture_output=True, text=True, check=True).stdout
-
-
-@pytest.mark.parametrize("compiler", [ptx_by_nvrtc, ptx_by_nvcc])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_the_prototypes_are_those_that_nvidias_compilers_emit(exported, arch, compiler):
-    """NVRTC and nvcc, given the header and a caller, declare exactly the prototypes that the PTX defines."""
-    text = compiler(exported.header.parent, arch)
-    wanted = {f.prototype for f in parse(text).functions if f.linkage == "extern" and not f.defined}
-    text = exported.artifacts["ptx", arch].read_text()
-    made = {f.prototype for f in parse(text).functions if f.linkage == "visible" and f.defined}
-    assert len(wanted) == len(SYMBOLS)
-    assert wanted == made
-
-
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])
 def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
     """A kernel that NVRTC built from the header links with each kind of artifact."""
@@ -84,47 +55,6 @@ def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
     assert linked.cubin[:4] == b"\x7fELF"
     assert b"caller" in linked.cubin
     assert linked.lto is (kind == "ltoir")
-
-
-@pytest.mark.parametrize(
-    ("compiler", "options", "suffix"),
-    [
-        ("g++", ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".cpp"),
-        ("gcc", ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"], ".c"),
-        pytest.param(
-            "nvcc",
-            ["-std=c++17", "-rdc=true", "-arch=sm_80", "-Werror", "all-warnings"],
-            ".cu",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_the_header_compiles(exported, tmp_path, compiler, options, suffix):
-    """The header is good C, C++ and CUDA C++, also when it is included twice."""
-    found = find_tool(compiler)
-    if found is None:
-        pytest.skip(f"{compiler} is not installed")
-    source = tmp_path / f"include{suffix}"
-    source.write_text('#include "udfs_module.h"\n' * 2 + (CALLER if suffix == ".cu" else "int used;\n"))
-    folder = exported.header.parent
-    run = subprocess.run(
-        [found, *options, f"-I{folder}", "-c", str(source), "-o", str(tmp_path / "out.o")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-
-
-def find_tool(name: str) -> str | None:
-    """Return the path of a compiler: of nvcc, the one of the installed wheel if there is one."""
-    if name == "nvcc":
-        import nvidia
-
-        for folder in nvidia.__path__:
-            for path in Path(folder).glob("*/bin/nvcc"):
-                return str(path)
-    return shutil.which(name)
 
 
 def test_the_manifest_describes_the_files(exported):
@@ -180,16 +110,6 @@ def test_a_udf_stays_callable():
     )
 
 
-def test_the_symbol_defaults_to_the_functions_name():
-    """Without a name the symbol is the function's own, without its scope."""
-
-    @pl.udf("int32(int32)")
-    def nested(x):
-        return x
-
-    assert nested.name == "nested"
-
-
 def test_the_return_type_may_be_inferred(tmp_path):
     """A tuple of argument types leaves the return type to Numba."""
     from numba.cuda import types
@@ -227,18 +147,18 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         (
             "@udf('int32(int32, int32)')\ndef f(x):\n    return x",
             pl.AbiError,
-            "Function f (mine.py:2) has 1 parameters and its signature int32(int32, int32) has 2",
+            "mine.py:2: error: Function f has 1 parameters and its signature int32(int32, int32) has 2",
         ),
         (
             "@udf('int33(int32)')\ndef f(x):\n    return x",
             pl.AbiError,
-            "Function f (mine.py:2): 'int33(int32)' is not a Numba signature",
+            "mine.py:2: error: Function f: 'int33(int32)' is not a Numba signature",
         ),
         (
             """@udf('int32(int32)')\ndef f(x):\n    return x
 @udf('int64(int64)', name='f')\ndef g(x):\n    return x""",
             pl.AbiError,
-            "'f', the C name of function g (mine.py:5), is taken by another function of this export",
+            "mine.py:5: error: 'f', the C name of function g, is taken by another function of this export",
         ),
         (
             "@udf('int32(int32)', name='for')\ndef f(x):\n    return x",
@@ -293,9 +213,7 @@ def test_a_type_without_a_counterpart_in_c(tmp_path):
 
     with pytest.raises(pl.AbiError) as caught:
         pl.export([length], tmp_path)
-    assert str(caught.value).startswith(
-        "Function length: parameter 'text', of Numba type unicode_type, has no C type. "
-    )
+    assert "error: Function length: parameter 'text', of Numba type unicode_type, has no" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -325,14 +243,11 @@ def test_sources_that_are_none(tmp_path):
         pl.export([len], tmp_path)
 
 
-@pytest.mark.parametrize(
-    "arch",
-    ["sm_80,sm_90", ["sm_80", (9, 0)], (pl.Arch.of("sm_80"), "sm_90"), "sm_90", pl.Arch.of("sm_90"), (9, 0)],
-)
-def test_architectures_and_kinds_are_one_or_several(arch):
+def test_architectures_and_kinds_are_one_or_several():
     """One, several, or text with commas: as on the command line."""
     function = pl.udf("float32(float32)", name="f")(lambda x: x)
-    made = pl.export(function, arch=arch, emit="ptx, cubin")
-    single = arch in ("sm_90", pl.Arch.of("sm_90"), (9, 0))
-    archs = ["sm_90"] if single else ["sm_80", "sm_90"]
-    assert {(kind, arch) for kind in ("ptx", "cubin") for arch in archs} == {*made.artifacts}
+    for arch in ("sm_80,sm_90", ["sm_80", (9, 0)], (pl.Arch.of("sm_80"), "sm_90")):
+        made = pl.export(function, arch=arch, emit="ptx, cubin")
+        assert {(kind, arch) for kind in ("ptx", "cubin") for arch in ("sm_80", "sm_90")} == {*made.artifacts}
+    for arch in ("sm_90", pl.Arch.of("sm_90"), (9, 0)):
+        assert [("ptx", "sm_90")] == [*pl.export(function, arch=arch, emit="ptx").artifacts]

@@ -89,7 +89,7 @@ def _add_build_options(parser: argparse.ArgumentParser) -> None:
         "--depfile",
         type=args.path,
         metavar="FILE",
-        help="write a rule for make and Ninja, what the export is made of, into DIR or a folder that exists",
+        help="write a rule for make and Ninja: what the export is made of",
     )
 
 
@@ -149,18 +149,16 @@ def _export_each(
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
     """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
-    from numba_ptxlink._export.write import check_depfile, rule
-    from numba_ptxlink._link import outputs
+    from numba_ptxlink._export.write import put, rule
     from numba_ptxlink.errors import ExportError, PtxlinkError
     from numba_ptxlink.exporter import export
 
-    paths, out, depfile = arguments.files, arguments.out_dir, arguments.depfile
+    paths, out = arguments.files, arguments.out_dir
     stems = [path.resolve().parent.name if path.stem == "__init__" else path.stem for path in paths]
     twice = next((path for path, stem in zip(paths, stems, strict=True) if stems.count(stem) > 1), None)
     if twice is not None or arguments.name is not None:
         why = "--name names the files of one" if twice is None else f"another one is called like {twice}"
         raise ExportError(f"{len(paths)} files are exported, and {why}; export them one by one.")
-    check_depfile(depfile, out)
     done, errors = [], []
     futures = [threads.submit(export, path, out, **options) for path in paths]
     for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
@@ -172,8 +170,8 @@ def _export_each(
     if errors:
         raise ExportError("\n".join(map(str, errors))) from errors[0]
     made_of = {source for each in done for source in each.sources}
-    if depfile is not None:
-        outputs.write({Path(path): text for path, text in rule(depfile, done[0].manifest, made_of).items()})
+    if arguments.depfile is not None:
+        put({Path(path): text for path, text in rule(arguments.depfile, done[0].manifest, made_of).items()})
     return done
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import _config, cache
 from numba_ptxlink._locks import Lock
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,19 +93,10 @@ class _Server:
         self._socket.close()
         self._process.wait()
 
-    def forget(self) -> None:
-        """Leave the process to the one that this one was forked of."""
-        self._socket.close()
-        self._process.returncode = 0
 
-
-def _forget() -> None:
-    while _servers:
-        _servers.popitem()[1].forget()
-
-
+# A fork of this process, which finds them here, has another key, and closes its ends of the sockets alone.
 _servers: dict[Any, _Server] = {}
-_lock = Lock(_forget)
+_lock = Lock()
 
 
 def run(
@@ -127,16 +118,14 @@ def run(
         ExportError: The child has died.
         Exception: What *function* raised.
     """
-    connection, child = _forked(prepare), 0
+    connection = _forked(prepare)
     level = logging.getLogger(_LOGGER).getEffectiveLevel()
     try:
         with connection:
-            connection.send((dict(os.environ), _working_directory(), sys.path, level, function, args))
+            connection.send((dict(os.environ), os.getcwd(), sys.path, level, function, args))  # noqa: PTH109
             while True:
                 what, value = connection.recv()
-                if what == "begun":
-                    child = value
-                elif what == "told":
+                if what == "told":
                     (heard or log.debug)(*value)
                 elif what == "logged":
                     logger = logging.getLogger(value.name)
@@ -151,17 +140,12 @@ def run(
             "The process that imports and compiles the functions has died; what it wrote to its standard "
             "error, and `python -X faulthandler` with the file, may show the cause."
         ) from None
-    except KeyboardInterrupt:
-        with contextlib.suppress(ProcessLookupError):
-            if child:
-                os.kill(child, signal.SIGKILL)
-        raise
 
 
 def _forked(prepare: tuple[Any, ...]) -> Connection:
     early = {name: value for name, value in os.environ.items() if name.startswith(_READ_EARLY)}
     begin = pickle.dumps(prepare)
-    key = (begin, *sorted(early.items()))
+    key = (os.getpid(), begin, *sorted(early.items()))
     with _lock.held:
         for _ in range(2):
             if key not in _servers:
@@ -172,13 +156,6 @@ def _forked(prepare: tuple[Any, ...]) -> Connection:
                 # It was killed.
                 _servers.pop(key).end()
     raise ExportError("No process can be started that imports the functions; see its standard error.")
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - it becomes an argument
-    except FileNotFoundError:
-        return ""
 
 
 @atexit.register
@@ -223,12 +200,10 @@ def _be_child(descriptor: int, error: int) -> None:
         os.dup2(error, 2)
         connection = Connection(descriptor)
         _to_caller[:] = [connection]
-        connection.send(("begun", os.getpid()))
         environment, folder, path, level, function, args = connection.recv()
         os.environ.clear()
         os.environ.update(environment)
-        if folder:
-            os.chdir(folder)
+        os.chdir(folder)
         sys.path[:] = path
         _config.config.cache_clear()
         cache.default.cache_clear()
@@ -246,13 +221,11 @@ def _be_child(descriptor: int, error: int) -> None:
 def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any]:
     try:
         return "returned", function(*args)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller raises it
+    except (PtxlinkError, KeyboardInterrupt) as error:
         log.info("%s", traceback.format_exc())
-        try:
-            pickle.loads(pickle.dumps(error))  # noqa: S301 - to see whether that works
-        except Exception:  # noqa: BLE001 - exceptions may refuse to be pickled
-            return "failed", RuntimeError(traceback.format_exc())
         return "failed", error
+    except BaseException:  # noqa: BLE001 - the caller raises it, and other exceptions may refuse to be pickled
+        return "failed", RuntimeError(traceback.format_exc())
 
 
 class _Forwarding(logging.Handler):

@@ -14,16 +14,16 @@ import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._tools import nvrtc, nvvm
+from numba_ptxlink._tools import find
 from numba_ptxlink._tools.options import AssembleOptions
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError
 
 from . import externs, link_files
 from .lower import Lowered, lower
@@ -45,6 +45,10 @@ log = logging.getLogger(__name__)
 # NVVM and the assembler take as long for a program of one function as for the next six.
 _USUAL, _MOST = 8, 16
 _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
+
+
+Key = tuple["Arch", tuple[str, ...]]
+"""A group: the architecture, and the C names of its functions."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ def programs(
     functions: Sequence[Typed],
     archs: Sequence[Arch],
     options: CompileOptions,
-    done: Mapping[tuple[Arch, tuple[str, ...]], Group],
+    done: Mapping[Key, Group],
     progress: Callable[[int, int, str], object],
 ) -> list[Program]:
     """
@@ -165,8 +169,6 @@ def programs(
         PtxlinkError: A compiler refused functions. Names all of them.
     """
     places = split([each.symbol for each in functions], options)
-    # All archs get the same content, whatever is written meanwhile.
-    read = functools.cache(link_files.read)
     result: list[Program] = []
 
     def compiled(arch: Arch, number: int) -> Group:
@@ -181,16 +183,11 @@ def programs(
 
     for arch in archs:
         groups = each_of(functools.partial(compiled, arch), range(len(places)))
-        result.append(program(functions[0].front_end, arch, groups, read))
+        result.append(program(functions[0].front_end, arch, groups))
     return result
 
 
-def program(
-    front_end: FrontEnd,
-    arch: Arch,
-    groups: Iterable[Group],
-    read: Callable[[Any], LinkFile] = link_files.read,
-) -> Program:
+def program(front_end: FrontEnd, arch: Arch, groups: Iterable[Group]) -> Program:
     """
     Return *groups* with the files that their functions link, from the working directory of this process.
 
@@ -201,7 +198,7 @@ def program(
     links: dict[LinkFile, None] = {}
     for each in whole.lowered:
         try:
-            links.update(dict.fromkeys(map(read, each.links)))
+            links.update(dict.fromkeys(map(link_files.read, each.links)))
         except ExportError as error:
             raise ExportError(f"Function {each.title}: {error}", inputs=error.inputs) from error
     return Program(front_end, arch, whole.groups, tuple(links))
@@ -330,19 +327,11 @@ def compile_ir(
     try:
         return front_end.code.compile_ir(modules, arch, options, lto=lto)
     except Exception as error:
-        listed = ", ".join(each.signature.name for each in lowered)
-        try:
-            nvrtc.version()  # a front end may load it to find libdevice
-            known = nvvm.emitted_isa(arch)
-        except LinkError as missing:
-            raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
-        cure = (
-            "export the functions one by one to see which one it refuses, and write what that is made of "
-            "with Python's own functions, or those of `math`."
-            if known
-            else "it does not know the architecture; `--arch all` stands for those that it compiles for."
-        )
-        raise ExportError(f"NVVM could not compile {listed} for {arch.sm}: {error}; {cure}") from error
+        listed, reason = ", ".join(each.signature.name for each in lowered), find.explained(error) or error
+        raise ExportError(
+            f"NVVM could not compile {listed} for {arch.sm}: {reason}; export them one by one to see which "
+            "one it refuses, and for an architecture that it knows: `--arch all` stands for those."
+        ) from error
 
 
 def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:

@@ -10,7 +10,9 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._link import declarations, manifests
 from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError
+
+from .link_files import as_export_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,15 +87,13 @@ def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
     """
     own = [each.signature for each in lowered if not each.signature.kernel]
     known = [declaration(signature, "this export") for signature in own]
-    try:
+    with as_export_errors():
         for file in files:
             manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
             known += declarations_of(manifest) if manifest else []
         for each in lowered if known else ():
             for extern in (declaration(plain, each.title) for _, plain in each.declared if plain):
                 declarations.check_types(each.title, [(extern.name, extern.types)], known)
-    except LinkError as error:
-        raise ExportError(str(error), inputs=error.inputs) from error
 
 
 def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

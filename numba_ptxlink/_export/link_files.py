@@ -8,6 +8,7 @@ the same file can be linked together. NVRTC appends it, by macros.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -26,11 +27,11 @@ from numba_ptxlink._tools import includes, nvjitlink, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
-    from numba_ptxlink._formats.ptx import Function, Prototype, Variable
+    from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import CompileOptions
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,15 @@ _KEEP = "numba_ptxlink_keep"
 _WORD = re.compile(r"\w+")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
+
+
+@contextlib.contextmanager
+def as_export_errors() -> Iterator[None]:
+    """Raise an ExportError for a LinkError of what is done within, which is a part of an export."""
+    try:
+        yield
+    except LinkError as error:
+        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
 def given(item: Any) -> str | LinkFile:
@@ -69,18 +79,15 @@ def read(item: Any) -> LinkFile:
     if isinstance(item, LinkFile):
         return item
     path = Path(item) if isinstance(item, (str, os.PathLike)) else None
-    try:
+    if path is None and not hasattr(item, "data"):
+        raise ExportError(
+            f"link= holds a {type(item).__name__}; give a path, or code such as cuda.CUSource(text)."
+        )
+    with as_export_errors():
         if getattr(item, "kind", None) == CU:
             source = Input(CU, str(item.name), as_bytes(item.data))
-        elif path or hasattr(item, "data"):
-            source = read_input(path or item)
         else:
-            raise ExportError(
-                f"link= holds a {type(item).__name__}; give a path, or code in memory such as "
-                "cuda.CUSource(text)."
-            )
-    except LinkError as error:
-        raise ExportError(f"link= of a declaration: {error}", inputs=error.inputs) from error
+            source = read_input(path or item)
     return LinkFile(source.name, source.kind, source.code, path and path.absolute())
 
 
@@ -110,22 +117,15 @@ def compile_files(
     """
     if not missing:
         return [], {}
-    code: dict[tuple[str, bytes], None] = {}
-    others: dict[Input, None] = {}
-    # What each function links holds the shims of all functions that the process had compiled before it.
-    texts: dict[tuple[str, str, tuple[Path, ...]], dict[str, str]] = {}
-    for file in files:
-        if file.kind == LTOIR:
-            code[file.name, file.content] = None
-        elif file.kind == CU:
-            head, shims = _split(file.content.decode(errors="surrogateescape"))
-            wanted = {name: shims[name] for name in missing.keys() & shims.keys()}
-            if wanted or not shims:
-                place = (head, PurePath(file.name).name, _folders(file))
-                texts.setdefault(place, {}).update(wanted)
-        else:
-            others[Input(file.kind, file.name, file.content)] = None
-    symbols = [symbol for other in others if other.kind == PTX for symbol in check.symbols(other)]
+    allocating = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
+    if allocating:
+        raise ExportError(
+            f"The functions allocate arrays or count references ({', '.join(allocating)}), and Numba's "
+            "memory manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays "
+            "as arguments."
+        )
+    code, texts = _needed(files, missing)
+    symbols: list[Symbol] = []
     defined: set[str] = set()
     sources = []
     for (head, name, folders), shims in texts.items():
@@ -135,35 +135,52 @@ def compile_files(
         if not shims:
             ptx = compile_source(text, name, arch, folders, output=PTX)
             symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
-            module = parse(ptx.decode())
-            items: list[Function | Variable] = [*module.functions, *module.variables]
-            defined |= {item.name for item in items if item.defined and item.linkage == "visible"}
+    defined |= {symbol.name for symbol in symbols if symbol.strong}
     _check_prototypes(symbols, missing, callers)
     # Those that are called have the names by which they are called.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
-    try:
-        compiled = _compile_private(sources, private, arch)
-    except ExportError as error:
-        log.debug("the functions of link files keep their names: %s", error)
-        private = {}
-        compiled = _compile_private(sources, private, arch)
-    _check_left(missing.keys() - defined, others, callers)
-    names = {name: private[name] for name in called & private.keys()}
-    return sorted({**code, **dict.fromkeys(compiled)}), names
+    macros = [f"-D{name}={new}" for name, new in private.items()]
+    for text, name, folders in sources:
+        code[name, compile_source(text, name, arch, folders, macros)] = None
+    return sorted(code), {name: private[name] for name in called}
+
+
+_Place = tuple[str, str, tuple[Path, ...]]
+"""The head of CUDA C++, its name, and the folders of its headers."""
+
+
+def _needed(
+    files: Iterable[LinkFile], missing: Mapping[str, Prototype]
+) -> tuple[dict[tuple[str, bytes], None], dict[_Place, dict[str, str]]]:
+    """Return the LTO-IR among *files*, and the CUDA C++, with its shims of the functions *missing*."""
+    code: dict[tuple[str, bytes], None] = {}
+    # What each function links holds the shims of all functions that the process had compiled before it.
+    texts: dict[_Place, dict[str, str]] = {}
+    for file in files:
+        if file.kind == LTOIR:
+            code[file.name, file.content] = None
+        elif file.kind == CU:
+            head, shims = _split(file.content.decode(errors="surrogateescape"))
+            wanted = {name: shims[name] for name in missing.keys() & shims.keys()}
+            if wanted or not shims:
+                place = (head, PurePath(file.name).name, _folders(file))
+                texts.setdefault(place, {}).update(wanted)
+        # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
+        elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
+            log.warning(
+                "link= gives %s, of kind %s, and an export takes in CUDA C++ and LTO-IR alone; give that "
+                "file to the linker beside the artifact, or one of these to link=.",
+                file.name,
+                file.kind,
+            )
+    return code, texts
 
 
 def _identifier(symbol: str) -> str:
     """Return the name in C++ of what is in no namespace and no class, the symbol of anything else."""
     match = _MANGLED.fullmatch(symbol)
     return match["rest"][: int(match["length"])] if match else symbol
-
-
-def _compile_private(
-    sources: Iterable[tuple[str, str, tuple[Path, ...]]], private: Mapping[str, str], arch: Arch
-) -> list[tuple[str, bytes]]:
-    macros = [f"-D{name}={new}" for name, new in private.items()]
-    return [(name, compile_source(text, name, arch, folders, macros)) for text, name, folders in sources]
 
 
 def _check_prototypes(
@@ -174,32 +191,8 @@ def _check_prototypes(
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
-    try:
+    with as_export_errors():
         check.compare([*found, *called])
-    except LinkError as error:
-        raise ExportError(str(error), inputs=error.inputs) from error
-
-
-def _check_left(left: Iterable[str], others: Iterable[Input], callers: Mapping[str, str]) -> None:
-    """Refuse undefined functions that allocate; log *others*, link files that may define the rest."""
-    needed = sorted(name for name in left if name.startswith("NRT_") and name not in callers)
-    if needed:
-        raise ExportError(
-            f"The functions allocate arrays or count references ({', '.join(needed)}), and Numba's memory "
-            "manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays as "
-            "arguments."
-        )
-    # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
-    wanted = ", ".join(sorted(name for name in left if not backends.is_runtime_call(name)))
-    for other in others:
-        if wanted and not backends.is_runtime(other):
-            log.warning(
-                "C++ has to define %s: link= gives %s, of kind %s, and an export takes in CUDA C++ and "
-                "LTO-IR alone. Give that file to the linker beside the artifact, or one of these to link=.",
-                wanted,
-                other.name,
-                other.kind,
-            )
 
 
 def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
@@ -260,7 +253,7 @@ def compile_source(
     Raises:
         ExportError: NVRTC refused the source. Carries its log.
     """
-    try:
+    with as_export_errors():
         return nvrtc.compile_source(
             source,
             name,
@@ -270,8 +263,6 @@ def compile_source(
             include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
             folder=nvrtc.NOWHERE,
         ).code
-    except LinkError as error:
-        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
 def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
@@ -315,9 +306,7 @@ def merge_ptx(
     flags = ["-lto", "-ptx", *used, *["-lineinfo"] * options.lineinfo, *["-O0"] * (not options.opt)]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
     module = parse(text)
-    kept = module.definition(_KEEP)
-    if kept is None:
-        raise ExportError("nvJitLink's PTX is not laid out as expected; please report this with its version.")
+    (kept,) = (function for function in module.functions if function.name == _KEEP)
     module = parse(module.replace({Span(kept.start, kept.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
@@ -329,10 +318,8 @@ def _link(
 ) -> bytes:
     vector = [f"-arch={arch.sm}", *flags]
     inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
-    try:
+    with as_export_errors():
         return cache.cached(
             nvjitlink.key(inputs, vector, output),
             lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
         ).code
-    except LinkError as error:
-        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import ExportError
 
 from . import choice
@@ -193,11 +192,9 @@ def _files(names: Sequence[str]) -> frozenset[Path]:
     for name in names:
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
         if isinstance(file, str) and name.partition(".")[0] not in sys.stdlib_module_names:
-            path = Path(file).absolute()
-            # A module in an archive stands for the archive.
-            found.add(next((each for each in (path, *path.parents) if each.is_file()), path))
+            found.add(Path(file).absolute())
     # Such as _sysconfigdata_..., which no list of the standard library has.
-    return frozenset(path for path in found if path.parent != standard)
+    return frozenset(path for path in found if path.parent != standard and path.is_file())
 
 
 @functools.cache
@@ -250,12 +247,11 @@ def _is_taken(name: str) -> bool:
 def _execute(path: Path) -> ModuleType:
     stem = path.stem
     name = f"_ptxlink_{stem}" if _is_taken(stem) or not stem.isidentifier() else stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"no loader takes {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    loader = machinery.SourceFileLoader(name, str(path.absolute()))
+    spec = machinery.ModuleSpec(name, loader, origin=loader.path)
+    spec.has_location = True
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
     return module
 
 
@@ -268,9 +264,7 @@ def _failure(what: str, error: BaseException) -> ExportError:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
         where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    missing = registry.of_module(error.name or "") if isinstance(error, ModuleNotFoundError) else None
-    cure = f"Run `pip install 'numba-ptxlink[{missing.extra}]'`, or mend" if missing else "Mend"
-    message = f"{what} failed while it was imported: {says}. {cure} the file."
+    message = f"{what} failed while it was imported: {says}. Mend the file, or install what it imports."
     return ExportError(f"{where}: error: {message}" if where else message)
 
 

@@ -79,8 +79,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
         )
     except Exception as error:
         reason = find.explained(error) or error
-        told = f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}"
-        raise ExportError(f"{udf.place}: error: {told}") from error
+        raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
     signature = _c_signature(function, lowered.result, lowered.args)
     front_end.code.wrap(lowered, signature, udf.options, inline=options.opt, launch_bounds=udf.launch_bounds)
     declared = Declaration(
@@ -93,11 +92,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
         namespace=udf.cxx.namespace,
         name=udf.function.__name__,
     )
-    try:
-        return portable(front_end, lowered, declared, udf.options, arch)
-    except (ExportError, UnicodeEncodeError) as error:
-        inputs = getattr(error, "inputs", ())
-        raise ExportError(f"Function {udf.name} ({udf.source}): {error}", inputs=inputs) from error
+    return portable(front_end, lowered, declared, udf.options, arch)
 
 
 def _errors(function: Typed) -> str:
@@ -142,18 +137,15 @@ def portable(
 
 
 def _c_signature(each: Typed, result: Any, args: Sequence[Any]) -> abi.Signature:
-    try:
-        return abi.c_signature(
-            each.symbol,
-            result,
-            zip(each.labels, args, strict=True),
-            kernel=each.udf.is_kernel,
-            names={**each.records, **each.structs},
-            const=each.const,
-            restrict=each.restrict,
-        )
-    except AbiError as error:
-        raise AbiError(f"{error} ({each.udf.source})") from error
+    return abi.c_signature(
+        each.symbol,
+        result,
+        zip(each.labels, args, strict=True),
+        kernel=each.udf.is_kernel,
+        names=each.names,
+        const=each.const,
+        restrict=each.restrict,
+    )
 
 
 def _c_type_of(name: str, args: Sequence[Any], result: Any) -> abi.Signature | None:

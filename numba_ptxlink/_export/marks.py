@@ -62,15 +62,11 @@ class Udf(Marked):
             self.others = (*function.others, function)
         # Unwrap a function that cuda.jit or njit has compiled.
         function = getattr(function, "py_func", getattr(function, "function", function))
-        if isinstance(function, (staticmethod, classmethod)):
-            raise ExportError(
-                f"{self._decorator}() decorates Python functions, and {function.__func__.__qualname__} is a "
-                f"{type(function).__name__} already; write @staticmethod above @{self._decorator}."
-            )
         if not inspect.isfunction(function):
+            decorator = type(self).__name__.lower()
             raise ExportError(
-                f"{self._decorator}() decorates Python functions, not {type(function).__name__}: "
-                f"{function!r}; decorate a function, which may call it."
+                f"{decorator}() decorates Python functions, not {type(function).__name__}: {function!r}; "
+                f"decorate a function, and write @staticmethod above @{decorator}."
             )
         if front_end is not None:
             registry.get(front_end)
@@ -88,14 +84,9 @@ class Udf(Marked):
         choice.record(self)
         functools.update_wrapper(self, function)
 
-    _decorator = "udf"
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the Python function."""
         return self.function(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<{self._decorator} {self.name}: {self.signature}>"
 
     @property
     def _dispatcher(self) -> Any:
@@ -142,7 +133,6 @@ class Kernel(Udf):
     """
 
     is_kernel = True
-    _decorator = "kernel"
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         """Raise ExportError: a kernel can only be launched."""
@@ -274,24 +264,16 @@ def _mark(
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
     """Refuse a function that C has no prototype for, whatever its signature."""
-    refused = ""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        refused = " is asynchronous, and C calls wait for a value; write `def`, without `async`."
-    elif inspect.isgeneratorfunction(function):
-        refused = " is a generator, and C has none; return a value instead of yielding."
+    reason = ""
     for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            refused = (
-                f": parameter '{parameter}' takes any number of arguments, and a C function has a fixed "
-                "number; name the parameters one by one."
-            )
-        elif parameter.kind == parameter.KEYWORD_ONLY:
-            refused = (
-                f": parameter {parameter.name!r} is passed by keyword, and C passes arguments by position; "
-                "remove the `*` before it."
-            )
-    if refused:
-        raise AbiError(f"Function {function.__qualname__} ({source}){refused}")
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            reason = f"its parameter '{parameter}' is not one argument, passed by position"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        reason = "it is asynchronous, and C waits for a value"
+    elif inspect.isgeneratorfunction(function):
+        reason = "it is a generator, and C takes one value"
+    if reason:
+        raise AbiError(f"Function {function.__qualname__} ({source}) cannot be called from C: {reason}.")
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

@@ -37,8 +37,7 @@ class Typed:
         args: The Numba types of its parameters.
         result: The Numba type of its result, None if Numba infers it.
         labels: The C names of its parameters.
-        records: The names of record types in its module.
-        structs: What C++ has for types.
+        names: The names of record types in its module, and what C++ has for types.
         const: The C names of the parameters through which it only reads.
         restrict: The C names of the parameters that nothing else leads to.
         symbol: Its C name.
@@ -49,8 +48,7 @@ class Typed:
     args: tuple[Any, ...]
     result: Any
     labels: tuple[str, ...]
-    records: Mapping[Any, str]
-    structs: Mapping[Any, Existing]
+    names: abi.Names
     const: frozenset[str]
     restrict: frozenset[str]
     symbol: str
@@ -70,26 +68,33 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
         function, old = new.udf, taken.setdefault(new.symbol, new).udf
         if old is function:
             continue
-        where = f"{function.function.__qualname__} ({function.source})"
+        where = f"{function.place}: error: "
         other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
         module = function.function.__module__.rpartition(".")[2]
         cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
         if function.overloads:
             cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
         raise AbiError(
-            f"{new.symbol!r}, the C name of function {where}, is taken by another function of this export, "
-            f"{other}; {cure}."
+            f"{where}{new.symbol!r}, the C name of function {function.function.__qualname__}, is taken by "
+            f"another function of this export, {other}; {cure}."
         )
     return tuple(taken.values())
 
 
 def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Return what *function* returns for each of *items*; raise the errors of all that fail as one."""
+    """
+    Return what *function* returns for each of *items*; raise the errors of all that fail as one.
+
+    The error of a marked function begins with its place, as those of compilers do.
+    """
     results, errors = [], []
     for item in items:
         try:
             results.append(function(item))
         except PtxlinkError as error:
+            marked = getattr(item, "udf", item)
+            if isinstance(marked, Udf):
+                error.args = (f"{marked.place}: error: {error}",)
             errors.append(error)
     raise_all(errors)
     return results
@@ -107,13 +112,10 @@ def raise_all(errors: Sequence[PtxlinkError]) -> None:
 
 def _typed(function: Udf, front_end: FrontEnd) -> Typed:
     what = f"function {function.function.__qualname__}"
-    try:
-        if not function.overloads:
-            cnames.check(function.name, what)
-        if function.cxx.namespace and not function.is_kernel:
-            cnames.check(function.function.__name__, what, inside=True)
-    except AbiError as error:
-        raise AbiError(f"{function.place}: error: {error}") from error
+    if not function.overloads:
+        cnames.check(function.name, what)
+    if function.cxx.namespace and not function.is_kernel:
+        cnames.check(function.function.__name__, what, inside=True)
     args, result = arguments(function, front_end)
     labels = tuple(parameters(function.function))
     python = inspect.signature(function.function, follow_wrapped=False).parameters
@@ -121,19 +123,19 @@ def _typed(function: Udf, front_end: FrontEnd) -> Typed:
         frozenset(label for name, label in zip(python, labels, strict=True) if name in marked)
         for marked in (function.cxx.const, function.cxx.restrict)
     )
-    records = record_names(function.function, front_end)
-    structs = existing_structs(function, front_end)
+    names: abi.Names = {
+        **record_names(function.function, front_end),
+        **existing_structs(function, front_end),
+    }
     symbol = function.name
     if function.overloads:
         # Its types are in the C name, by abbreviations that differ where the types do in C++.
-        where = f"{function.name} ({function.source})"
-        names: dict[Any, str | Existing] = {**records, **structs}
         params = zip(labels, args, strict=True)
         void = front_end.types.void
-        overload = abi.c_signature(where, void, params, names=names, const=const)
+        overload = abi.c_signature(function.name, void, params, names=names, const=const)
         codes = [ctype.code for _, ctype in overload.params]
         symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Typed(function, front_end, args, result, labels, records, structs, const, restrict, symbol)
+    return Typed(function, front_end, args, result, labels, names, const, restrict, symbol)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
@@ -149,7 +151,7 @@ def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
         ty = type_of(given, front_end)
         if not isinstance(ty, (types.Record, types.BaseTuple)):
             raise AbiError(
-                f"Function {each.name} ({each.source}): structs gives {existing.name} for {given!r}; give it "
+                f"Function {each.name}: structs gives {existing.name} for {given!r}; give it "
                 "for a structured dtype, a named tuple or a tuple of types."
             )
         found[ty] = existing
@@ -163,7 +165,7 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     Raises:
         AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
     """
-    where = f"Function {each.name} ({each.source})"
+    where = f"Function {each.name}"
     try:
         args, result = front_end.normalize(_resolved(each, front_end))
     except Exception as error:
@@ -175,8 +177,8 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     names = parameters(each.function)
     if len(names) != len(args):
         raise AbiError(
-            f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; "
-            f"{_missing(names[len(args) :]) or f'leave out {len(args) - len(names)} of its types'}."
+            f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; C has "
+            "no default values: give a type to each parameter."
         )
     return tuple(args), result
 
@@ -198,23 +200,21 @@ def _resolved(each: Udf, front_end: FrontEnd) -> Any:
     return _evaluate(signature, scope, front_end)
 
 
-def _missing(names: Sequence[str]) -> str:
-    spelled = ", ".join(repr(name) for name in names)
-    return f"give a type to {spelled} too, since C has no default values" if names else ""
-
-
 def describe(each: Typed) -> str:
     """Return the function's Python name and signature."""
     name = each.udf.function.__qualname__
     if isinstance(each.udf.signature, str):
         return f"{name}: {each.udf.signature}"
-    spelled = ", ".join(_spell(ty, each.records) for ty in each.args)
-    returns = "" if each.result is None else f" -> {_spell(each.result, each.records)}"
+    spelled = ", ".join(_spell(ty, each.names) for ty in each.args)
+    returns = "" if each.result is None else f" -> {_spell(each.result, each.names)}"
     return f"{name}: ({spelled}){returns}"
 
 
-def _spell(ty: Any, names: Mapping[Any, str]) -> str:
-    return names.get(ty) or (ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__)
+def _spell(ty: Any, names: abi.Names) -> str:
+    name = names.get(ty)
+    if isinstance(name, str):
+        return name
+    return ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__
 
 
 def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
@@ -253,7 +253,8 @@ class _Names(dict[str, Any]):
             value = self._scope[name]
             # Numba has modules among its types, too, and functions are often called like a type.
             hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
-            if own is None or hides or _is_type(value, front_end):
+            is_type = _makes_types(value, front_end) or type_of(value, front_end) is not None
+            if own is None or hides or is_type:
                 return _meaning(value, name, front_end)
         return self._own[name]
 
@@ -284,10 +285,6 @@ def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
     )
 
 
-def _is_type(value: Any, front_end: FrontEnd) -> bool:
-    return _makes_types(value, front_end) or type_of(value, front_end) is not None
-
-
 def _makes_types(value: Any, front_end: FrontEnd) -> bool:
     """Return whether *value* is a class of Numba's types, such as Optional."""
     return isinstance(value, type) and issubclass(value, front_end.types.Type)
@@ -307,29 +304,23 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return front_end.from_dtype(value)
-    if isinstance(value, type):
-        return _of_class(value, front_end)
-    return value if isinstance(value, front_end.types.Type) else None
-
-
-def _of_class(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
-    if issubclass(cls, enum.IntEnum):
-        return types.IntEnumMember(cls, types.int64)
-    if _is_named_tuple(cls):
-        return _named_tuple(cls, front_end)
-    return front_end.vector_of(cls)
-
-
-def _is_named_tuple(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
+    if not isinstance(value, type):
+        return value if isinstance(value, types.Type) else None
+    if issubclass(value, enum.IntEnum):
+        return types.IntEnumMember(value, types.int64)
+    if issubclass(value, tuple) and hasattr(value, "_fields"):
+        return _named_tuple(value, front_end)
+    return front_end.vector_of(value)
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
-    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    # The names of Python's own numbers stand for these, but where the module has something else of the name.
+    module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
+    scope = {**{each.__name__: ty for each, ty in plain.items()}, **module}
     fields = []
     for field in cls._fields:
         value = annotations.get(field)
@@ -337,8 +328,7 @@ def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
             value = value.__forward_arg__
         # A string is one more within the other where annotations are not evaluated.
         while isinstance(value, str):
-            builtin = None if value in scope else {each.__name__: each for each in plain}.get(value)
-            value = builtin or _evaluate(value, scope, front_end)
+            value = _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None
         ty = ty or type_of(value, front_end)
         if ty is None:

@@ -239,20 +239,7 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
     files = dict([*contents, *rule(depfile, manifest, made.sources).items(), last])
     _check_places(out, files, made.sources)
-    targets = {out / name: content for name, content in files.items()}
-    try:
-        for path in targets:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        stay = outputs.write(targets, _former(out, files, manifest))
-    except OSError as error:
-        raise ExportError(
-            f"{error.filename or out} could not be written: {error.strerror or error}; choose another "
-            "folder, or mend this one."
-        ) from error
-    for path in stay:
-        log.warning(
-            "%s is left over from the former export and cannot be deleted; delete it, or rename it.", path
-        )
+    put({out / name: content for name, content in files.items()}, _former(out, files, manifest))
     return replace(
         made,
         header=out / made.header,
@@ -260,6 +247,27 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
         artifacts={key: out / path for key, path in made.artifacts.items()},
         contents=files,
     )
+
+
+def put(files: Mapping[Path, bytes], obsolete: Sequence[Path] = ()) -> None:
+    """
+    Write *files*, the last one last, and delete those that are *obsolete*; create folders.
+
+    Raises:
+        ExportError: A file cannot be written.
+    """
+    try:
+        for path in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        stay = outputs.write(files, obsolete)
+    except OSError as error:
+        raise ExportError(
+            f"{error.filename} could not be written: {error.strerror}; choose another folder, or mend it."
+        ) from error
+    for path in stay:
+        log.warning(
+            "%s is left over from the former export and cannot be deleted; delete it, or rename it.", path
+        )
 
 
 def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
@@ -293,7 +301,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 def check_stem(stem: str) -> str:
     """Return *stem*, which becomes a part of file names and of a comment in C."""
-    if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
+    if not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
         raise ExportError(
             f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
             f"between them, in at most {_LONGEST_STEM} bytes, and neither .launch nor .kernels at the end."
@@ -303,32 +311,8 @@ def check_stem(stem: str) -> str:
 
 def check_out(out_dir: str | Path | None) -> None:
     """Refuse, before anything is compiled, what is no folder."""
-    out = None if out_dir is None else _path("out_dir", out_dir)
-    if out and os.path.lexists(out) and not out.is_dir():
-        raise ExportError(f"{out} is not a folder; give the path of a folder.")
-
-
-def check_depfile(depfile: str | Path | None, out_dir: str | Path | None) -> None:
-    """
-    Refuse, before anything is compiled, a depfile that could not be written.
-
-    The folder that an export writes into is created; that of one file has to exist, as for compilers.
-    """
-    if depfile is None:
-        return
-    path = _path("depfile", depfile)
-    if out_dir is None:
-        raise ExportError(f"{path} would not be written by an export in memory; give out_dir, or no depfile.")
-    folder, out = Path(os.path.realpath(path)).parent, Path(os.path.realpath(out_dir))
-    if path.is_dir() or (not folder.is_dir() and folder not in (out, *out.parents)):
-        raise ExportError(f"{path} could not be written; give the path of a file in a folder that exists.")
-
-
-def _path(option: str, given: str | Path) -> Path:
-    """Return the path *given* as *option*."""
-    if not isinstance(given, (str, os.PathLike)) or "\0" in os.fspath(given):
-        raise ExportError(f"{option} is {given!r}; pass a path.")
-    return Path(given)
+    if out_dir is not None and os.path.lexists(out_dir) and not Path(out_dir).is_dir():
+        raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
 
 
 def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:

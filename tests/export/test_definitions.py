@@ -59,14 +59,16 @@ def test_static_methods_are_exported(tmp_path):
 
 
 def test_methods_are_refused(tmp_path):
-    """A method has one parameter more than its signature, and the message names it."""
+    """A method has one parameter more than its signature."""
     text = MARK + FUNCTION.format(1).replace("f(", "first(") + CLASS.format("", MARK.strip(), "self, ")
-    with pytest.raises(pl.AbiError, match=r"has 2 parameters and its signature .* has 1.*'x'"):
+    with pytest.raises(
+        pl.AbiError, match=r"udfs.py:13: error: Function f has 2 parameters and its signature .* has 1"
+    ):
         pl.export(written(tmp_path, text))
 
 
 def test_the_mark_is_below_the_staticmethod(tmp_path):
     """The wrong order is an error that says the right one."""
     text = CLASS.format(MARK.strip(), "@staticmethod", "")
-    with pytest.raises(pl.ExportError, match="write @staticmethod above @udf"):
+    with pytest.raises(pl.ExportError, match="and write @staticmethod above @udf"):
         pl.export(written(tmp_path, text))

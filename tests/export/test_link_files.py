@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import front_ends
@@ -13,7 +14,6 @@ import pytest
 import shared_helpers
 from elftools.elf.elffile import ELFFile
 from numba import cuda
-from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
@@ -76,45 +76,10 @@ def test_two_exports_that_share_a_helper_link_together(tmp_path, helper, opt):
 @pytest.mark.parametrize("helper", shared_helpers.HELPERS, ids=lambda helper: helper.py_func.__name__)
 def test_what_is_strong_in_ltoir_has_the_exports_name_or_tag(tmp_path, helper):
     """LTO-IR keeps the symbols of link files, under names of the export's own."""
-    tag = link_files_tag("first")
     found = strong(artifact(exported(tmp_path, "first", helper, emit=["ltoir"]), "ltoir"))
     assert "first" in found
+    tag = f"{zlib.crc32(b'first'):08x}"
     assert [] == [name for name in found - {"first"} if tag not in name]
-
-
-def link_files_tag(name):
-    """Return the tag of an export with one function."""
-    from numba_ptxlink._export.compile import tag
-
-    return tag([name])
-
-
-def nvcc_of_the_wheel():
-    """Return the path of the nvcc that reads what the other wheels write; skip the test without one."""
-    import nvidia
-
-    for folder in nvidia.__path__:
-        for path in Path(folder).glob("*/bin/nvcc"):
-            return path
-    return pytest.skip("the wheel of nvcc is not installed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ptx", "cubin"])
-@pytest.mark.parametrize(
-    "helper", [shared_helpers.reversed_in_block, shared_helpers.advanced], ids=["shared", "extern"]
-)
-def test_nvcc_links_them_too(tmp_path, helper, kind):
-    """The linker of CUDA C++ takes both artifacts."""
-    nvcc = nvcc_of_the_wheel()
-    made = [exported(tmp_path, name, helper) for name in ("first", "second")]
-    (tmp_path / "caller.cu").write_text(CALLER)
-    objects = []
-    for path in (tmp_path / "caller.cu", *(artifact(export, kind) for export in made)):
-        objects.append(tmp_path / f"{path.name}.o")
-        subprocess.run([nvcc, "-arch=sm_90", "-dc", path, "-o", objects[-1]], check=True)
-    command = [nvcc, "-arch=sm_90", "-dlink", *objects, "-o", tmp_path / "linked.o"]
-    assert 0 == subprocess.run(command, check=False).returncode
 
 
 def test_the_exported_function_itself_is_defined_once(tmp_path):
@@ -136,9 +101,7 @@ extern "C" __global__ void reset() { counter = 0; }
 """
 
 
-@pytest.mark.parametrize(
-    "output", ["ptx", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ltoir", "cubin", "fatbin"))]
-)
+@pytest.mark.parametrize("output", ["ptx", pytest.param("ltoir", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", front_ends.NAMES)
 def test_compile_leaves_link_files_to_the_linker(name, output, tmp_path):
     """Two functions and a kernel of `cuda.compile` share the one state of the file that all of them link."""
@@ -183,26 +146,6 @@ def test_an_export_calls_another_exports_function(tmp_path):
     for kind in KINDS:
         files = [artifact(export, kind) for export in (made, second)]
         assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind
-
-
-def test_a_kernel_of_numba_links_both(monkeypatch, tmp_path):
-    """A kernel that declares both functions links both artifacts."""
-    import fakedevice
-
-    fakedevice.install(monkeypatch.setattr, (9, 0))
-    made = [exported(tmp_path, name, shared_helpers.advanced) for name in ("first", "second")]
-    first, second = (
-        cuda.declare_device(
-            name, "float32(float32)", abi="c", link=[cuda.LTOIR(artifact(export, "ltoir").read_bytes())]
-        )
-        for name, export in zip(("first", "second"), made, strict=True)
-    )
-
-    def kernel(x):
-        x[0] = first(x[1]) + second(x[2])
-
-    _, cubin = fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
-    assert cubin.code[:4] == b"\x7fELF"
 
 
 def test_compiling_a_function_leaves_a_shared_helper_as_it_is():

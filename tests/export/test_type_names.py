@@ -113,7 +113,7 @@ def test_names_stand_for_types(signature, args, result):
 def test_what_is_no_type_is_refused(signature, message):
     """The error names the function, what the name stands for, and how to pass types."""
     with pytest.raises(
-        pl.AbiError, match=rf"Function f \(.*{message}.*where Particle is a global of its module"
+        pl.AbiError, match=rf"Function f: .*{message}.*where Particle is a global of its module"
     ):
         resolved(signature, 1)
 
