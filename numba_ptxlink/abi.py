@@ -98,15 +98,12 @@ def c_signature(
     def translate(ty: Any, what: str, param: str = "") -> CType:
         where = f"Function {name}: {what}, of Numba type {ty},"
         try:
-            ctype = c_type(ty, names)
+            ctype = _pointing(c_type(ty, names), const=param in const, restrict=param in restrict)
         except AbiError as error:
             raise AbiError(f"{where} has no C type. {error}") from error
         if param and isinstance(ctype, Void):
             raise AbiError(f"{where} has no C type. Leave the parameter out.")
-        try:
-            return _pointing(ctype, const=param in const, restrict=param in restrict)
-        except AbiError as error:
-            raise AbiError(f"{where} {error}") from error
+        return ctype
 
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
     returned = translate(of_type(result).types.unliteral(result), "the return value")
@@ -120,10 +117,7 @@ def c_signature(
     )
     if kernel and not isinstance(signature.result, Void):
         raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
-    try:
-        structs_of([signature])
-    except AbiError as error:
-        raise AbiError(f"Function {name}: {error}") from error
+    structs_of([signature])
     return signature
 
 
@@ -134,7 +128,9 @@ def _pointing(ctype: CType, *, const: bool, restrict: bool) -> CType:
     if const and not restrict and isinstance(ctype, View):
         return view(ctype.element, ctype.ndim, ctype.layout, readonly=True)
     if const or restrict:
-        raise AbiError("has no const or restrict: const is for pointers and arrays, restrict for pointers.")
+        raise AbiError(
+            "It is neither const nor restrict: const is for pointers and arrays, restrict for pointers."
+        )
     return ctype
 
 

@@ -25,7 +25,7 @@ from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from concurrent.futures import Executor
     from types import ModuleType
 
@@ -52,7 +52,6 @@ def export(
     include_dirs: Sequence[str | Path] | str | Path = (),
     front_end: FrontEndName | None = None,
     executor: Executor | None = None,
-    progress: Callable[[int, int, str], object] | None = None,
     archs: Iterable[ArchLike] | None = None,
 ) -> Export:
     """
@@ -100,7 +99,6 @@ def export(
             Dask cluster by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the
             file in a child of its own. The bytes do not depend on it: what was lost with a worker, or what
             another environment would compile otherwise, is done on this machine.
-        progress: Called with the number of groups that are done, their total, and what was done.
         archs: The former name of *arch*.
 
     Raises:
@@ -117,11 +115,14 @@ def export(
     config()
     arch = arch if archs is None else archs
     consumer = Consumer.of(cuda, ptx_isa)
+    if fastmath not in (True, False):
+        # Flags, as Numba's decorators take them, would be all of it.
+        raise ExportError(f"fastmath is {fastmath!r}; pass True or False.")
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
-        _options(opt=opt, fastmath=fastmath, lineinfo=lineinfo),
+        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo)),
         consumer,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
@@ -138,7 +139,7 @@ def export(
             check_file(Path(named.name))
     elif executor is not None:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
-    made = jobs.export(named, request, executor, progress)
+    made = jobs.export(named, request, executor)
     return write(made, out_dir, depfile)
 
 
@@ -176,9 +177,7 @@ def _compile(
     name, arch, kinds, beside = options
     default = CompileOptions()
     marked = load(source, front_end).marked
-    (program,) = programs(
-        typed(marked, choice.common(marked, front_end)), [arch], default, {}, lambda *_: None
-    )
+    (program,) = programs(typed(marked, choice.common(marked, front_end)), [arch], default, {})
     program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
     code = build(program, kinds, default, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
@@ -193,18 +192,8 @@ def _compile(
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
-    kinds = tuple(filter(None, map(str.strip, emit.split(",")))) if isinstance(emit, str) else tuple(emit)
-    if not kinds:
-        raise ExportError(f"emit names no kind of artifact; give at least one of {', '.join(EMIT)}, or None.")
-    for kind in kinds:
-        if kind not in EMIT:
-            raise ExportError(f"Cannot emit {kind!r}; the kinds are {', '.join(EMIT)}.")
+    kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else tuple(emit)
+    unknown = [kind for kind in kinds if kind not in EMIT]
+    if unknown or not kinds:
+        raise ExportError(f"Cannot emit {', '.join(unknown) or 'nothing'}; the kinds are {', '.join(EMIT)}.")
     return kinds
-
-
-def _options(**flags: Any) -> CompileOptions:
-    for name, value in flags.items():
-        # Flags of fastmath, as Numba's decorators take them, would be all of it.
-        if value not in (True, False):
-            raise ExportError(f"{name} is {value!r}; pass True or False.")
-    return CompileOptions(**{name: bool(value) for name, value in flags.items()})

@@ -48,7 +48,7 @@ wchar wctype
 """
 
 
-def check(name: object, what: str, *, inside: bool = False) -> None:
+def check(name: str, what: str, *, inside: bool = False) -> None:
     """
     Check that an external function of C, C++ and CUDA C++ can have *name*.
 
@@ -60,8 +60,6 @@ def check(name: object, what: str, *, inside: bool = False) -> None:
     Raises:
         AbiError: The name is illegal or reserved. Proposes another.
     """
-    if not isinstance(name, str):
-        raise AbiError(f"The C name of {what} must be a str, not {type(name).__name__}: {name!r}.")
     reason = problem_anywhere(name) if inside else problem(name)
     if reason:
         raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")

@@ -49,13 +49,9 @@ class AbiOptions:
     checked: bool = False
 
     @classmethod
-    def of(cls, abi_info: object, spelled: str = "abi_info[{!r}]") -> AbiOptions:
+    def of(cls, abi_info: object) -> AbiOptions:
         """
         Read and check an `abi_info` mapping, as of `numba.cuda.compile`: unknown keys are ignored.
-
-        Args:
-            abi_info: The mapping.
-            spelled: How messages spell a key of it.
 
         Raises:
             AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
@@ -69,7 +65,7 @@ class AbiOptions:
         for key, allowed in _CHOICES.items():
             if key in abi_info and repr(abi_info[key]) not in map(repr, allowed):
                 choices = ", ".join(map(str, allowed))
-                raise AbiError(f"{spelled.format(key)} is {abi_info[key]!r}; the choices are {choices}.")
+                raise AbiError(f"{key} is {abi_info[key]!r}; the choices are {choices}.")
         options = cls(**{key: value for key, value in abi_info.items() if key in keys})
         name: object = options.abi_name
         if name is not None and not (isinstance(name, str) and _SYMBOL.fullmatch(name)):

@@ -13,7 +13,7 @@ from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.errors import AbiError, LinkError
 
-from . import existing, names
+from . import existing
 from . import types as c
 from .signatures import Signature, structs_of
 
@@ -149,16 +149,15 @@ def _call(number: int, signature: Signature, name: str) -> str:
 
 def _compare(ptx: str, signatures: Sequence[Signature], sources: dict[str, str], *, modern: bool) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
-    wrong, proposed = [], []
+    wrong = []
     for number, each in enumerate(signatures):
         declared = there.get(f"{_CALLER}{number}" if each.kernel else each.name)
         expected = each.prototype_for(modern=modern)
         if declared is None or replace(declared, name=each.name) != expected:
             differs = "" if declared is None else f": {declared}, exported as {expected}"
             wrong.append(f"{each.name} ({sources.get(each.name, 'for C++ to define')}{differs})")
-            proposed.append(repr(names.propose(f"{each.name}_of")))
     if wrong:
         raise AbiError(
             f"C++ calls functions of CUDA's by the names {', '.join(wrong)}, not the exported ones; use "
-            f"others, such as {', '.join(proposed)}; if CUDA has none of these, report this."
+            "others; if CUDA has none of these, report this."
         )

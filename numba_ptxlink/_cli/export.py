@@ -13,7 +13,6 @@ from .output import Report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
     from numba_ptxlink.exporter import Export
@@ -25,7 +24,7 @@ _EXAMPLES = (
     "export one.py two.py three.py -o build -j 4",
     "export -m package.udfs -o build --emit ptx,ltoir -j 8 --quiet",
 )
-# An export of so many groups takes seconds.
+# So many files take seconds.
 _FEW = 4
 
 
@@ -126,26 +125,24 @@ def _export(arguments: argparse.Namespace) -> Report:
         "include_dirs": arguments.include_dirs,
         "front_end": arguments.front_end,
     }
-    show = (lambda *_: None) if arguments.quiet else _progress
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
         output.stdout_to_stderr(),
         _threads(arguments.jobs) as threads,
     ):
         if len(paths) > 1:
-            exported = _export_each(arguments, options, show, threads)
+            exported = _export_each(arguments, options, threads)
         else:
             executor = threads if arguments.jobs > 1 else None
             source = paths[0] if module is None else Source(module, is_module=True)
-            given = {**options, "depfile": arguments.depfile, "executor": executor, "progress": show}
-            exported = [export(source, arguments.out_dir, **given)]
+            depfile = arguments.depfile
+            exported = [export(source, arguments.out_dir, **options, depfile=depfile, executor=executor)]
     return _report(exported)
 
 
 def _export_each(
     arguments: argparse.Namespace,
     options: dict[str, Any],
-    show: Callable[[int, int, str], object],
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
     """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
@@ -166,7 +163,8 @@ def _export_each(
             done.append(future.result())
         except PtxlinkError as error:
             errors.append(error)
-        show(count, len(paths), str(path))
+        if len(paths) > _FEW and not arguments.quiet and sys.stderr is not None:
+            print(f"[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     if errors:
         raise ExportError("\n".join(map(str, errors))) from errors[0]
     made_of = {source for each in done for source in each.sources}
@@ -211,10 +209,3 @@ def _kinds(text: str) -> list[str]:
     from numba_ptxlink._export.artifacts import EMIT
 
     return args.known(text, EMIT)
-
-
-def _progress(done: int, total: int, title: str) -> None:
-    """Show how far an export of many groups is, a line each."""
-    if total > _FEW and sys.stderr is not None:
-        sys.stderr.write(f"[{done}/{total}] {title}\n")
-        sys.stderr.flush()

@@ -47,7 +47,6 @@ sys.path[:] = {path!r}
 from numba_ptxlink._export.children import _serve
 _serve({descriptor})
 """
-_to_caller: list[Connection] = []
 
 
 class _Server:
@@ -103,7 +102,6 @@ def run(
     function: Callable[..., Any],
     *args: Any,
     prepare: tuple[Any, ...],
-    heard: Callable[..., object] | None = None,
 ) -> Any:
     """
     Return what *function*, which a module has by its name, returns for *args* in a child.
@@ -112,7 +110,6 @@ def run(
         function: The function.
         args: Its arguments, which travel as a pickle.
         prepare: A function with its arguments that the process calls, of which the child is one.
-        heard: Called with the arguments of each `tell` of the child.
 
     Raises:
         ExportError: The child has died.
@@ -125,9 +122,7 @@ def run(
             connection.send((dict(os.environ), os.getcwd(), sys.path, level, function, args))  # noqa: PTH109
             while True:
                 what, value = connection.recv()
-                if what == "told":
-                    (heard or log.debug)(*value)
-                elif what == "logged":
+                if what == "logged":
                     logger = logging.getLogger(value.name)
                     if logger.isEnabledFor(value.levelno):
                         logger.handle(value)
@@ -165,12 +160,6 @@ def end() -> None:
         _servers.popitem()[1].end()
 
 
-def tell(*value: Any) -> None:
-    """Tell the caller of this child something meanwhile; in any other process, do nothing."""
-    if _to_caller:
-        _to_caller[0].send(("told", value))
-
-
 def _serve(descriptor: int) -> None:
     """Fork a child for each message on the socket *descriptor*; end with its other side."""
     control = socket.socket(fileno=descriptor)
@@ -199,7 +188,6 @@ def _be_child(descriptor: int, error: int) -> None:
         os.dup2(error, 1)
         os.dup2(error, 2)
         connection = Connection(descriptor)
-        _to_caller[:] = [connection]
         environment, folder, path, level, function, args = connection.recv()
         os.environ.clear()
         os.environ.update(environment)
@@ -208,7 +196,7 @@ def _be_child(descriptor: int, error: int) -> None:
         _config.config.cache_clear()
         cache.default.cache_clear()
         logger = logging.getLogger(_LOGGER)
-        logger.handlers, logger.propagate = [_Forwarding(level)], False
+        logger.handlers, logger.propagate = [_Forwarding(connection)], False
         logger.setLevel(level)
         connection.send(_outcome(function, args))
     finally:
@@ -231,6 +219,10 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, 
 class _Forwarding(logging.Handler):
     """Sends what is logged to the caller."""
 
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
     def emit(self, record: logging.LogRecord) -> None:
         record.msg, record.args, record.exc_info = record.getMessage(), None, None
-        _to_caller[0].send(("logged", record))
+        self._connection.send(("logged", record))

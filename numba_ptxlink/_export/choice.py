@@ -127,21 +127,20 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
         ConfigError: The one that is named is unknown.
         ExportError: *function* reads what belongs to another, or to several; or none is installed.
     """
-    told = _told(function)
-    named = function.asked or asked
+    told, named = _told(function), function.asked or asked
     if named is not None:
-        told = {f"front_end={named!r}": registry.get(named), **told}
-    if len({front_end.name for front_end in told.values()}) > 1:
-        uses = " and ".join(f"{what}, which belongs to {front_end.name}" for what, front_end in told.items())
+        told[registry.get(named).name] = f"front_end={named!r}"
+    if len(told) > 1:
+        uses = " and ".join(f"{what}, which belongs to {name}" for name, what in told.items())
         raise ExportError(
             f"{function.name} ({function.source}) uses {uses}; one front end compiles a function with all "
             "that it calls: take all of them from one."
         )
     if not told:
         scope = {**function.function.__globals__, **inspect.getclosurevars(function.function).nonlocals}
-        around = {owner.name: owner for value in scope.values() if (owner := registry.owner(value))}
-        told = around if len(around) == 1 else {"": default()}
-    return next(iter(told.values()))
+        around = {owner.name for value in scope.values() if (owner := registry.owner(value))}
+        told = dict.fromkeys(around if len(around) == 1 else [default().name], "")
+    return registry.get(next(iter(told)))
 
 
 def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
@@ -164,7 +163,8 @@ def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
     return registry.require(registry.get(next(iter(by_name))))
 
 
-def _installed() -> list[FrontEnd]:
+def installed() -> list[FrontEnd]:
+    """Return the front ends whose compilers are installed, the preferred one first."""
     return [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
 
 
@@ -175,7 +175,7 @@ def default() -> FrontEnd:
     Raises:
         ExportError: None is installed. Names the extras.
     """
-    for front_end in _installed():
+    for front_end in installed():
         return front_end
     cures = " or ".join(
         f"`pip install 'numba-ptxlink[{front_end.extra}]'` ({front_end.name})"
@@ -193,17 +193,17 @@ def prepare(asked: str | None = None) -> None:
     """
     if asked is not None:
         registry.require(registry.get(asked))
-    elif len(_installed()) < 2:
+    elif len(installed()) < 2:
         registry.require(default())
 
 
-def _told(function: Marked) -> dict[str, FrontEnd]:
-    """Return what *function* has of front ends: what it is, and whose."""
+def _told(function: Marked) -> dict[str, str]:
+    """Return the names of front ends that *function* uses, each with something of it."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
-    told = {f"the type {ty}": registry.owner(ty) for ty in types}
+    used = [(f"the type {ty}", registry.owner(ty)) for ty in types]
     for reader, name, value in names([function.function]):
         owner = registry.owner(value)
         if isinstance(value, Marked):
             owner = registry.get(value.asked) if value.asked else None
-        told.setdefault(f"{name} in {reader.__qualname__}", owner)
-    return {what: owner for what, owner in told.items() if owner is not None}
+        used.append((f"{name} in {reader.__qualname__}", owner))
+    return {owner.name: what for what, owner in reversed(used) if owner is not None}

@@ -30,7 +30,7 @@ from .lower import Lowered, lower
 from .signatures import each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
@@ -63,6 +63,11 @@ class Group:
 
     lowered: tuple[Lowered, ...]
     ptx: bytes = b""
+
+    @property
+    def links(self) -> tuple[LinkFile, ...]:
+        """The files that they link."""
+        return tuple(dict.fromkeys(link for each in self.lowered for link in each.links))
 
 
 @dataclass(frozen=True)
@@ -132,11 +137,6 @@ def split(names: Sequence[str], options: CompileOptions) -> list[range]:
     return groups
 
 
-def title(arch: Arch, names: Sequence[str]) -> str:
-    """Return what a group is, in a few words."""
-    return f"{arch.sm}: {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
-
-
 def compile_group(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Group:
     """
     Lower *functions*, which are of one front end, and compile them to PTX.
@@ -153,7 +153,6 @@ def programs(
     archs: Sequence[Arch],
     options: CompileOptions,
     done: Mapping[Key, Group],
-    progress: Callable[[int, int, str], object],
 ) -> list[Program]:
     """
     Lower *functions*, which are of one front end, and compile them in groups for each of *archs*.
@@ -163,45 +162,28 @@ def programs(
         archs: The GPUs.
         options: The options of the export.
         done: What groups of them have become elsewhere, by architecture and C names.
-        progress: Called after each group that is made here.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    places = split([each.symbol for each in functions], options)
-    result: list[Program] = []
+    groups = split([each.symbol for each in functions], options)
 
-    def compiled(arch: Arch, number: int) -> Group:
-        own = [functions[place] for place in places[number]]
-        names = tuple(each.symbol for each in own)
-        if (arch, names) in done:
-            return done[arch, names]
-        group = compile_group(own, arch, options)
-        count = len(result) * len(places) + number + 1
-        progress(count, len(places) * len(archs), title(arch, names))
-        return group
+    def compiled(arch: Arch, group: range) -> Group:
+        own = functions[group.start : group.stop]
+        key = (arch, tuple(each.symbol for each in own))
+        return done[key] if key in done else compile_group(own, arch, options)
 
-    for arch in archs:
-        groups = each_of(functools.partial(compiled, arch), range(len(places)))
-        result.append(program(functions[0].front_end, arch, groups))
-    return result
+    return [
+        program(functions[0].front_end, arch, each_of(functools.partial(compiled, arch), groups))
+        for arch in archs
+    ]
 
 
 def program(front_end: FrontEnd, arch: Arch, groups: Iterable[Group]) -> Program:
-    """
-    Return *groups* with the files that their functions link, from the working directory of this process.
-
-    Raises:
-        ExportError: A file cannot be read. Names the function.
-    """
-    whole = Program(front_end, arch, tuple(groups))
-    links: dict[LinkFile, None] = {}
-    for each in whole.lowered:
-        try:
-            links.update(dict.fromkeys(map(link_files.read, each.links)))
-        except ExportError as error:
-            raise ExportError(f"Function {each.title}: {error}", inputs=error.inputs) from error
-    return Program(front_end, arch, whole.groups, tuple(links))
+    """Return *groups* with the files that their functions link."""
+    groups = tuple(groups)
+    links = dict.fromkeys(link for group in groups for link in group.links)
+    return Program(front_end, arch, groups, tuple(links))
 
 
 def build(

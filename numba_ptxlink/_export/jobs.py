@@ -22,10 +22,10 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink.errors import ExportError, PtxlinkError
+from numba_ptxlink.errors import PtxlinkError
 
-from . import children, choice
-from .compile import Group, compile_group, programs, split, title
+from . import children, choice, link_files
+from .compile import Group, compile_group, programs, split
 from .load import Source, load
 from .signatures import raise_all, typed
 from .write import check_stem, made
@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from .signatures import Typed
     from .write import Export
 
-    Progress = Callable[[int, int, str], object]
-
 log = logging.getLogger(__name__)
 
 
-def export(
-    source: Any, request: Request, executor: Executor | None = None, progress: Progress | None = None
-) -> Export:
+def export(source: Any, request: Request, executor: Executor | None = None) -> Export:
     """
     Return the export of *source*, in memory.
 
@@ -55,14 +51,13 @@ def export(
         source: A `Source`, which a child imports, or a module or functions of this process.
         request: What is exported.
         executor: Where groups of functions of a file are compiled, None for one child of this process.
-        progress: Called after each group.
 
     Raises:
         PtxlinkError: As `export` of the package.
     """
     done: dict[Key, Group] = {}
     if not isinstance(source, Source):
-        return _made(source, request.front_end, request, done, progress or (lambda *_: None))
+        return _made(source, request.front_end, request, done)
     if executor is not None:
         identity, groups = in_child(_divide, source, request.front_end, request.options)
         keys = [(arch, names) for arch in request.archs for names in groups]
@@ -73,9 +68,8 @@ def export(
                 ): key
                 for key in keys
             }
-            done = _gathered(futures, progress)
-    heard = None if done else progress
-    exported: Export = in_child(_made, source, request.front_end, request, done, heard=heard)
+            done = _gathered(futures)
+    exported: Export = in_child(_made, source, request.front_end, request, done)
     return exported
 
 
@@ -84,7 +78,6 @@ def _made(
     front_end: str | None,
     request: Request,
     done: Mapping[Key, Group],
-    progress: Progress = children.tell,
 ) -> Export:
     loaded, functions = _functions(source, front_end)
     request = replace(
@@ -92,7 +85,7 @@ def _made(
         stem=request.stem or check_stem(loaded.stem),
         include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
     )
-    return made(programs(functions, request.archs, request.options, done, progress), request, loaded.files)
+    return made(programs(functions, request.archs, request.options, done), request, loaded.files)
 
 
 def in_child(
@@ -100,7 +93,6 @@ def in_child(
     source: Source,
     front_end: str | None,
     *args: Any,
-    heard: Progress | None = None,
 ) -> Any:
     """
     Return what *function* returns in a child of this process for all that follows.
@@ -110,10 +102,9 @@ def in_child(
         source: The file or module, which it imports.
         front_end: What is to compile it, None for what it uses.
         args: What else it takes.
-        heard: Called with what the child tells meanwhile.
     """
     prepare = (_prepare, front_end or _likely(source))
-    return children.run(function, source, front_end, *args, prepare=prepare, heard=heard)
+    return children.run(function, source, front_end, *args, prepare=prepare)
 
 
 def _divide(
@@ -151,12 +142,12 @@ def _identity(loaded: Loaded, functions: Sequence[Typed]) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def _gathered(futures: Mapping[Future[Group | str], Key], progress: Progress | None) -> dict[Key, Group]:
+def _gathered(futures: Mapping[Future[Group | str], Key]) -> dict[Key, Group]:
     """Return what became of the groups that workers compiled to the same result."""
     done: dict[Key, Group] = {}
     errors: dict[Key, PtxlinkError] = {}
     try:
-        for count, future in enumerate(as_completed(futures), start=1):
+        for future in as_completed(futures):
             key = futures[future]
             try:
                 result = future.result()
@@ -165,12 +156,12 @@ def _gathered(futures: Mapping[Future[Group | str], Key], progress: Progress | N
                 continue
             except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
                 result = f"its worker ended: {type(error).__name__}: {error}"
+            if isinstance(result, Group) and not all(map(link_files.is_here, result.links)):
+                result = "a link file differs in a worker"
             if isinstance(result, str):
-                log.warning("%s is compiled by this process, because %s", title(*key), result)
+                log.warning("%s of %s is compiled by this process: %s", key[1][0], key[0].sm, result)
             else:
                 done[key] = result
-            if progress is not None:
-                progress(count, len(futures), title(*key))
     except BaseException:
         for future in futures:
             future.cancel()
@@ -182,13 +173,8 @@ def _gathered(futures: Mapping[Future[Group | str], Key], progress: Progress | N
 def _likely(source: Source) -> str:
     """Return the front end that *source* is likely to use: what its text names, or the usual one."""
     text = "" if source.is_module else Path(source.name).read_text(errors="replace")
-    for each in registry.front_ends():
-        if each.module in text and registry.installed(each):
-            return each.name
-    try:
-        return choice.default().name
-    except ExportError:
-        return ""
+    there = choice.installed()
+    return next((each.name for each in there if each.module in text), there[0].name if there else "")
 
 
 def _prepare(name: str) -> None:

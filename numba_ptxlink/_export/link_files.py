@@ -54,21 +54,6 @@ def as_export_errors() -> Iterator[None]:
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
 
 
-def given(item: Any) -> str | LinkFile:
-    """
-    Return a link file as a function gives it: its path, which may be relative, or code in memory.
-
-    A path is not read: what another process or an earlier export found there is not what this one finds.
-
-    Args:
-        item: A path, or a `LinkableCode` of a front end.
-
-    Raises:
-        ExportError: It is neither, or of no kind that can be linked.
-    """
-    return os.fspath(item) if isinstance(item, (str, os.PathLike)) else read(item)
-
-
 def read(item: Any) -> LinkFile:
     """
     Read a link file: a path, which is relative to the working directory, or a `LinkableCode` of a front end.
@@ -76,8 +61,6 @@ def read(item: Any) -> LinkFile:
     Raises:
         ExportError: It does not exist, cannot be read, or is of no kind that can be linked. With the cure.
     """
-    if isinstance(item, LinkFile):
-        return item
     path = Path(item) if isinstance(item, (str, os.PathLike)) else None
     if path is None and not hasattr(item, "data"):
         raise ExportError(
@@ -89,6 +72,11 @@ def read(item: Any) -> LinkFile:
         else:
             source = read_input(path or item)
     return LinkFile(source.name, source.kind, source.code, path and path.absolute())
+
+
+def is_here(file: LinkFile) -> bool:
+    """Return whether *file*, which another process may have read, is the same in this one."""
+    return file.path is None or (file.path.is_file() and file.path.read_bytes() == file.content)
 
 
 def compile_files(
@@ -273,11 +261,10 @@ def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -
         ExportError: nvJitLink refused the code, or cannot return LTO-IR.
     """
     if not nvjitlink.merges_ltoir():
-        names = ", ".join(dict.fromkeys(name for name, _ in linked))
+        release, names = "{}.{}".format(*nvjitlink.version()), ", ".join(sorted({name for name, _ in linked}))
         raise ExportError(
-            f"{names} cannot be merged into LTO-IR by nvJitLink "
-            f"{'.'.join(map(str, nvjitlink.version()))}: CUDA 13.2 is the first that can. Leave ltoir out: "
-            "PTX, cubins and fat binaries hold the same functions."
+            f"{names} cannot be merged into LTO-IR by nvJitLink {release}: CUDA 13.2 is the first that can. "
+            "Leave ltoir out: PTX, cubins and fat binaries hold the same functions."
         )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 

@@ -147,12 +147,10 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     named = [each for each in vars(module).values() if isinstance(each, Udf)]
     own = [each for each in named if each.function.__module__ == module.__name__]
     recorded = getattr(module.__spec__, choice.MARKS, ())
-    added = [other for each in dict.fromkeys((*recorded, *own)) for other in (each, *each.others)]
-    if not added:
+    marked = tuple(dict.fromkeys((*recorded, *own)))
+    if not marked:
         raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
-    # The last signature of a function has the others with it.
-    with_another = {id(other) for each in added for other in each.others}
-    return tuple(each for each in dict.fromkeys(added) if id(each) not in with_another)
+    return marked
 
 
 def check_file(path: Path) -> None:

@@ -35,8 +35,7 @@ class Lowered:
         raises: The source lines where it or its callees raise, as "file.py:line".
         modules: The NVVM IR of the function and of all that it calls, callers first. A module has the same
             text wherever it occurs.
-        links: The files that it links: paths as they are given, which each export reads in its own working
-            directory, and code in memory.
+        links: The files that it links.
         declared: The functions that `cuda.declare_device` declares and it may call: symbol, and C signature
             where C has the types.
     """
@@ -45,7 +44,7 @@ class Lowered:
     options: abi.AbiOptions
     raises: tuple[str, ...]
     modules: tuple[str, ...]
-    links: tuple[str | LinkFile, ...] = ()
+    links: tuple[LinkFile, ...] = ()
     declared: tuple[tuple[str, abi.Signature | None], ...] = ()
 
     @property
@@ -131,7 +130,7 @@ def portable(
         options,
         lowered.raises,
         modules,
-        tuple(map(link_files.given, front_end.code.link_files([lowered]))),
+        tuple(map(link_files.read, front_end.code.link_files([lowered]))),
         tuple(each for each in called if each[1] is None or known[each[1]] not in others),
     )
 

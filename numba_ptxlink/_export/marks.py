@@ -258,7 +258,7 @@ def _mark(
         decorator = cls.__name__.lower()
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     named = {} if name is None else {"abi_name": name}
-    options = AbiOptions.of({**named, "on_error": on_error, "checked": checked}, "{}")
+    options = AbiOptions.of({**named, "on_error": on_error, "checked": checked})
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
 
 

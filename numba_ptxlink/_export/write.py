@@ -282,17 +282,15 @@ def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]
 
 
 def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
-    """Refuse to write two files, or a file and a source, into one place."""
-    sources, written = {os.path.realpath(path) for path in made_of}, set()
-    for name in files:
+    """Refuse to write a file over a source."""
+    sources = {os.path.realpath(path) for path in made_of}
+    for name, content in files.items():
         path = out / name
-        place = os.path.realpath(path)
-        if place in written or (place in sources and not _holds(path, files[name])):
+        if os.path.realpath(path) in sources and not _holds(path, content):
             raise ExportError(
-                f"{path} would replace what the export is made of, or writes beside; no file was changed. "
-                "Choose another name or folder for the export, or for its depfile."
+                f"{path} would replace what the export is made of; no file was changed. Choose another name "
+                "or folder for the export, or for its depfile."
             )
-        written.add(place)
 
 
 def _holds(path: Path, content: bytes) -> bool:

@@ -30,7 +30,7 @@ def compile_together(headers, body=""):
 def test_two_headers_of_any_stem_are_both_read(tmp_path, stem):
     """Two headers of one name in two folders declare what is in both, whatever the name."""
     headers = [export(tmp_path / name, stem, name) for name in ("first", "second")]
-    assert compile_together(headers, "static_assert(sizeof(first(second(1.0f))) == 4, \"\");")
+    assert compile_together(headers, 'static_assert(sizeof(first(second(1.0f))) == 4, "");')
 
 
 def test_one_function_in_two_headers_is_one_function(tmp_path):

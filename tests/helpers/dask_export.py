@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from concurrent.futures import Future  # noqa: TC003 - of a signature
 
 import numba_ptxlink as pl
 
@@ -22,14 +23,21 @@ def main() -> None:
     with cluster, Client(cluster) as client:
         workers = list(client.run(os.getpid).values())
 
-        def progress(done: int, total: int, _: str) -> None:
-            if not killed and done < total:
-                os.kill(workers[0], signal.SIGKILL)
-                killed.append(workers[0])
+        executor = client.get_executor()
+        submit = executor.submit
 
-        there = pl.export(
-            sys.argv[1], None, arch=["sm_80"], executor=client.get_executor(), progress=progress
-        )
+        def submitted(*args: object) -> Future[object]:
+            future: Future[object] = submit(*args)
+            future.add_done_callback(kill)
+            return future
+
+        def kill(_: object) -> None:
+            if not killed:
+                killed.append(workers[0])
+                os.kill(workers[0], signal.SIGKILL)
+
+        executor.submit = submitted
+        there = pl.export(sys.argv[1], None, arch=["sm_80"], executor=executor)
     here = pl.export(sys.argv[1], None, arch=["sm_80"])
     sys.stdout.write(json.dumps({"equal": there.contents == here.contents, "killed": len(killed)}) + "\n")
 

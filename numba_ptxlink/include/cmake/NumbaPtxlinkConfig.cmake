@@ -12,7 +12,7 @@
 #   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
 # with --cuda for the release of the project's nvcc, unless OPTIONS have that or --ptx-isa. ARCHITECTURES may be
-# native, all and all-major. QUIET shows no progress and no list of files.
+# native, all and all-major. QUIET shows no list of files.
 # INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
 # in this build. The headers that are made are a file set: install(TARGETS NAME EXPORT ... FILE_SET HEADERS).
 # OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>".
