@@ -7,7 +7,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _locks as _locks  # A fork during the first import in a thread needs its hooks.
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._config import FRONT_ENDS, config
 from ._front_end.activation import Activation, described, driver_is_older, switch
-from ._locks import Lock, in_tool
+from ._locks import Lock
 from .errors import ActivationError, ConfigError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def init() -> None:
 
 def imported(module: ModuleType, name: str) -> None:
     """Serve the import hook: *module*, one of `hooked(name)`, has just been imported."""
-    with _lock.held, in_tool():
+    with _lock.held:
         _activations[name].imported(module.__name__)
 
 
@@ -223,22 +223,17 @@ def _versions(names: Iterable[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _changing() -> Iterator[None]:
-    """
-    Keep other threads from compiling, deciding and forking during a `with` block.
-
-    The locks are acquired before forks are delayed: the thread that holds one of them may fork.
-    """
+    """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
         for each in _activations.values():
             stack.enter_context(each.front_end.compilation_stopped())
         stack.enter_context(_lock.held)
-        stack.enter_context(in_tool())
         yield
 
 
 def _decide_safely(trigger: str) -> None:
     """Decide during an import, which never fails for it."""
-    with _lock.held, in_tool():
+    with _lock.held:
         for each in _activations.values():
             if each.is_installed():
                 each.decide_safely(trigger)

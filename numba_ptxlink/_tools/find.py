@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._locks import Guarded
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _FAILURES = (ImportError, OSError, RuntimeError)
 
 def binding(library: str, module: str, version: str = "version") -> Any:
     """
-    Return the module of cuda.bindings for *library*, with the library loaded. Calls of it delay forks.
+    Return the module of cuda.bindings for *library*, with the library loaded.
 
     Args:
         library: One of `LIBRARIES`.
@@ -57,7 +56,7 @@ def binding(library: str, module: str, version: str = "version") -> Any:
         LinkError: It cannot be loaded. Names the package.
     """
     try:
-        loaded = Guarded(importlib.import_module(f"cuda.bindings.{module}"))
+        loaded = importlib.import_module(f"cuda.bindings.{module}")
         getattr(loaded, version)()
     except _FAILURES as error:
         raise missing(library, error) from error

@@ -11,7 +11,6 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CUBIN, PTX
-from numba_ptxlink._locks import Guarded
 from numba_ptxlink.errors import LinkError
 
 from . import find
@@ -107,4 +106,4 @@ def _library() -> Any:
     for name, prototype in _PROTOTYPES.items():
         getattr(library, name).argtypes = prototype
     library.nvFatbinGetErrorString.restype = _TEXT
-    return Guarded(library)
+    return library

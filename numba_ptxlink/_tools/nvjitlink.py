@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
-from numba_ptxlink._locks import guarded
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
 from . import find, nvptxcompiler, nvrtc
@@ -230,7 +229,7 @@ def _library_function() -> Callable[..., int] | None:
     take = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
     )
-    return guarded(take(address)) if address else None
+    return take(address) if address else None
 
 
 def _log(binding: Any, handle: int, kind: str) -> str:

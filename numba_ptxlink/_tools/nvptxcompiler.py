@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import _native
-from numba_ptxlink._locks import Guarded
 from numba_ptxlink.errors import AssembleError
 
 from . import find
@@ -143,7 +142,7 @@ def load() -> tuple[_Ffi, _Lib]:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
         raise AssembleError(f"{_native.hindrance() or _native.refusal(error)}.") from error
-    return ffi, cast("_Lib", Guarded(lib))
+    return ffi, lib
 
 
 @contextmanager

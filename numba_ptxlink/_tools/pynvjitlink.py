@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import KINDS
-from numba_ptxlink._locks import in_tool
 from numba_ptxlink.errors import LinkError
 
 from . import nvjitlink
@@ -26,7 +25,6 @@ _MISSING = (
 )
 
 
-@in_tool()
 def version() -> tuple[int, int]:
     """Return the version of the nvJitLink inside pynvjitlink as (major, minor)."""
     major, minor = _binding().nvjitlink_version()
@@ -45,7 +43,6 @@ def key(
     return nvjitlink.key(inputs, flags, tool=("pynvjitlink", _build(), dotted(version())), unread=unread)
 
 
-@in_tool()
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs a driver's library, but no device.

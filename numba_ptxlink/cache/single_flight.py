@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from numba_ptxlink._locks import Latch, Lock
+from numba_ptxlink._locks import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,10 +26,10 @@ _OFFSETS = 1 << 60
 
 
 class _Flight(Generic[T]):
-    """One computation: a latch that opens at its end, and its result, none if it failed."""
+    """One computation: its end, and its result, none if it failed."""
 
     def __init__(self) -> None:
-        self.ended = Latch()
+        self.ended = threading.Event()
         self.results: list[T] = []
 
 
@@ -71,7 +72,7 @@ class Threads(Generic[T]):
             with self._lock.held:
                 if self._flying.get(address) is flight:
                     del self._flying[address]
-            flight.ended.open()
+            flight.ended.set()
 
 
 class Processes:

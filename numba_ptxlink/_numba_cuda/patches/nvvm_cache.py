@@ -8,7 +8,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda.context import current, entered
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
             nonlocal missed
             missed = True
             remarks: list[str] = []
-            with in_tool(), entered(remarks=remarks):
+            with entered(remarks=remarks):
                 code = original(texts if stable else list(renamed.texts), **options)
             return cache.Entry({"log": remarks[-1] if remarks else ""}, code)
 

@@ -11,7 +11,6 @@ from typing import Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._locks import in_tool
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
 from . import c_abi
@@ -61,7 +60,7 @@ def _optimize_once(original: Any, cres: Any, module: str) -> None:
         nonlocal missed
         missed = True
         # The link has entries of its own, which it would not get in here.
-        with in_tool(), entered(links=False):
+        with entered(links=False):
             original(cres)
         return _entry(cres)
 
