@@ -15,7 +15,7 @@ from ._formats.kinds import CU, describe, recognise
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
-from ._tools.options import AssembleOptions, check_requested
+from ._tools.options import AssembleOptions, check_flags
 from .errors import AssembleError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def assemble(
         max_registers=max_registers,
         extra_flags=extra_flags,
     )
-    check_requested(max_registers, options.extra_flags)
+    check_flags("extra_flags", options.extra_flags, ("opt_level", "debug", "lineinfo", "max_registers"))
     return assembled(ptx, Arch.of(arch), options)
 
 

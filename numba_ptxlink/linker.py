@@ -24,7 +24,7 @@ from ._link.read import Input, read
 from ._link.run import Linked
 from ._tools import includes, nvrtc
 from ._tools.nvrtc import INCLUDE_DIR
-from ._tools.options import AssembleOptions, as_texts, check_requested, link_flags
+from ._tools.options import AssembleOptions, as_texts, link_flags
 from .errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def link(
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
-    AssembleOptions(debug=debug, lineinfo=lineinfo)
-    check_requested(max_registers)
+    AssembleOptions(debug=debug, lineinfo=lineinfo, max_registers=max_registers)
     passed = link_flags("extra_flags", extra_flags)
     if not inputs:
         raise LinkError("link() needs at least one input.")

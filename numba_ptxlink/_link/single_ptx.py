@@ -98,7 +98,7 @@ def unavailable(release: tuple[int, int], *, relocatable: bool = True) -> str:
     if _tool_for(release, relocatable=relocatable):
         return ""
     older = "or an older one" if relocatable else "or another one of its major version"
-    wheel = find.package_of_ptxas(release, relocatable=relocatable)
+    wheel = find.package_of_ptxas(release)
     install = f"install its ptxas by `pip install '{wheel}'`, or " if wheel else ""
     return (
         f"it takes a compiler of CUDA {dotted(release)} {older}, and nvPTXCompiler is of "

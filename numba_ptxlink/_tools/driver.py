@@ -19,31 +19,6 @@ from numba_ptxlink.errors import LaunchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ADDRESS = ctypes.c_void_p
-_OUT = ctypes.POINTER(ctypes.c_void_p)
-_UINT = ctypes.c_uint
-# Handles are passed as addresses. The names are those of the library's symbols.
-_PROTOTYPES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (_UINT,),
-    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
-    "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
-    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
-    "cuDeviceGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int),
-    "cuCtxGetCurrent": (_OUT,),
-    "cuCtxSetCurrent": (_ADDRESS,),
-    "cuCtxGetDevice": (ctypes.POINTER(ctypes.c_int),),
-    "cuDevicePrimaryCtxRetain": (_OUT, ctypes.c_int),
-    "cuStreamGetCtx": (_ADDRESS, _OUT),
-    "cuStreamWaitEvent": (_ADDRESS, _ADDRESS, _UINT),
-    "cuEventCreate": (_OUT, _UINT),
-    "cuEventRecord": (_ADDRESS, _ADDRESS),
-    "cuEventDestroy_v2": (_ADDRESS,),
-    "cuLibraryLoadData": (_OUT, ctypes.c_char_p, *(_ADDRESS, _ADDRESS, _UINT) * 2),
-    "cuLibraryGetKernel": (_OUT, _ADDRESS, ctypes.c_char_p),
-    "cuKernelGetAttribute": (ctypes.POINTER(ctypes.c_int), ctypes.c_int, _ADDRESS, ctypes.c_int),
-    "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _ADDRESS, ctypes.c_int),
-    "cuLaunchKernelEx": (ctypes.c_char_p, _ADDRESS, _ADDRESS, _ADDRESS),
-}
 # CUlaunchConfig, and CUlaunchAttribute with a value of up to three numbers.
 _CONFIG, _ATTRIBUTE = struct.Struct("7I4xQQI4x"), struct.Struct("i4x3I52x")
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_...
@@ -122,7 +97,7 @@ def load(image: bytes, name: str) -> int:
         LaunchError: There is no driver, it is older than CUDA 12, or it refuses *image*.
     """
     options = (image, None, None, 0, None, None, 0)
-    return _ask("cuLibraryLoadData", *options, what=f"{name} could not be loaded", kind=_ADDRESS)
+    return _ask("cuLibraryLoadData", *options, what=f"{name} could not be loaded")
 
 
 def kernel(library: int, symbol: str) -> int:
@@ -133,7 +108,7 @@ def kernel(library: int, symbol: str) -> int:
         LaunchError: The library has no code of it for this device.
     """
     what = f"kernel {symbol} could not be loaded"
-    return _ask("cuLibraryGetKernel", library, symbol.encode(), what=what, kind=_ADDRESS)
+    return _ask("cuLibraryGetKernel", library, symbol.encode(), what=what)
 
 
 def enter(stream: int) -> None:
@@ -143,15 +118,15 @@ def enter(stream: int) -> None:
     Raises:
         LaunchError: The driver has none.
     """
-    if _ask("cuCtxGetCurrent", what="the current context is unknown", kind=_ADDRESS):
+    if _ask("cuCtxGetCurrent", what="the current context is unknown"):
         return
     if stream in _SPECIAL_STREAMS:
-        context = _ask("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used", kind=_ADDRESS)
+        context = _ask("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used")
     else:
-        place = _ADDRESS()
-        _check(_api().cuStreamGetCtx(stream, place), "the stream has no context")
-        context = place.value or 0
-    _check(_api().cuCtxSetCurrent(context), "the context cannot be used")
+        context_place = ctypes.c_uint64()
+        _call("cuStreamGetCtx", stream, ctypes.byref(context_place), what="the stream has no context")
+        context = context_place.value
+    _call("cuCtxSetCurrent", context, what="the context cannot be used")
 
 
 def wait(stream: int, other: int) -> None:
@@ -161,14 +136,13 @@ def wait(stream: int, other: int) -> None:
     Raises:
         LaunchError: The driver refuses one of them.
     """
-    api = _api()
-    event = _ask("cuEventCreate", _DISABLE_TIMING, what="an event could not be created", kind=_ADDRESS)
+    event = _ask("cuEventCreate", _DISABLE_TIMING, what="an event could not be created")
     try:
-        _check(api.cuEventRecord(event, other), "the stream of an array cannot be waited for")
-        _check(api.cuStreamWaitEvent(stream, event, 0), "the stream cannot wait for that of an array")
+        _call("cuEventRecord", event, other, what="the stream of an array cannot be waited for")
+        _call("cuStreamWaitEvent", stream, event, 0, what="the stream cannot wait for that of an array")
     finally:
         # The driver keeps it until it is reached.
-        api.cuEventDestroy_v2(event)
+        _call("cuEventDestroy_v2", event, what="an event could not be destroyed")
 
 
 class Configuration(NamedTuple):
@@ -220,16 +194,15 @@ def launch(handle: int, how: Configuration, buffer: bytearray, offsets: Sequence
     if how.cluster:
         attributes.append(_ATTRIBUTE.pack(_CLUSTER, *how.cluster))
         if math.prod(how.cluster) > _PORTABLE_CLUSTER:
-            answer = _api().cuKernelSetAttribute(_NON_PORTABLE, 1, handle, _device())
-            _check(answer, f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks")
+            clusters = f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks"
+            _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), what=clusters)
     listed = ctypes.create_string_buffer(b"".join(attributes))
     place = ctypes.addressof(listed)
     config = _CONFIG.pack(*how.grid, *how.block, how.shared, how.stream, place, len(attributes))
     base = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
-    arguments = (_ADDRESS * len(offsets))(*[base + offset for offset in offsets])
-    shape = f"a grid of {how.grid} blocks of {how.block} threads"
-    answer = _api().cuLaunchKernelEx(config, handle, arguments, None)
-    _check(answer, f"kernel {name} could not be launched on {shape}")
+    arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
+    shape = f"kernel {name} could not be launched on a grid of {how.grid} blocks of {how.block} threads"
+    _call("cuLaunchKernelEx", config, handle, arguments, None, what=shape)
 
 
 def _device() -> int:
@@ -249,8 +222,8 @@ def _dynamic_shared(handle: int, device: int) -> int:
     most = _ask("cuDeviceGetAttribute", _OPT_IN_SHARED, device, what=unknown)
     static = _ask("cuKernelGetAttribute", _STATIC_SHARED, handle, device, what=unknown)
     allowed = max(0, most - static)
-    answer = _api().cuKernelSetAttribute(_MAX_DYNAMIC_SHARED, allowed, handle, device)
-    _check(answer, f"a kernel cannot have {allowed} bytes of dynamic shared memory")
+    refused = f"a kernel cannot have {allowed} bytes of dynamic shared memory"
+    _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, allowed, handle, device, what=refused)
     return allowed
 
 
@@ -260,35 +233,36 @@ def _api() -> Any:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise LaunchError(f"Kernels need a GPU and its driver: {error}. Install NVIDIA's driver.") from error
-    for name, types in _PROTOTYPES.items():
-        try:
-            function = getattr(library, name)
-        except AttributeError as error:
-            raise LaunchError(
-                f"The driver has no {name}; install one of CUDA 12.0 or later (525.60 or later)."
-            ) from error
-        function.argtypes = types
-    _check(library.cuInit(0), "the driver cannot be used", library)
+    _check(library, library.cuInit(0), "the driver cannot be used")
     return library
 
 
-def _ask(function: str, *arguments: Any, what: str, kind: Any = ctypes.c_int) -> int:
-    """Return what a function of the driver writes to the place that its first argument is."""
-    result = kind()
-    _check(getattr(_api(), function)(result, *arguments), what)
-    return result.value or 0
+def _ask(function: str, *arguments: Any, what: str) -> int:
+    """Return the number or handle that a function of the driver writes to where its first argument points."""
+    result = ctypes.c_uint64()
+    _call(function, ctypes.byref(result), *arguments, what=what)
+    return result.value
 
 
-def _words(api: Any, code: int) -> str:
-    words = []
-    for ask in (api.cuGetErrorName, api.cuGetErrorString):
-        text = ctypes.c_char_p()
-        if ask(code, text) == 0 and text.value:
-            words.append(text.value.decode(errors="replace"))
-    return ", ".join(words) or f"error {code}"
+def _call(function: str, *arguments: Any, what: str) -> None:
+    api = _api()
+    try:
+        call = getattr(api, function)
+    except AttributeError as error:
+        raise LaunchError(
+            f"The driver has no {function}; install one of CUDA 12.0 or later (525.60 or later)."
+        ) from error
+    # ctypes would take 32 bits of a handle. In the ABIs of Linux an int is the lower half of what is passed.
+    wide = [ctypes.c_uint64(each) if type(each) is int else each for each in arguments]
+    _check(api, call(*wide), what)
 
 
-def _check(code: int, what: str, api: Any = None) -> None:
+def _check(api: Any, code: int, what: str) -> None:
     if code:
-        words, cure = _words(api or _api(), code), _CURES.get(code, _EARLIER)
-        raise LaunchError(f"{what[0].upper()}{what[1:]}: {words}; {cure}.")
+        words = []
+        for ask in (api.cuGetErrorName, api.cuGetErrorString):
+            text = ctypes.c_char_p()
+            ask(code, ctypes.byref(text))
+            words.append((text.value or b"?").decode(errors="replace"))
+        cure = _CURES.get(code, _EARLIER)
+        raise LaunchError(f"{what[0].upper()}{what[1:]}: {', '.join(words)}; {cure}.")

@@ -33,9 +33,6 @@ LIBRARIES = {
 
 _LAST_WITH_SUFFIX = 12
 _OLDEST_NVCC = (11, 7)
-_LAST_OF_CUDA_11 = (11, 8)
-# A driver was released as 12.7, and no toolkit.
-_SKIPPED = {(12, 7): (12, 6)}
 _NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 # The notes of a library are among its first pages, or its last where a tool has moved them.
 _PAGES = 1 << 16
@@ -43,20 +40,19 @@ _PAGES = 1 << 16
 _FAILURES = (ImportError, OSError, RuntimeError)
 
 
-def binding(library: str, module: str, version: str = "version") -> Any:
+def binding(library: str, version: str = "version") -> Any:
     """
     Return the module of cuda.bindings for *library*, with the library loaded.
 
     Args:
         library: One of `LIBRARIES`.
-        module: The name of the module.
         version: A function of it that tells the library's version.
 
     Raises:
         LinkError: It cannot be loaded. Names the package.
     """
     try:
-        loaded = importlib.import_module(f"cuda.bindings.{module}")
+        loaded = importlib.import_module(f"cuda.bindings.{library.lower()}")
         getattr(loaded, version)()
     except _FAILURES as error:
         raise missing(library, error) from error
@@ -185,17 +181,8 @@ def package(name: str, release: int | None = None) -> str:
     return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
 
 
-def package_of_ptxas(release: tuple[int, int], *, relocatable: bool = True) -> str:
-    """
-    Return what pip installs to have a ptxas for CUDA *release*, "" where no package has one.
-
-    Args:
-        release: The CUDA release.
-        relocatable: Whether a newer one of that major version does not do, since its code is to be linked.
-    """
-    release = _SKIPPED.get(release, release)
-    if release < _OLDEST_NVCC and not relocatable:
-        release = _LAST_OF_CUDA_11
+def package_of_ptxas(release: tuple[int, int]) -> str:
+    """Return what pip installs to have a ptxas for CUDA *release*, "" where no package has one."""
     # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
     later = release[0] > _LAST_WITH_SUFFIX
     wheel = "cuda-toolkit[nvcc]" if later else package("nvidia-cuda-nvcc", release[0])

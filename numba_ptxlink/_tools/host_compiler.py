@@ -58,7 +58,7 @@ def compile_object(
             command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *files_named]
             succeeded, _, failure = programs.run(command, folder)
             if succeeded:
-                return target.read_bytes(), _title(compiler, is_nvcc=is_nvcc)
+                return target.read_bytes(), _title(compiler)
             log.info("%s did not compile %s: %s", compiler[0], name, failure)
             logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
@@ -112,14 +112,8 @@ def _argument(name: str) -> str:
 
 def nvcc_release() -> tuple[int, int] | None:
     """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
-    found = (_title(compiler, is_nvcc=True) for compiler, is_nvcc in _compilers() if is_nvcc)
-    return release_of(next(found, ""))
-
-
-def release_of(title: str) -> tuple[int, int] | None:
-    """Return the release of an nvcc by its name and release, None for another compiler."""
-    match = re.fullmatch(r"nvcc (\d+)\.(\d+)", title)
-    return (int(match[1]), int(match[2])) if match else None
+    found = (_version_text(compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
+    return programs.release_in(next(found, ""))
 
 
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
@@ -143,9 +137,11 @@ def _named(variable: str) -> Sequence[str]:
     return command
 
 
-def _title(compiler: Sequence[str], *, is_nvcc: bool) -> str:
-    _, text, _ = programs.run([*compiler, "--version"])
-    if is_nvcc:
-        release = programs.release_in(text)
-        return f"nvcc {dotted(release)}" if release else "nvcc"
-    return next(iter(text.splitlines()), Path(compiler[0]).name).strip()
+def _version_text(compiler: Sequence[str]) -> str:
+    return programs.run([*compiler, "--version"])[1]
+
+
+def _title(compiler: Sequence[str]) -> str:
+    text = _version_text(compiler)
+    release = programs.release_in(text)
+    return f"nvcc {dotted(release)}" if release else next(iter(text.splitlines()), compiler[0])

@@ -16,11 +16,9 @@ import os
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ConfigError
 
 from . import find
@@ -80,8 +78,7 @@ _HOST_CODE = "host functions are not allowed in JIT mode"
 _BY_NVCC = "`nvcc -dc` and link the object"
 
 
-@dataclass(frozen=True)
-class _Scan:
+class _Scan(NamedTuple):
     """
     What one file includes.
 
@@ -98,8 +95,7 @@ class _Scan:
     knows_paths: bool
 
 
-@dataclass(frozen=True)
-class Includes:
+class Includes(NamedTuple):
     """
     What a source can include.
 
@@ -111,10 +107,6 @@ class Includes:
 
     files: tuple[str, ...]
     key: tuple[str, ...] | None
-
-
-_scans: dict[tuple[object, ...], _Scan] = {}
-_scans_lock = Lock()
 
 
 def of(
@@ -191,20 +183,18 @@ def _scan_file(path: str) -> _Scan | None:
     """Return the scan of the file at *path*, which is remembered; None where there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
+        # Two changes at one tick of the clock look the same.
+        settled = time.time_ns() - status.st_ctime_ns > _SETTLED
+        scan = _scan_unchanged if settled else _scan_unchanged.__wrapped__
         # Programs set the time of modification back; the time of the last change is the system's own.
-        key = (path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-        with _scans_lock.held:
-            scan = _scans.get(key)
-        if scan is None:
-            # Two changes at one tick of the clock look the same.
-            settled = time.time_ns() - status.st_ctime_ns > _SETTLED
-            scan = _scan(Path(path).read_bytes())
-            if settled:
-                with _scans_lock.held:
-                    _scans[key] = scan
+        return scan(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     except OSError:
         return None
-    return scan
+
+
+@functools.cache
+def _scan_unchanged(path: str, *_: int) -> _Scan:
+    return _scan(Path(path).read_bytes())
 
 
 def standard_headers(
@@ -221,6 +211,7 @@ def standard_headers(
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
     """
+    missing = _NO_FILE.search(log)
     places = [Path(path) for path in include_dirs]
     texts = dict(_WITHOUT_LIBRARY)
     for path in (path for place in places for path in (place / "cuda" / "std").glob("[a-z]*")):
@@ -228,25 +219,19 @@ def standard_headers(
         texts[path.name] = f"{_MATH if path.name == 'cmath' else ''}{text}{_USED}"
         if path.name.startswith("c"):
             texts.setdefault(f"{path.name[1:]}.h", text)
+    if missing is None or missing[1] not in texts:
+        return {}
     own = {name for name in texts if name in headers or any((place / name).is_file() for place in places)}
-    missing = _NO_FILE.search(log)
-    lacking = missing is not None and missing[1] in texts.keys() - own
-    return {name: f"#pragma once\n{text}" for name, text in texts.items() if lacking and name not in own}
+    return {name: f"#pragma once\n{text}" for name, text in texts.items() if name not in own}
 
 
 def cure(log: str) -> str:
     """Return how to correct what NVRTC refused for want of a header or the host, "" if that is not why."""
-    missing = _NO_FILE.search(log)
-    if missing is not None and "." in missing[1]:
+    if missing := _NO_FILE.search(log):
         return (
-            f"Name the folder of {missing[1]} by include_dirs, or -I. If it is a header of the host, NVRTC "
-            f"has none: compile the file with {_BY_NVCC}."
-        )
-    if missing is not None:
-        library = find.package("nvidia-cuda-cccl")
-        return (
-            f"NVRTC has no {missing[1]}: of the standard library it has what CUDA's C++ library has, which "
-            f"{library} installs. Leave it out, or compile the file with {_BY_NVCC}."
+            f"Name the folder of {missing[1]} by include_dirs, or -I. Of the standard library NVRTC has what "
+            f"CUDA's C++ library has, which {find.package('nvidia-cuda-cccl')} installs: compile a file that "
+            f"needs more of the host with {_BY_NVCC}."
         )
     if _HOST_CODE in log:
         return (

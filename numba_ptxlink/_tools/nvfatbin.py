@@ -10,7 +10,7 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import find
@@ -20,20 +20,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-
-_ADDRESS, _TEXT = ctypes.c_void_p, ctypes.c_char_p
-_SIZE, _UINT = ctypes.c_size_t, ctypes.c_uint
-# As in nvFatbin.h, which is the same from 12.4 on. Handles are passed as addresses.
-_PROTOTYPES: dict[str, tuple[Any, ...]] = {
-    "nvFatbinCreate": (ctypes.POINTER(_ADDRESS), ctypes.POINTER(_TEXT), _SIZE),
-    "nvFatbinDestroy": (ctypes.POINTER(_ADDRESS),),
-    "nvFatbinAddPTX": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT, _TEXT),
-    "nvFatbinAddCubin": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT),
-    "nvFatbinAddLTOIR": (_ADDRESS, _TEXT, _SIZE, _TEXT, _TEXT, _TEXT),
-    "nvFatbinSize": (_ADDRESS, ctypes.POINTER(_SIZE)),
-    "nvFatbinGet": (_ADDRESS, _TEXT),
-    "nvFatbinVersion": (ctypes.POINTER(_UINT), ctypes.POINTER(_UINT)),
-}
+# Each entry is added by a function of its own.
+_ADD = {CUBIN: "nvFatbinAddCubin", PTX: "nvFatbinAddPTX", LTOIR: "nvFatbinAddLTOIR"}
 # The first release that compresses by zstd unless it is told otherwise.
 _ZSTD_SINCE = (12, 9)
 
@@ -68,42 +56,36 @@ def pack(
                 inputs=names,
             )
 
-    handle, size = _ADDRESS(), _SIZE()
-    call("nvFatbinCreate", handle, (_TEXT * len(flags))(*map(str.encode, flags)), len(flags))
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    given = (ctypes.c_char_p * len(flags))(*map(str.encode, flags))
+    call("nvFatbinCreate", ctypes.byref(handle), given, ctypes.c_size_t(len(flags)))
     try:
         for kind, arch, name, code in entries:
+            # nvFatbin reads PTX as a C string.
+            content = code.rstrip(b"\0") + b"\0" if kind == PTX else code
             called = (str(arch).encode(), name.encode(errors="backslashreplace"))
-            if kind == CUBIN:
-                call("nvFatbinAddCubin", handle, code, len(code), *called)
-            elif kind == PTX:
-                # nvFatbin reads PTX as a C string.
-                text = code.rstrip(b"\0") + b"\0"
-                call("nvFatbinAddPTX", handle, text, len(text), *called, b"")
-            else:
-                call("nvFatbinAddLTOIR", handle, code, len(code), *called, b"")
-        call("nvFatbinSize", handle, size)
+            options = () if kind == CUBIN else (b"",)
+            call(_ADD[kind], handle, content, ctypes.c_size_t(len(content)), *called, *options)
+        call("nvFatbinSize", handle, ctypes.byref(size))
         packed = ctypes.create_string_buffer(size.value)
         call("nvFatbinGet", handle, packed)
     finally:
-        library.nvFatbinDestroy(handle)
+        library.nvFatbinDestroy(ctypes.byref(handle))
     return packed.raw
 
 
 def version() -> tuple[int, int]:
     """Return nvFatbin's version as (major, minor)."""
-    major, minor = _UINT(), _UINT()
-    _library().nvFatbinVersion(major, minor)
+    major, minor = ctypes.c_uint(), ctypes.c_uint()
+    _library().nvFatbinVersion(ctypes.byref(major), ctypes.byref(minor))
     return (major.value, minor.value)
 
 
 @functools.cache
 def _library() -> Any:
     try:
-        # cuda-pathfinder has loaded it by then: CDLL finds the same.
-        library = ctypes.CDLL(str(find.pathfinder().load_nvidia_dynamic_lib("nvfatbin").abs_path))
-    except (OSError, RuntimeError) as error:
+        library = ctypes.CDLL(find.library("nvfatbin"))
+    except OSError as error:
         raise find.missing("nvfatbin", error) from error
-    for name, prototype in _PROTOTYPES.items():
-        getattr(library, name).argtypes = prototype
-    library.nvFatbinGetErrorString.restype = _TEXT
+    library.nvFatbinGetErrorString.restype = ctypes.c_char_p
     return library

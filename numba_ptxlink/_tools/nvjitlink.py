@@ -5,32 +5,31 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
-from numba_ptxlink.errors import LinkError, PtxlinkError
+from numba_ptxlink.errors import LinkError
 
-from . import find, nvptxcompiler, nvrtc
+from . import find, nvrtc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 # The first release whose result can be LTO-IR.
 _LTOIR_SINCE = (13, 2)
-_UNKNOWN_FLAG = "UNRECOGNIZED_OPTION"
-_ARCH_FLAG = re.compile(r"-arch=(?:sm|compute)_(\d+)(\d)[af]?")
+# The last major version that stops the process for an architecture that it does not know.
+_ENDS = 12
+_UNKNOWN = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """
     The result of a link.
 
     Args:
-        code: A cubin, or PTX if "-ptx" was among the flags.
+        code: A cubin, or what was asked for.
         info_log: The linker's info log.
         error_log: The linker's error log: messages that did not fail the link.
     """
@@ -48,32 +47,33 @@ def version() -> tuple[int, int]:
 
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
     """
-    Refuse to link for an architecture that nvJitLink *release* does not know: 12.9 stops the process for one.
+    Refuse an architecture that nvJitLink *release* does not know, which stops the process in CUDA 12.
 
-    It has no list, and is not asked by trying; the compilers of its release have the same one.
+    It has no list, and is not asked by trying; NVRTC of its release has the same one.
 
     Raises:
-        LinkError: Among *flags* is such an architecture.
+        LinkError: The first of *flags* is such an architecture.
     """
-    wanted = next(filter(None, map(_ARCH_FLAG.fullmatch, flags)), None)
-    known = _archs_of(release) if wanted else ()
-    if wanted and known and Arch(int(wanted[1]), int(wanted[2])) not in known:
+    arch = Arch.of(flags[0].partition("=")[2])
+    known = _archs_of(release)
+    if known and Arch(*arch.cc) not in known:
         raise LinkError(
-            f"nvJitLink failed to accept its flags: {dotted(release)} does not know "
-            f"sm_{wanted[1]}{wanted[2]}; link for one of {', '.join(arch.sm for arch in known)}, or with a "
-            f"toolkit that knows it.\nInputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
+            f"nvJitLink failed to accept its flags: {dotted(release)} does not know {arch.sm}; link for one "
+            f"of {', '.join(each.sm for each in known)}, or with a toolkit that knows it.\n"
+            f"Inputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
             flags=tuple(flags),
             inputs=inputs,
         )
 
 
 def _archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
-    """Return the architectures of *release*, without variants; none where nothing tells."""
-    for tool in (nvptxcompiler, nvrtc):
-        with contextlib.suppress(PtxlinkError):
-            if tool.version() == release:
-                return tuple(tool.supported_archs())
-    return ()
+    """Return the architectures of *release*; none where nothing tells, or nvJitLink itself refuses others."""
+    if release[0] > _ENDS:
+        return ()
+    try:
+        return nvrtc.supported_archs() if nvrtc.version() == release else ()
+    except LinkError:
+        return ()
 
 
 def package() -> str:
@@ -131,7 +131,7 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
 
     Args:
         inputs: The inputs of the link.
-        flags: The linker's arguments.
+        flags: The linker's arguments, the architecture first.
         output: "cubin", "ptx" or "ltoir"; by default "ptx" if *flags* have "-ptx", else "cubin".
 
     Raises:
@@ -142,20 +142,20 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     shown = [encodable(name).encode() for name in names]
     check_arch(version(), names, flags)
     failing = functools.partial(explaining, names=names, flags=flags, errors=binding.nvJitLinkError)
-    with failing("accept its flags", lambda: ""):
+    with failing("accept its flags", str):
         handle = binding.create(len(flags), list(flags))
     try:
-        read_log = functools.partial(_log, binding, handle)
+        errors = functools.partial(_log, binding, handle, "error")
         for (kind, name, code), encoded in zip(inputs, shown, strict=True):
-            with failing(f"read the {kind} {name}", lambda: read_log("error")):
+            with failing(f"read the {kind} {name}", errors):
                 _add_data(binding, handle, getattr(binding.InputType, KINDS[kind].nvjitlink), code, encoded)
-        with failing("link", lambda: read_log("error")):
+        with failing("link", errors):
             binding.complete(handle)
         output = output or (PTX if "-ptx" in flags else CUBIN)
-        with failing(f"give {output}", lambda: read_log("error")):
+        with failing(f"give {output}", errors):
             linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
             getattr(binding, f"get_linked_{output}")(handle, linked)
-        return Product(bytes(linked), read_log("info"), read_log("error"))
+        return Product(bytes(linked), _log(binding, handle, "info"), errors())
     finally:
         binding.destroy(handle)
 
@@ -186,11 +186,11 @@ def explaining(
         yield
     except errors as error:
         text = log()
-        cure = "\nIt does not know one of them; correct or remove it in extra_flags."
+        cure = "\nIt does not know one of them; correct arch or extra_flags, or take a toolkit that knows it."
         raise LinkError(
             f"nvJitLink failed to {action}: {(text or str(error)).strip()}\n"
             f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}."
-            f"{cure if _UNKNOWN_FLAG in str(error) else ''}",
+            f"{cure if _UNKNOWN.search(str(error)) else ''}",
             flags=tuple(flags),
             inputs=names,
             log=text,
@@ -241,4 +241,4 @@ def _log(binding: Any, handle: int, kind: str) -> str:
 
 
 def _binding() -> Any:
-    return find.binding("nvJitLink", "nvjitlink")
+    return find.binding("nvJitLink")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
@@ -29,8 +28,7 @@ _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 _BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(NamedTuple):
     """
     The result of compiling a CUDA C++ source.
 
@@ -49,34 +47,22 @@ class Compiled:
 
 def version() -> tuple[int, int]:
     """Return NVRTC's version as (major, minor)."""
-    binding = _binding()
-    status, major, minor = binding.nvrtcVersion()
-    if int(status):
-        raise find.missing("nvrtc", status.name)
+    _, major, minor = _binding().nvrtcVersion()
     return (int(major), int(minor))
 
 
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
-    status, numbers = _binding().nvrtcGetSupportedArchs()
-    if int(status):
-        raise find.missing("nvrtc", status.name)
+    _, numbers = _binding().nvrtcGetSupportedArchs()
     return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
     """Return the include directories of the CUDA toolkit and of CCCL installed beside NVRTC."""
-    pathfinder = find.pathfinder()
-    include_dirs: list[Path] = []
-    for library in ("cudart", "cccl"):
-        try:
-            header_dir = pathfinder.locate_nvidia_header_directory(library)
-        except RuntimeError:  # an older cuda-pathfinder does not know the name
-            header_dir = None
-        if header_dir is not None and Path(header_dir.abs_path) not in include_dirs:
-            include_dirs.append(Path(header_dir.abs_path))
-    return tuple(include_dirs)
+    locate = find.pathfinder().locate_nvidia_header_directory
+    found = filter(None, map(locate, ("cudart", "cccl")))
+    return tuple(dict.fromkeys(Path(each.abs_path) for each in found))
 
 
 def compile_source(
@@ -115,34 +101,23 @@ def compile_source(
     if isinstance(source, str):
         source = source.encode(errors="surrogateescape")
     _refuse_binary(source, name)
-    unit = _Unit(
-        source,
-        name,
-        arch,
-        output=output,
-        flags=tuple(flags),
-        include_dirs=tuple(map(str, include_dirs)),
-        headers=dict(headers or {}),
-        name_expressions=tuple(name_expressions),
-        folder=folder,
-    )
+    folders, texts = tuple(map(str, include_dirs)), dict(headers or {})
+    unit = _Unit(source, name, arch, output, tuple(flags), folders, texts, tuple(name_expressions), folder)
     try:
         return _compiled(unit)
     except LinkError as error:
-        standard = includes.standard_headers(error.log, unit.include_dirs, unit.headers)
+        standard = includes.standard_headers(error.log, folders, texts)
         if not standard:
             raise
-    return _compiled(replace(unit, headers={**unit.headers, **standard}))
+    return _compiled(unit._replace(headers={**texts, **standard}))
 
 
-@dataclass(frozen=True)
-class _Unit:
+class _Unit(NamedTuple):
     """One translation unit, and the arguments of `compile_source` with their meanings."""
 
     source: bytes
     name: str
     arch: Arch
-    _: KW_ONLY
     output: str
     flags: tuple[str, ...]
     include_dirs: tuple[str, ...]
@@ -220,12 +195,11 @@ def _key(unit: _Unit) -> cache.Key | None:
 
 def _compile(unit: _Unit) -> cache.Entry:
     binding, flags = _binding(), unit.all_arguments()
-    texts, names = list(map(_encoded, unit.headers.values())), list(map(_encoded, unit.headers))
-    status, program = binding.nvrtcCreateProgram(
+    binding, flags = _binding(), unit.all_arguments()
+    names, texts = (list(map(_encoded, each)) for each in (unit.headers, unit.headers.values()))
+    _, program = binding.nvrtcCreateProgram(
         unit.source, _encoded(unit.program_name), len(texts), texts, names
     )
-    if int(status):
-        raise LinkError(f"NVRTC could not take {unit.name}: {status.name}.", inputs=(unit.name,))
     try:
         for expression in unit.name_expressions:
             binding.nvrtcAddNameExpression(program, expression.encode())
@@ -243,7 +217,10 @@ def _compile(unit: _Unit) -> cache.Entry:
                 log=log,
             )
         code = _fetch(binding, program, KINDS[unit.output].nvjitlink)
-        lowered = {text: _lowered(binding, program, text, unit.name) for text in unit.name_expressions}
+        lowered = {
+            text: binding.nvrtcGetLoweredName(program, text.encode())[1].decode()
+            for text in unit.name_expressions
+        }
         meta = {"log": log.strip(), "lowered_names": lowered}
         return cache.Entry(meta, code.rstrip(b"\0") if unit.output == PTX else code)
     finally:
@@ -254,17 +231,6 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _lowered(binding: Any, program: Any, expression: str, name: str) -> str:
-    status, symbol = binding.nvrtcGetLoweredName(program, expression.encode())
-    if int(status):
-        raise LinkError(
-            f"{name} has no symbol for the name expression {expression!r} ({status.name}); "
-            'write it as C++ would in that file, such as "ns::kernel<float>".',
-            inputs=(name,),
-        )
-    return str(symbol.decode())
-
-
 def _fetch(binding: Any, program: Any, what: str) -> bytes:
     _, size = getattr(binding, f"nvrtcGet{what}Size")(program)
     buffer = b"\0" * size
@@ -273,4 +239,4 @@ def _fetch(binding: Any, program: Any, what: str) -> bytes:
 
 
 def _binding() -> Any:
-    return find.binding("nvrtc", "nvrtc", "nvrtcVersion")
+    return find.binding("nvrtc", "nvrtcVersion")

@@ -102,4 +102,4 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> by
 
 
 def _binding() -> Any:
-    return find.binding("nvvm", "nvvm")
+    return find.binding("nvvm")

@@ -18,7 +18,6 @@ DEFAULT_LEVEL = 3
 """How much is optimised where nobody says."""
 
 _MAX_REGISTERS = 255
-_LARGEST_INT = 2**31 - 1
 # The parameter that says the same, by the name of a flag without hyphens. A tool takes the last of two that
 # contradict each other, at most with a warning in its log.
 _PARAMETERS = {
@@ -48,8 +47,8 @@ class AssembleOptions:
         opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: The most registers a thread may use. The compiler raises a number below the
-            architecture's minimum (24 for sm_90), ignores one above 255, and says so in its log.
+        max_registers: The most registers a thread may use, 1 to 255. The compiler raises a number below the
+            architecture's minimum (24 for sm_90), and says so in its log.
         extra_flags: Further ptxas flags, one string each, passed on as they are.
 
     Raises:
@@ -68,9 +67,9 @@ class AssembleOptions:
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} is {value!r}, of type {_type(value)}; pass True or False.")
         _check_opt_level(self.opt_level, debug=self.debug)
-        _check_max_registers(self.max_registers, _LARGEST_INT)
+        _check_max_registers(self.max_registers)
         flags = as_texts("extra_flags", self.extra_flags)
-        _check_flags("extra_flags", flags, ("arch", "relocatable"))
+        check_flags("extra_flags", flags, ("arch", "relocatable"))
         object.__setattr__(self, "extra_flags", flags)
 
     def arguments(self, arch: Arch, ptx: bytes) -> tuple[str, ...]:
@@ -109,17 +108,6 @@ def _is_for_debugging(ptx: bytes) -> bool:
     return "debug" in read_header(ptx.decode(errors="replace")).target
 
 
-def check_requested(max_registers: Any, extra_flags: Sequence[str] = ()) -> None:
-    """
-    Refuse what a compiler takes, or a front end passes on to it, and nobody means.
-
-    Raises:
-        ConfigError: The compiler would ignore *max_registers*, or one of *extra_flags* has a parameter.
-    """
-    _check_max_registers(max_registers, _MAX_REGISTERS)
-    _check_flags("extra_flags", extra_flags, ("opt_level", "debug", "lineinfo", "max_registers"))
-
-
 def link_flags(option: str, given: Any) -> tuple[str, ...]:
     """
     Return the flags *given* for the parameter *option* of `link`, which nvJitLink or NVRTC takes.
@@ -129,7 +117,7 @@ def link_flags(option: str, given: Any) -> tuple[str, ...]:
     """
     flags = as_texts(option, given)
     parameters = ("arch", "lto", "debug", "lineinfo", "max_registers", "cxx_standard")
-    _check_flags(option, flags, parameters, cubin_alone=True)
+    check_flags(option, flags, parameters, cubin_alone=True)
     return flags
 
 
@@ -150,13 +138,12 @@ def register_limit(requested: Any) -> Any:
     """
     Return the `max_registers` with the effect of *requested*, which a compiler would pass on unchecked.
 
-    ptxas ignores a number above 255, and raises one below the minimum. Compilers take 0 for no limit. What is
-    no number is returned as it is.
+    ptxas ignores a number above 255, which no thread can have, and raises one below the minimum. Compilers
+    take 0 for no limit. What is no number is returned as it is.
     """
     if not _is_int(requested):
         return requested
-    # Ignored is not the same as none: the compiler then spends registers more freely.
-    return min(max(requested, 1), _MAX_REGISTERS + 1) if requested else None
+    return min(max(requested, 1), _MAX_REGISTERS) if requested else None
 
 
 def _check_opt_level(value: object, *, debug: bool) -> None:
@@ -170,22 +157,26 @@ def _check_opt_level(value: object, *, debug: bool) -> None:
         )
 
 
-def _check_max_registers(value: Any, most: int) -> None:
+def _check_max_registers(value: Any) -> None:
     if value is None:
         return
     if not _is_int(value):
         raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
-    if not 1 <= value <= most:
-        # The compiler would take a larger number modulo 2**32, and treat 0 as its minimum.
+    if not 1 <= value <= _MAX_REGISTERS:
         raise ConfigError(
             f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
         )
 
 
-def _check_flags(
+def check_flags(
     option: str, flags: Iterable[str], parameters: Sequence[str], *, cubin_alone: bool = False
 ) -> None:
-    """Refuse flags that a tool could not read, and those for which there is one of *parameters*."""
+    """
+    Refuse flags that a tool could not read, and those for which there is one of *parameters*.
+
+    Raises:
+        ConfigError: There is such a flag.
+    """
     for flag in flags:
         if not flag or "\0" in flag:
             raise ConfigError(

@@ -53,16 +53,15 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     api = _binding()
     names = tuple(name for _, name, _ in inputs)
     nvjitlink.check_arch(version(), names, flags)
-    errors = (api.NvJitLinkError, RuntimeError, ValueError)
-    failing = functools.partial(nvjitlink.explaining, names=names, flags=flags, errors=errors)
-    with failing("accept its flags", lambda: ""):
+    raised = (api.NvJitLinkError, RuntimeError, ValueError)
+    failing = functools.partial(nvjitlink.explaining, names=names, flags=flags, errors=raised)
+    with failing("accept its flags", str):
         linker = api.NvJitLinker(*flags)
     # nvJitLink keeps the addresses of the names alone.
     shown = [nvjitlink.encodable(name) for name in names]
-    for (kind, name, code), encoded in zip(inputs, shown, strict=True):
-        with failing(f"read the {kind} {name}", lambda: _text(linker.error_log)):
-            getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")(code, encoded)
     with failing("link", lambda: _text(linker.error_log)):
+        for (kind, _, code), name in zip(inputs, shown, strict=True):
+            getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")(code, name)
         linked = linker.get_linked_ptx() if "-ptx" in flags else linker.get_linked_cubin()
     return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
 
